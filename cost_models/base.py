@@ -1,0 +1,81 @@
+"""What a cost model is asked and what it answers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from cost_models.machines import Device
+
+type AttrValue = str | int | float | bool | tuple[str | int | float | bool, ...]
+
+DTYPE_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e5m2": 1, "float8_e4m3fn": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "int4": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "uint4": 1,
+    "bool": 1, "complex64": 8, "complex128": 16, "qint8": 1, "quint8": 1, "qint16": 2, "quint16": 2, "qint32": 4,
+    "string": 24, "resource": 0, "variant": 0,
+}  # fmt: skip
+"""Bytes per element. Strings count their header only; handles and variants live elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor's element type and shape; ``None`` stands for an unknown dimension or rank."""
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, unknown dimensions counted as 1 and an unknown rank as a scalar."""
+        return math.prod(1 if d is None else d for d in self.shape) if self.shape is not None else 1
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, unknown dimensions counted as 1."""
+        return self.elements * DTYPE_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class OpSignature:
+    """Everything about an op that its cost depends on; equal signatures cost the same."""
+
+    op_type: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    attrs: tuple[tuple[str, AttrValue], ...] = ()
+    """Sorted by name. Types are names ("float32"), shapes tuples with -1 for unknown; functions and big tensors are left out."""
+
+    def attr(self, name: str, default: AttrValue | None = None) -> AttrValue | None:
+        """The attribute's value, or `default` where the op has none of that name."""
+        for key, value in self.attrs:
+            if key == name:
+                return value
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """What one run of an op takes on one device.
+
+    ``time_ns`` is what it adds to a serial chain of such ops; ``dispatch_ns`` is the host's share (launching), ``compute_ns``
+    the device's. On an asynchronous device the two overlap along a chain, so ``time_ns`` is their maximum; elsewhere their sum.
+    """
+
+    time_ns: int
+    dispatch_ns: int
+    compute_ns: int
+    workspace_bytes: int
+    source: str
+    """Where the figure comes from: "analytic", "analytic-fallback", "measured", "fitted", "user"."""
+
+
+class CostModel(Protocol):
+    """Anything that prices op signatures. Deterministic: equal arguments give equal answers."""
+
+    @property
+    def name(self) -> str: ...
+
+    def op_cost(self, signature: OpSignature, device: Device) -> OpCost: ...

@@ -1,0 +1,65 @@
+"""What every solver answers, exact or heuristic, and the door they all come through."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from placer.problem.problem import Assignment, PlacementProblem
+
+type Objective = Literal["step_time", "total_cost"]
+
+
+class Status(enum.StrEnum):
+    """How much is known about a solution. FEASIBLE is not OPTIMAL."""
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    """Proved: nothing fits."""
+    UNKNOWN = "UNKNOWN"
+    """Nothing found within the time limit, nothing proved."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A solver's answer.
+
+    ``objective_ns`` is the value of the objective that was asked for, ``lower_bound_ns`` a proved bound on it (0 where the
+    solver has none); ``assignment`` is None for INFEASIBLE and UNKNOWN.
+    """
+
+    assignment: Assignment | None
+    status: Status
+    objective: Objective
+    objective_ns: int
+    lower_bound_ns: int
+    solver: str
+    seconds: float
+    stop_reason: str
+    """Why the search ended, in words: "exact", "time limit", "local optimum", …"""
+
+    @property
+    def gap(self) -> float:
+        """(objective - bound) / objective, 0 for a zero objective; 1 where there is no bound."""
+        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+
+
+class Solver(Protocol):
+    """A solver is a value (a frozen dataclass whose fields are its options). Same problem, limit and seed: same answer."""
+
+    @property
+    def name(self) -> str: ...
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        """Why it cannot take this problem, in words; "" where it can."""
+        ...
+
+    def solve(
+        self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0
+    ) -> Solution: ...
+
+    def cite(self) -> str:
+        """The source of the algorithm."""
+        ...
