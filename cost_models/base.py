@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from cost_models.machines import Device
 
-type AttrValue = str | int | float | bool | tuple[str | int | float | bool, ...]
+AttrValue: TypeAlias = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e5m2": 1, "float8_e4m3fn": 1,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import networkx as nx
 
 from cost_models.base import OpSignature
 
-type Role = Literal["op", "argument", "capture", "constant", "loop", "branch"]
+Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
 they have no op of their own in the traced graph but become Enter, Merge, Switch and Exit when TensorFlow lowers it."""
 

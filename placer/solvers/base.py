@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from placer.problem.problem import Assignment, PlacementProblem
 
-type Objective = Literal["step_time", "total_cost"]
+Objective: TypeAlias = Literal["step_time", "total_cost"]
 
 
 class Status(enum.StrEnum):
