@@ -5,17 +5,27 @@ Nothing here needs TensorFlow: a saved graph can be solved, compared and drawn w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+import difflib
+import fnmatch
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import networkx as nx
 
-from cost_models.base import OpSignature
+from cost_models.base import AttrValue, OpSignature, TensorSpec
+from placer.errors import OptionError, PlanError
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
 they have no op of their own in the traced graph but become Enter, Merge, Switch and Exit when TensorFlow lowers it."""
+
+FORMAT = "placer.opgraph"
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +49,9 @@ class OpNode:
     body: str = ""
     """Path of the innermost loop or branch body that holds it; "" for the root."""
     role: Role = "op"
-    kernels: Mapping[str, Kernel] = None  # type: ignore[assignment]
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
     """By device type ("CPU", "GPU")."""
-    refusals: Mapping[str, str] = None  # type: ignore[assignment]
+    refusals: Mapping[str, str] = field(default_factory=dict)
     """By device type without a kernel: the reason, in words."""
     requested_device: str = ""
     """The device string the trace carries ("" where the user asked for nothing); may be partial."""
@@ -68,7 +78,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class TensorEdge:
-    """One tensor on an edge: output `src_index` of the source is input `dst_index` of the target."""
+    """One tensor on an edge: output `src_index` of the source is input `dst_index` of the target.
+
+    A negative `dst_index` is a predicate that a loop or branch node hands to an op of its body: always read in host memory.
+    """
 
     src_index: int
     dst_index: int
@@ -94,3 +107,203 @@ class OpGraph:
     outputs: tuple[tuple[str, int], ...]
     """Node and output index of each result."""
     notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+    def __iter__(self) -> Iterator[OpNode]:
+        """The ops in execution order."""
+        return (attributes["op"] for attributes in self.graph._node.values())
+
+    def op(self, name: str) -> OpNode:
+        """The op of exactly this name; KeyError where there is none (see `find` for a forgiving look-up)."""
+        node: OpNode = self.graph.nodes[name]["op"]
+        return node
+
+    def find(self, name: str) -> OpNode:
+        """The op called `name`, or the only one whose name ends with "/name" or matches it as a glob.
+
+        Raises OptionError listing the candidates, or the names nearest to it.
+        """
+        if name in self.graph:
+            return self.op(name)
+        matches = [n for n in self.graph if n.endswith("/" + name)] or fnmatch.filter(self.graph, name)
+        if len(matches) == 1:
+            return self.op(matches[0])
+        if matches:
+            shown = ", ".join(matches[:8]) + (", …" if len(matches) > 8 else "")
+            raise OptionError(f"{name!r} names {len(matches)} ops of {self.name!r}: {shown}. Give one of them.")
+        raise OptionError(f"no op of {self.name!r} is called {name!r}{self.near(name)}")
+
+    def near(self, name: str) -> str:
+        """"; did you mean …?" with up to five op names like `name`, or the empty string."""
+        wanted = name.strip("*?")
+        inside = [n for n in self.graph if wanted and wanted.lower() in n.lower()]
+        close = inside[:5] or difflib.get_close_matches(name, list(self.graph), n=5, cutoff=0.5)
+        return f"; did you mean {', '.join(close)}?" if close else "."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over names, signatures, edges and results.
+
+        Two traces of one function agree on it in different processes and on different machines: where things live, what
+        kernels there are and what was asked for are left out.
+        """
+        digest = hashlib.sha256()
+        signatures: dict[int, str] = {}
+        for node in self:
+            text = signatures.get(id(node.signature)) or signatures.setdefault(id(node.signature), repr(node.signature))
+            digest.update(f"{node.name}\0{node.role}\0{text}\n".encode())
+        for src, dst, data in self.graph.edges(data=True):
+            tensors = ",".join([f"{t.src_index}:{t.dst_index}" for t in data["tensors"]])
+            digest.update(f"{src}\0{dst}\0{tensors}\0{data['control']:d}\n".encode())
+        digest.update(repr(self.outputs).encode())
+        return digest.hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph as plain JSON types; equal signatures and kernel tables are written once."""
+        signatures: dict[OpSignature, int] = {}
+        kernels: dict[str, int] = {}
+        number = {name: i for i, name in enumerate(self.graph)}
+        nodes = []
+        for node in self:
+            table = json.dumps(
+                [
+                    {kind: [kernel.host_inputs, kernel.host_outputs] for kind, kernel in node.kernels.items()},
+                    dict(node.refusals),
+                ]
+            )
+            row: dict[str, Any] = {
+                "name": node.name,
+                "signature": signatures.setdefault(node.signature, len(signatures)),
+                "kernels": kernels.setdefault(table, len(kernels)),
+                "count": node.count,
+            }
+            if node.op_type != node.signature.op_type:
+                row["op_type"] = node.op_type
+            row.update({key: value for key in _OPTIONAL if (value := getattr(node, key)) != _OPTIONAL[key]})
+            nodes.append(row)
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "fingerprint": self.fingerprint,
+            "name": self.name,
+            "signatures": [_signature_to_json(s) for s in signatures],
+            "kernels": [json.loads(table) for table in kernels],
+            "nodes": nodes,
+            "edges": [
+                [number[src], number[dst], [[t.src_index, t.dst_index] for t in data["tensors"]], data["control"]]
+                for src, dst, data in self.graph.edges(data=True)
+            ],
+            "resources": {key: [r.name, r.kind, r.device, r.nbytes] for key, r in self.resources.items()},
+            "group_reasons": dict(self.group_reasons),
+            "process_devices": list(self.process_devices),
+            "trip_counts": {key: list(value) for key, value in self.trip_counts.items()},
+            "outputs": [list(output) for output in self.outputs],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], origin: str = "the data") -> OpGraph:
+        """What `to_json` wrote. Raises PlanError naming `origin` where it is something else, broken, or edited."""
+        check_format(data, FORMAT, VERSION, origin)
+        try:
+            graph = _from_json(data)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(f"{origin} holds a broken graph ({type(error).__name__}: {error}). Save it again.") from error
+        if graph.fingerprint != data.get("fingerprint"):
+            raise PlanError(
+                f"{origin} was changed after it was saved: its graph hashes to {graph.fingerprint[:12]}, "
+                f"the file says {str(data.get('fingerprint'))[:12]}. Save it again."
+            )
+        return graph
+
+    def save(self, path: str | Path) -> None:
+        """Writes the graph as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> OpGraph:
+        """Reads a graph that `save` wrote. Raises PlanError where the file is missing, broken, or of another version."""
+        return cls.from_json(read_json(path), str(path))
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """A JSON object from a file; PlanError saying what is wrong with the file where there is none."""
+    try:
+        data = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise PlanError(f"{path} is not JSON ({error}). Was it written whole?") from error
+    if not isinstance(data, dict):
+        raise PlanError(f"{path} holds a JSON {type(data).__name__}, not an object.")
+    return data
+
+
+def check_format(data: Mapping[str, Any], wanted: str, version: int, origin: str) -> None:
+    """Raises PlanError unless `data` says it is of this format and version."""
+    if data.get("format") != wanted:
+        raise PlanError(f"{origin} is not a {wanted} file: its format is {data.get('format')!r}.")
+    if data.get("version") != version:
+        raise PlanError(
+            f"{origin} has version {data.get('version')!r} of {wanted}; this placer reads version {version}. Make it again."
+        )
+
+
+_OPTIONAL: dict[str, Any] = {
+    f.name: f.default for f in fields(OpNode) if f.name in {"body", "role", "requested_device", "location", "resource", "group"}
+} | {"flags": ()}
+
+
+def _from_json(data: Mapping[str, Any]) -> OpGraph:
+    signatures = [_signature_from_json(row) for row in data["signatures"]]
+    tables = [
+        (
+            {kind: Kernel(tuple(inputs), tuple(outputs)) for kind, (inputs, outputs) in kernels.items()},
+            dict(refusals),
+        )
+        for kernels, refusals in data["kernels"]
+    ]
+    graph: nx.DiGraph = nx.DiGraph()
+    names = []
+    for row in data["nodes"]:
+        signature = signatures[row["signature"]]
+        kernels, refusals = tables[row["kernels"]]
+        optional = {key: row.get(key, default) for key, default in _OPTIONAL.items()}
+        optional["flags"] = tuple(optional["flags"])
+        op_type = row.get("op_type", signature.op_type)
+        node = OpNode(row["name"], op_type, signature, row["count"], kernels=kernels, refusals=refusals, **optional)
+        graph.add_node(node.name, op=node)
+        names.append(node.name)
+    for src, dst, tensors, control in data["edges"]:
+        graph.add_edge(names[src], names[dst], tensors=tuple(TensorEdge(s, d) for s, d in tensors), control=control)
+    return OpGraph(
+        name=data["name"],
+        graph=graph,
+        resources={key: Resource(*row) for key, row in data["resources"].items()},
+        group_reasons=dict(data["group_reasons"]),
+        process_devices=tuple(data["process_devices"]),
+        trip_counts={key: (int(count), str(source)) for key, (count, source) in data["trip_counts"].items()},
+        outputs=tuple((name, index) for name, index in data["outputs"]),
+        notes=tuple(data["notes"]),
+    )
+
+
+def _signature_to_json(signature: OpSignature) -> list[Any]:
+    def specs(tensors: tuple[TensorSpec, ...]) -> list[Any]:
+        return [[t.dtype, t.shape] for t in tensors]
+
+    return [signature.op_type, specs(signature.inputs), specs(signature.outputs), [list(a) for a in signature.attrs]]
+
+
+def _signature_from_json(row: list[Any]) -> OpSignature:
+    def specs(tensors: list[Any]) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(dtype, None if shape is None else tuple(shape)) for dtype, shape in tensors)
+
+    def attr(value: Any) -> AttrValue:
+        plain: AttrValue = tuple(value) if isinstance(value, list) else value
+        return plain
+
+    op_type, inputs, outputs, attrs = row
+    return OpSignature(op_type, specs(inputs), specs(outputs), tuple((name, attr(value)) for name, value in attrs))
