@@ -101,14 +101,14 @@ def lstm_then_wide(size: Size = "full", by_hand: bool = False) -> Workload:
         with on_cpu():
             h, c = tf.zeros([1, units]), tf.zeros([1, units])
             for t in tf.range(steps):
-                h, (h, c) = cell(sequence[t], (h, c))
+                _, (h, c) = cell(sequence[t], (h, c))
         with on_gpu():
             x = rows + widen(h)
             for layer in wide:
                 x = layer(x)
             return tf.reduce_mean(x, axis=1)
 
-    state = [v.value for layer in (cell, widen, *wide) for v in layer.variables]
+    state = [v.value for layer in (cell, widen, *wide) for v in layer.weights]
     return Workload(tf.function(infer), (_normal(steps, 1, units), _normal(rows, width)), tuple(state), trains=False)
 
 

@@ -1,7 +1,7 @@
 """Step times of TensorFlow's default, of all on the CPU, of placer's plan and of a split by hand.
 
-    PYTHONPATH=. python tests/benchmarks/bench_step_time.py --json step_time.json
-    PYTHONPATH=. python tests/benchmarks/bench_step_time.py --devices two-cpu detector_256
+    python -m tests.benchmarks.bench_step_time --json step_time.json
+    python -m tests.benchmarks.bench_step_time --devices two-cpu detector_256
 
 One process a workload, the variants interleaved in it: round by round, each in turn, starting with another one each round. A
 step is a call whose first result is fetched before the next begins; a figure is the median over the rounds of the mean step of
@@ -60,7 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(BUILDERS), help="workloads; all if none is named")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated: %(default)s")
-    parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what TensorFlow sees, or two logical CPUs")
+    parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--json", type=Path, default=Path("step_time.json"), help="results, read first to skip what is there")
     parser.add_argument("--trace-out", type=Path, help="folder to save each workload's placement in")
@@ -76,21 +76,28 @@ def main() -> int:
 
 
 def measure_all(args: argparse.Namespace) -> int:
-    """Measures each workload in a process of its own and keeps the JSON file current; 1 if any of them failed."""
+    """Measures each workload in a process of its own and keeps the JSON file current; 1 if any of them failed.
+
+    Figures of different runs do not compare, so a workload with a variant missing is measured anew.
+    """
     results: dict[str, dict[str, Any]] = json.loads(args.json.read_text()) if args.json.exists() else {}
+    variants = args.variants.split(",")
     failed = []
     for name in args.names:
         key = f"{name}/{args.size}/{args.devices}"
-        missing = [v for v in args.variants.split(",") if v not in results.get(key, {}).get("step_ms", {}) and applies(v, name, args)]
-        if not missing:
+        if set(variants) <= set(results.get(key, {}).get("variants", ())):
             continue
-        # Variants are only comparable within one run, so a workload with one missing is measured anew.
         with tempfile.TemporaryDirectory() as folder:
             one = Path(folder) / "record.json"
             flags = ["--variants", args.variants, "--devices", args.devices, "--size", args.size, "--one", str(one)]
             if args.trace_out:
                 flags += ["--trace-out", str(args.trace_out)]
-            run = subprocess.run([sys.executable, __file__, name, *flags], stderr=subprocess.PIPE, text=True)
+            run = subprocess.run(
+                [sys.executable, "-m", "tests.benchmarks.bench_step_time", name, *flags],
+                check=False,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             if run.returncode:
                 failed.append(name)
                 print(f"{name} failed:\n{run.stderr[-3000:]}", file=sys.stderr)
@@ -102,18 +109,13 @@ def measure_all(args: argparse.Namespace) -> int:
     return bool(failed)
 
 
-def applies(variant: str, name: str, args: argparse.Namespace) -> bool:
-    """Whether a variant exists for a workload; a split by hand names a GPU."""
-    return variant != "hand" or (name in BY_HAND and args.devices == "seen")
-
-
 def measure(name: str, variants: list[str], size: str, two_cpu: bool, trace_out: Path | None) -> dict[str, Any]:
     """Everything there is to say about one workload, ready for JSON."""
     start = time.perf_counter()
     machine = two_cpu_machine() if two_cpu else None
     gpus = tf.config.list_physical_devices("GPU")
     model = tf.config.experimental.get_device_details(gpus[0])["device_name"] if gpus else "no GPU"
-    record: dict[str, Any] = {"device": model, "cores": os.cpu_count(), "tensorflow": tf.__version__, "size": size}
+    record: dict[str, Any] = {"device": model, "cores": os.cpu_count(), "tensorflow": tf.__version__, "variants": variants}
     build = partial(BUILDERS[name], size)
     ready: dict[str, Variant] = {}
 

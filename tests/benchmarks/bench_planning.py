@@ -1,0 +1,150 @@
+"""What planning costs beside tracing and the first call, phase by phase, and how it grows with the number of ops.
+
+    python -m tests.benchmarks.bench_planning
+
+Plans stacked encoders' training steps for the devices TensorFlow sees; without a GPU, for two logical CPU devices of which one is
+priced as a GPU. The first line is a cold start: it pays for every import. The last line is a graph of 100,000 ops, made of
+copies of the 12-layer encoder's, each fed by the one before; it is solved only, having no function to rewrite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import networkx as nx
+import tensorflow as tf
+
+import placer
+from cost_models.base import OpSignature
+from examples.workloads import encoder_training
+from placer.opgraph import OpGraph, OpNode, TensorEdge
+
+T = TypeVar("T")
+
+SYNTHETIC_OPS = 100_000
+COLUMNS = (
+    ("", 10),
+    ("ops", 8),
+    ("trace s", 10),
+    ("call s", 10),
+    ("graph s", 10),
+    ("costs+solve s", 15),
+    ("rewrite s", 11),
+    ("planning s", 12),
+    ("us an op", 10),
+    ("of trace+call", 15),
+    ("placed call s", 15),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--layers", type=int, nargs="+", default=[12, 3, 6, 12, 25], help="encoder layers, in this order; 12 brings the last line"
+    )
+    args = parser.parse_args()
+    machine = machine_to_plan_for()
+    print_row(*(title for title, _ in COLUMNS))
+    twelve: OpGraph | None = None
+    for layers in args.layers:
+        graph = encoder_row(layers, machine)
+        twelve = graph if layers == 12 else twelve
+    if twelve:
+        synthetic_row(twelve, machine)
+    return 0
+
+
+def machine_to_plan_for() -> Any:
+    """None, which is what TensorFlow sees, where that has a GPU."""
+    if tf.config.list_physical_devices("GPU"):
+        return None
+    from tests.machines import two_cpus
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return two_cpus()
+
+
+def encoder_row(layers: int, machine: Any) -> OpGraph:
+    work = encoder_training("full", layers)
+    _, trace_s = timed(lambda: work.fn.get_concrete_function(*work.args))
+    _, call_s = timed(lambda: work.fn(*work.args))
+    graph, graph_s = timed(lambda: placer.build_graph(placer.trace(work.fn, *work.args)))
+    placement, solve_s = timed(lambda: placer.solve(graph, machine))
+    placed, rewrite_s = timed(lambda: placer.apply(work.fn, placement))
+    _, placed_call_s = timed(lambda: placed(*work.args))
+    planning_s, ops = graph_s + solve_s + rewrite_s, len(graph.graph)
+    times = (f"{t:.2f}" for t in (trace_s, call_s, graph_s, solve_s, rewrite_s, planning_s))
+    share = f"{planning_s / (trace_s + call_s):.0%}"
+    print_row(f"{layers} layers", ops, *times, f"{1e6 * planning_s / ops:.0f}", share, f"{placed_call_s:.2f}")
+    return graph
+
+
+def synthetic_row(graph: OpGraph, machine: Any) -> None:
+    long, _ = timed(lambda: in_a_row(graph, round(SYNTHETIC_OPS / len(graph.graph))))
+    _, solve_s = timed(lambda: placer.solve(long, machine))
+    ops = len(long.graph)
+    print_row("synthetic", ops, "", "", "", f"{solve_s:.2f}", "", f"{solve_s:.2f}", f"{1e6 * solve_s / ops:.0f}")
+
+
+def print_row(*cells: object) -> None:
+    print("".join(f"{cell!s:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=False)), flush=True)
+
+
+def in_a_row(graph: OpGraph, copies: int) -> OpGraph:
+    """Copies of a graph with variables of their own, each copy's arguments computed from the result of the one before."""
+    result, index = graph.outputs[0]
+    spec = node(graph, result).signature.outputs[index]
+    long = nx.DiGraph()
+    for i in range(copies):
+        for name in graph.graph:
+            op = node(graph, name)
+            signature = op.signature
+            fed = i > 0 and op.role == "argument"
+            if fed:
+                signature = OpSignature("Identity", (spec,), signature.outputs)
+            copy = dataclasses.replace(
+                op,
+                name=f"{i}/{name}",
+                op_type=signature.op_type,
+                signature=signature,
+                role="op" if fed else op.role,
+                location="" if fed else op.location,
+                resource=op.resource and f"{i}/{op.resource}",
+                group=op.group and f"{i}/{op.group}",
+            )
+            long.add_node(copy.name, op=copy)
+            if fed:
+                long.add_edge(f"{i - 1}/{result}", copy.name, tensors=(TensorEdge(index, 0),), control=False)
+        long.add_edges_from((f"{i}/{a}", f"{i}/{b}", data) for a, b, data in graph.graph.edges(data=True))
+    return dataclasses.replace(
+        graph,
+        name=f"{copies} x {graph.name}",
+        graph=long,
+        resources={f"{i}/{key}": resource for i in range(copies) for key, resource in graph.resources.items()},
+        group_reasons={f"{i}/{key}": reason for i in range(copies) for key, reason in graph.group_reasons.items()},
+        outputs=((f"{copies - 1}/{result}", index),),
+    )
+
+
+def node(graph: OpGraph, name: str) -> OpNode:
+    op: OpNode = graph.graph.nodes[name]["op"]
+    return op
+
+
+def timed(run: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
+    value = run()
+    return value, time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())
