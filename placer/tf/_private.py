@@ -1,0 +1,185 @@
+"""Every TensorFlow name placer uses that is not public, in one place.
+
+Each is checked by tests/tf/test_private.py, so that a TensorFlow upgrade that moves one says so there and not in a user's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
+from tensorflow.python.ops import handle_data_util
+
+SUPPORTED = ("2.20", "2.21")
+"""TensorFlow versions these names were checked with."""
+
+FuncGraph = func_graph.FuncGraph
+ConcreteFunction = concrete_function.ConcreteFunction
+
+
+def version_note() -> str:
+    """What to tell a user whose TensorFlow was not checked; "" where it was."""
+    if tf.__version__.startswith(tuple(v + "." for v in SUPPORTED)):
+        return ""
+    return f"TensorFlow {tf.__version__} is outside the versions placer was checked with ({', '.join(SUPPORTED)})"
+
+
+def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:
+    """All nodes of `graph` by name, in creation order, default attributes included."""
+    try:
+        return {node.name: node for node in graph.as_graph_def().node}
+    except Exception:  # a graph over protobuf's 2 GiB limit cannot be exported whole, its nodes one by one can
+        return {op.name: op.node_def for op in graph.get_operations()}
+
+
+def library_function(graph: tf.Graph, name: str) -> Any:
+    """The function `name` as registered in `graph` or a graph around it; None if unknown."""
+    while graph is not None:
+        found = graph._get_function(name)
+        if found is not None:
+            return found
+        graph = getattr(graph, "outer_graph", None)
+    return None
+
+
+def add_function(graph: tf.Graph, function: Any) -> None:
+    """Makes `function` and what it calls known to `graph`."""
+    graph._add_function_recursive(function)
+
+
+def register_body(name: str, graph: Any) -> Any:
+    """Registers a FuncGraph as a function that ops can name; returns it."""
+    return atomic_function.from_func_graph(name, graph, {})
+
+
+def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]) -> Any:
+    """A ConcreteFunction that runs `graph`."""
+    return ConcreteFunction.from_func_graph(graph, function_type, attrs)
+
+
+def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The call's tensors in the order of the graph's inputs (captures left out)."""
+    function_type = concrete.function_type
+    bound = function_type.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return list(function_type.unpack_inputs(bound))
+
+
+def call_flat(concrete: Any, args: Sequence[Any], captures: Sequence[Any]) -> Any:
+    """Calls a ConcreteFunction with flat arguments and the given captured inputs."""
+    return concrete._call_flat(list(args), list(captures))
+
+
+def import_nodes(graph: Any, nodes: Sequence[NodeDef], inputs: Mapping[tuple[str, int], Any], versions: Any) -> None:
+    """Adds `nodes` to `graph` as they are, device strings included; an input named in `inputs` is taken from there."""
+    definition = graph_pb2.GraphDef(node=nodes, versions=versions)
+    scoped = c_api_util.ScopedTFImportGraphDefOptions()
+    c_api.TF_ImportGraphDefOptionsSetPrefix(scoped.options, "")
+    c_api.TF_ImportGraphDefOptionsSetUniquifyNames(scoped.options, False)
+    c_api.TF_ImportGraphDefOptionsSetPropagateDeviceSpec(scoped.options, True)
+    c_api.TF_ImportGraphDefOptionsSetValidateColocationConstraints(scoped.options, False)
+    for (name, index), tensor in inputs.items():
+        c_api.TF_ImportGraphDefOptionsAddInputMapping(scoped.options, name, index, tensor._as_tf_output())
+    with graph._mutation_lock():
+        buffer = c_api.TF_NewBufferFromString(definition.SerializeToString())
+        try:
+            with graph._c_graph.get() as c_graph:
+                c_api_util.ScopedTFImportGraphDefResults(c_api.TF_GraphImportGraphDefWithResults(c_graph, buffer, scoped.options))
+        finally:
+            c_api.TF_DeleteBuffer(buffer)
+        graph._add_new_tf_operations(compute_devices=False)
+
+
+def copy_handle_data(source: Any, target: Any) -> None:
+    """Tells `target` what the resource or variant `source` holds."""
+    handle_data_util.copy_handle_data(source, target)
+
+
+def handle_bytes(tensor: Any) -> int:
+    """Bytes of the value behind a variable's handle; 0 if its shape is unknown or it is no variable."""
+    data = handle_data_util.get_handle_data(tensor)
+    if data is None or not data.is_set:
+        return 0
+    total = 0
+    for part in data.shape_and_type:
+        size = tf.dtypes.as_dtype(part.dtype).size
+        for dim in part.shape.dim:
+            size *= max(dim.size, 1)
+        total += 0 if part.shape.unknown_rank else size
+    return total
+
+
+def static_value(tensor: Any) -> Any:
+    """The tensor's value if it follows from constants alone; None otherwise."""
+    value = tensor_util.constant_value(tensor)
+    if value is not None:
+        return value
+    try:
+        with tensor.graph._c_graph.get() as c_graph:
+            return c_api.TF_TryEvaluateConstant_wrapper(c_graph, tensor._as_tf_output())
+    except Exception:  # the evaluator refuses stateful and unknown ops by raising
+        return None
+
+
+def gradient_function(name: str) -> Any:
+    """The Python gradient registered under `name`."""
+    return ops.gradient_registry.lookup(name)
+
+
+def register_gradient(name: str, function: Any) -> None:
+    """Registers a Python gradient for ops whose `_gradient_op_type` is `name`."""
+    tf.RegisterGradient(name)(function)
+
+
+def is_gradient_registered(name: str) -> bool:
+    try:
+        ops.gradient_registry.lookup(name)
+    except LookupError:
+        return False
+    return True
+
+
+def unique_id() -> int:
+    """A number no other function name of this process carries."""
+    return int(ops.uid())
+
+
+def external_captures(graph: Any) -> list[tuple[Any, Any]]:
+    """(outer tensor, inner placeholder) of each capture by value, in order."""
+    return list(graph.function_captures.by_val_capture_tuples)
+
+
+def add_capture(graph: Any, external: Any, internal: Any) -> None:
+    """Declares the placeholder `internal` to stand for `external`."""
+    graph.function_captures.add_or_replace(key=id(external), external=external, internal=internal, is_by_ref=False)
+
+
+def copy_deferred_captures(source: Any, target: Any, internal_of: Mapping[int, Any]) -> None:
+    """Carries captures by reference over; `internal_of` maps id(old placeholder) to the new one."""
+    captures = source.function_captures
+    for key, old in captures.by_ref_internal.items():
+        new = tf.nest.map_structure(lambda t: internal_of[id(t)], old, expand_composites=True)
+        target.function_captures.add_or_replace(
+            key=key, external=captures.by_ref_external[key], internal=new, tracetype=captures.by_ref_tracetype[key], is_by_ref=True
+        )
+
+
+@contextmanager
+def recorded_partitions() -> Iterator[list[Any]]:
+    """Collects, into the list it yields, the partition graphs of every function first run inside the block."""
+    found: list[Any] = []
+    context.context().enable_run_metadata()
+    try:
+        yield found
+        found.extend(context.context().export_run_metadata().function_graphs)
+    finally:
+        context.context().disable_run_metadata()
+

@@ -1,0 +1,394 @@
+"""Placement -> a new ConcreteFunction: a private copy of the trace, called functions inlined, with a device on every op.
+
+TensorFlow's graphs of the user's function are only read. The copy goes through NodeDefs rather than through a FunctionDef, since
+the latter loses gradients; what a NodeDef cannot say (handle shapes, captures, custom gradients) is carried over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from placer.errors import RewriteError
+from placer.tf import _private
+from placer.tf.optypes import is_stateful
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, split_input
+
+def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
+    """Rebuilds a traced function with the given devices.
+
+    Args:
+        trace: the function; it and its graphs stay as they are.
+        device_of: full or short device name by node of the `OpGraph` read from this trace.
+
+    Returns:
+        A ConcreteFunction with the same signature, structured outputs, captures, control edges and gradients, valid with
+        soft placement off.
+
+    Raises:
+        RewriteError: the trace holds something that cannot be carried over; nothing has changed then.
+    """
+    return _Rewriter(trace, device_of).concrete()
+
+
+def flatten(trace: Trace, shapes: Sequence[tf.TensorShape]) -> Any:
+    """A FuncGraph of the flattened trace, without devices, whose inputs have the given shapes: for reading shapes off."""
+    return _Rewriter(trace, None).frame_graph(trace.root, shapes)
+
+
+@dataclass
+class _Rewriter:
+    trace: Trace
+    device_of: Mapping[str, str] | None
+    graphs: dict[int, Any] = field(default_factory=dict)
+    """By id of a frame's Body: its new FuncGraph."""
+    input_names: dict[tuple[int, str], str] = field(default_factory=dict)
+    """By id of a frame's Body and input op: the new placeholder's name."""
+
+    def concrete(self) -> Any:
+        root = self.trace.root
+        graph = self.frame_graph(root)
+        old = root.graph
+        flat = [self._tensor(root, *ref) for ref in root.outputs]
+        graph.outputs.extend(flat)
+        graph.control_outputs.extend(graph.get_operation_by_name(n) for name in root.control_outputs for n in self._finished(root, name))
+        new_of = {id(t): n for t, n in zip(root.input_tensors, graph.inputs, strict=True)}
+        for external, internal in _private.external_captures(old):
+            _private.add_capture(graph, external, new_of[id(internal)])
+        _private.copy_deferred_captures(old, graph, new_of)
+        graph.variables = old.variables
+        graph.structured_input_signature = old.structured_input_signature
+        new_out = {id(t): n for t, n in zip(root.output_tensors, flat, strict=True)}
+        graph.structured_outputs = tf.nest.map_structure(
+            lambda t: new_out.get(id(t), t), old.structured_outputs, expand_composites=True
+        )
+        attrs = {k: v for k, v in _attributes(self.trace.concrete).items() if k not in ("forward_function_name", "backward_function_name")}
+        concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
+        self._free_handles(graph)
+        # Python callbacks and the closures of custom gradients live as long as the trace that made them.
+        concrete._placer_trace = self.trace
+        return concrete
+
+    def _free_handles(self, graph: Any) -> None:
+        """Lets the forward function that TensorFlow derives under a tape return a handle that passed through a loop.
+
+        It pins such a result to the loop op's device, which need not be the variable's. The inference function is registered
+        by now and keeps its devices.
+        """
+        for op in graph.get_operations():
+            if (op.type in LOOPS or op.type in BRANCHES) and any(t.dtype == tf.resource for t in op.outputs):
+                op._set_device("/job:localhost/replica:0/task:0/device:CPU:0")
+
+    def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
+        """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
+        old = frame.graph
+        graph = _private.FuncGraph(f"{old.name}_placed")
+        self.graphs[id(frame)] = graph
+        with graph.as_default():
+            names = self._name_inputs(frame)
+            for position, (name, tensor) in enumerate(zip(names, frame.input_tensors, strict=True)):
+                shape = tensor.shape if shapes is None else shapes[position]
+                placeholder = tf.compat.v1.placeholder(tensor.dtype, shape, name=name)
+                _private.copy_handle_data(tensor, placeholder)
+                graph.inputs.append(placeholder)
+        graph.seed = old.seed
+        # Functions of loops and branches first: the nodes that name them are imported after.
+        renamed: dict[str, list[str]] = {}
+        for body in _inlined(frame):
+            for site, children in body.children.items():
+                if children[0].kind != "call":
+                    renamed[body.names[site]] = [self._register(child, graph) for child in children]
+        nodes = _Assembly(self, frame, renamed).nodes()
+        mapped = {(t.op.name, 0): t for t in graph.inputs}
+        used = {split_input(i) for n in nodes for i in n.input if not i.startswith("^")}
+        _private.import_nodes(graph, nodes, {k: v for k, v in mapped.items() if k in used}, old.graph_def_versions)
+        self._restore(frame, graph)
+        return graph
+
+    def _name_inputs(self, frame: Body) -> list[str]:
+        """Names for a frame's inputs that are no other node's name nor, as the importer demands, a scope of one."""
+        taken = {path for body in _inlined(frame) for path in body.names.values()}
+        names = []
+        for position, tensor in enumerate(frame.input_tensors):
+            path = frame.names[tensor.op.name]
+            name = path if "/" not in path else f"input_{position}"
+            while name in taken and name != path:
+                name += "_"
+            self.input_names[id(frame), tensor.op.name] = name
+            names.append(name)
+        return names
+
+    def _register(self, frame: Body, outer: Any) -> str:
+        with outer.as_default():
+            graph = self.frame_graph(frame)
+        graph.outputs.extend(self._tensor(frame, *ref) for ref in frame.outputs)
+        graph.control_outputs.extend(
+            graph.get_operation_by_name(n) for name in frame.control_outputs for n in self._finished(frame, name)
+        )
+        graph.is_control_flow_graph = True
+        name = f"{frame.graph.name}_placed_{_private.unique_id()}"
+        graph.name = name
+        _private.add_function(outer, _private.register_body(name, graph))
+        return name
+
+    def _restore(self, frame: Body, graph: Any) -> None:
+        """What NodeDefs do not carry: Python gradients, cached loop bodies, handle shapes that only Python knew."""
+        for body in _inlined(frame):
+            for name, node in body.nodes.items():
+                if name in body.inputs:
+                    continue
+                children = body.children.get(name)
+                if children is None:
+                    gradient = body.operations[name]._gradient_function if node.op in CALLS else None
+                    if gradient is not None:
+                        graph.get_operation_by_name(body.names[name])._gradient_function = gradient
+                elif node.op in LOOPS or node.op in BRANCHES:
+                    op = graph.get_operation_by_name(body.names[name])
+                    # Gradients are taken of these very graphs: closures of custom gradients refer to their tensors.
+                    for attribute, child in zip(_graph_attributes(node), children, strict=True):
+                        setattr(op, attribute, self.graphs[id(child)])
+                    opaque = False
+                    for before, after in zip(body.operations[name].outputs, op.outputs, strict=False):
+                        if before.dtype in (tf.variant, tf.resource):
+                            _private.copy_handle_data(before, after)
+                            opaque = True
+                    if opaque:
+                        self._restore_shapes(frame, graph)
+
+    def _restore_shapes(self, frame: Body, graph: Any) -> None:
+        for body in _inlined(frame):
+            for name, old in body.operations.items():
+                if name in body.inputs or name in body.children:
+                    continue
+                for before, after in zip(old.outputs, graph.get_operation_by_name(body.names[name]).outputs, strict=True):
+                    if after.shape.rank is None or not after.shape.is_fully_defined():
+                        after.set_shape(before.shape)
+
+    # -- names in the new graphs -----------------------------------------------------------------------------------
+
+    def local(self, body: Body, name: str, index: int) -> tuple[str, int]:
+        """Node and output, within the new graph of `body`'s frame, of output `index` of op `name`."""
+        while True:
+            if name in body.inputs:
+                if body.kind != "call" or body.parent is None:
+                    return self.input_names[id(body), name], 0
+                name, index = body.passed[body.inputs[name]]
+                body = body.parent
+            elif name in body.children and body.children[name][0].kind == "call":
+                body = body.children[name][0]
+                name, index = body.outputs[index]
+            else:
+                return body.names[name], index
+
+    def _tensor(self, body: Body, name: str, index: int) -> Any:
+        node, output = self.local(body, name, index)
+        return self.graphs[id(body.frame)].get_operation_by_name(node).outputs[output]
+
+    def _finished(self, body: Body, name: str) -> list[str]:
+        """Nodes of the new graph after which op `name` is done."""
+        if name in body.inputs:
+            return [self.local(body, name, 0)[0]]
+        children = body.children.get(name)
+        if children is None or children[0].kind != "call":
+            return [body.names[name]]
+        child = children[0]
+        ends = child.control_outputs or [n for n, _ in child.outputs]
+        return list(dict.fromkeys(n for end in ends for n in self._finished(child, end)))
+
+    def device(self, path: str) -> str:
+        assert self.device_of is not None
+        try:
+            return self.device_of[path]
+        except KeyError:
+            raise RewriteError(f"the placement has no device for {path!r}; it was made for another graph") from None
+
+    def external_tensor(self, body: Body, tensor: Any) -> Any:
+        """The new tensor for one of the trace's that a custom gradient's closure holds; eager tensors stay."""
+        if not hasattr(tensor, "graph") or isinstance(tensor, tf.__internal__.EagerTensor):
+            return tensor
+        around: Body | None = body
+        while around is not None:
+            if around.graph is tensor.graph:
+                return self._tensor(around, tensor.op.name, tensor.value_index)
+            around = around.parent
+        raise RewriteError(
+            f"the custom gradient of an op in {body.path or self.trace.name!r} uses {tensor.name}, which is outside the traced function"
+        )
+
+
+@dataclass
+class _Assembly:
+    """The NodeDefs of one frame: its own ops and those of the functions it calls, in order."""
+
+    rewriter: _Rewriter
+    frame: Body
+    renamed: Mapping[str, Sequence[str]]
+    made: list[NodeDef] = field(default_factory=list)
+    devices: dict[str, str] = field(default_factory=dict)
+    """By node of this frame: the device its outputs are on."""
+    copies: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By constant and device: the copy of it there."""
+    constants: dict[str, NodeDef] = field(default_factory=dict)
+
+    def nodes(self) -> list[NodeDef]:
+        self._body(self.frame, ())
+        return self.made
+
+    def _body(self, body: Body, before: Sequence[str]) -> None:
+        rewriter = self.rewriter
+        placed = rewriter.device_of is not None
+        graph = rewriter.graphs[id(self.frame)]
+        for name, node in body.nodes.items():
+            if name in body.inputs:
+                continue
+            waits = list(dict.fromkeys(n for i in node.input if i.startswith("^") for n in rewriter._finished(body, i[1:])))
+            children = body.children.get(name)
+            if children is not None and children[0].kind == "call":
+                self._body(children[0], [*waits, *before])
+                continue
+            path = body.names[name]
+            new = NodeDef(op=node.op, name=path)
+            for key, value in node.attr.items():
+                if key not in ("_class", "_output_shapes"):
+                    new.attr[key].CopyFrom(value)
+            if placed:
+                device = rewriter.device(path)
+                new.device = device
+                self.devices[path] = device
+            else:
+                device = ""
+            if node.op == "Const":
+                self.constants[path] = new
+            if children is not None:
+                _rename(new, self.renamed[path])
+            else:
+                self._functions(body, node, graph)
+            if before and is_stateful(node.op):
+                waits = list(dict.fromkeys([*waits, *before]))
+            for position, text in enumerate(i for i in node.input if not i.startswith("^")):
+                source, index = rewriter.local(body, *split_input(text))
+                wanted = device
+                if placed and children is not None:
+                    wanted = self._carried_device(body, name, node, position, source)
+                entering = body.operations[name].inputs[position].dtype if node.op in LOOPS else None
+                source, index = self._at(source, index, wanted, entering, f"{path}/enter{position}")
+                new.input.append(source if index == 0 else f"{source}:{index}")
+            new.input.extend(f"^{w}" for w in waits)
+            if "_gradient_op_type" in new.attr:
+                new.attr["_gradient_op_type"].s = self._gradient(body, new.attr["_gradient_op_type"].s.decode()).encode()
+            self.made.append(new)
+
+    def _carried_device(self, body: Body, name: str, node: NodeDef, position: int, source: str) -> str:
+        """Where input `position` of a loop or branch should be when it goes in."""
+        path = body.names[name]
+        if node.op in LOOPS:
+            if body.operations[name].inputs[position].dtype == tf.resource:
+                return ""
+            return self.rewriter.device_of.get(f"{path}/in{position}", "")  # type: ignore[union-attr]
+        return self.devices.get(source, "")
+
+    def _at(self, source: str, index: int, device: str, entering: tf.DType | None, name: str) -> tuple[str, int]:
+        """`source` for a reader on `device`: a constant has a copy there; a loop variable (of type `entering`) goes in from there."""
+        here = self.devices.get(source)
+        if not device or here == device:
+            return source, index
+        constant = self.constants.get(source)
+        if constant is not None:
+            copy = self.copies.get((source, device))
+            if copy is None:
+                copy = self.copies[source, device] = f"{source}/on_{_token(device)}"
+                twin = NodeDef()
+                twin.CopyFrom(constant)
+                twin.name, twin.device = copy, device
+                self.made.append(twin)
+            return copy, index
+        if entering is not None:
+            # TensorFlow keeps a loop variable where its first value comes from, so that has to be the planned device.
+            entry = NodeDef(op="Identity", name=f"{name}_on_{_token(device)}", device=device)
+            entry.input.append(source if index == 0 else f"{source}:{index}")
+            entry.attr["T"].type = entering.as_datatype_enum
+            self.made.append(entry)
+            return entry.name, 0
+        return source, index
+
+    def _functions(self, body: Body, node: NodeDef, graph: Any) -> None:
+        """Functions that a kept op names (a compiled call, a dataset's map) come along unchanged."""
+        for value in node.attr.values():
+            named = [value.func.name] if value.HasField("func") else [f.name for f in value.list.func]
+            for name in named:
+                function = _private.library_function(body.graph, name)
+                if function is not None:
+                    _private.add_function(graph, function)
+
+    def _gradient(self, body: Body, name: str) -> str:
+        """A gradient like the custom one `name`, whose closure's tensors are exchanged for the copy's."""
+        if self.rewriter.device_of is None or not _private.is_gradient_registered(name):
+            return name
+        original = _private.gradient_function(name)
+        fresh = f"{name}_placed_{_private.unique_id()}"
+        _private.register_gradient(fresh, _moved_gradient(original, self.rewriter, body))
+        return fresh
+
+
+def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Body) -> Callable[..., Any]:
+    def gradient(op: Any, *upstream: Any) -> Any:
+        scratch = _private.FuncGraph("custom_gradient_placed")
+        with scratch.as_default():
+            inputs = [None if g is None else tf.compat.v1.placeholder(g.dtype, g.shape) for g in upstream]
+            results = original(op, *inputs)
+        structure = results if isinstance(results, (list, tuple)) else [results]
+        present = [r for r in structure if r is not None]
+        scratch.inputs[:0] = [i for i in inputs if i is not None]
+        with scratch.as_default():
+            outputs = [tf.convert_to_tensor(r) for r in present]
+        scratch.outputs.extend(outputs)
+        scratch.structured_outputs = outputs
+        captured = [rewriter.external_tensor(body, outer) for outer, _ in _private.external_captures(scratch)]
+        call = _private.concrete_from_graph(scratch, None, {})
+        values = _private.call_flat(call, [g for g in upstream if g is not None], captured)
+        values = iter(values if isinstance(values, (list, tuple)) else [values])
+        filled = [None if r is None else next(values) for r in structure]
+        return filled if isinstance(results, (list, tuple)) else filled[0]
+
+    return gradient
+
+
+def _inlined(frame: Body) -> list[Body]:
+    """The frame and every function body inlined into it."""
+    found = [frame]
+    for bodies in frame.children.values():
+        if bodies[0].kind == "call":
+            found += _inlined(bodies[0])
+    return found
+
+
+def _graph_attributes(node: NodeDef) -> list[str]:
+    """Where TensorFlow caches a control-flow op's body graphs."""
+    if node.op in LOOPS:
+        return ["_cond_graph", "_body_graph"]
+    if "branches" in node.attr:
+        return [f"_branch_graph_{i}" for i in range(len(node.attr["branches"].list.func))]
+    return ["_true_graph", "_false_graph"]
+
+
+def _rename(node: NodeDef, names: Sequence[str]) -> None:
+    if node.op in LOOPS:
+        node.attr["cond"].func.name, node.attr["body"].func.name = names
+    elif "branches" in node.attr:
+        for function, name in zip(node.attr["branches"].list.func, names, strict=True):
+            function.name = name
+    else:
+        node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = names
+
+
+def _attributes(concrete: Any) -> dict[str, Any]:
+    return dict(concrete.inference_fn.attributes or {})
+
+
+def _token(device: str) -> str:
+    spec = tf.DeviceSpec.from_string(device)
+    return f"{spec.device_type}_{spec.device_index}"

@@ -1,0 +1,231 @@
+"""callable | tf.function | ConcreteFunction -> Trace: the traced graph and every body it calls, named by call path.
+
+Nothing is changed and nothing is copied here: a Trace only points at TensorFlow's own graphs, which must stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from placer.errors import TraceError
+from placer.tf import _private
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+LOOPS = frozenset({"While", "StatelessWhile"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+
+BodyKind = Literal["root", "call", "cond", "body", "branch"]
+
+
+@dataclass(eq=False)
+class Body:
+    """One graph of the trace at one call site: a body called from two sites appears twice.
+
+    A *frame* is a body that stays a graph of its own when the function is rebuilt; called functions are inlined into theirs.
+    """
+
+    path: str
+    kind: BodyKind
+    graph: Any
+    parent: Body | None
+    site: str
+    """The op in `parent` that calls it."""
+    nodes: dict[str, NodeDef]
+    """By op name, in an order where inputs come first."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Path of each op, unique in the trace."""
+    children: dict[str, tuple[Body, ...]] = field(default_factory=dict)
+    """By the op that calls them: one body for a call, cond and body for a loop, one for each branch."""
+    input_tensors: tuple[Any, ...] = field(init=False)
+    inputs: dict[str, int] = field(init=False)
+    """Position of each input op."""
+    output_tensors: tuple[Any, ...] = field(init=False)
+    outputs: list[tuple[str, int]] = field(init=False)
+    """Op name and output index of each result."""
+    control_outputs: list[str] = field(init=False)
+    operations: dict[str, Any] = field(init=False)
+    """TensorFlow's own op objects by name."""
+
+    def __post_init__(self) -> None:
+        # TensorFlow adds to these graphs when somebody takes the plain function's gradient; a trace is what was there when read.
+        self.input_tensors = tuple(self.graph.inputs)
+        self.inputs = {t.op.name: i for i, t in enumerate(self.input_tensors)}
+        self.output_tensors = tuple(self.graph.outputs)
+        self.outputs = [(t.op.name, t.value_index) for t in self.output_tensors]
+        self.control_outputs = [op.name for op in self.graph.control_outputs]
+        self.operations = {op.name: op for op in self.graph.get_operations()}
+
+    @property
+    def frame(self) -> Body:
+        return self.parent.frame if self.kind == "call" and self.parent is not None else self
+
+    def walk(self) -> Iterator[Body]:
+        """This body and all below it, callers first."""
+        yield self
+        for bodies in self.children.values():
+            for child in bodies:
+                yield from child.walk()
+
+    @cached_property
+    def passed(self) -> list[tuple[str, int]]:
+        """What the calling op passes to this body's inputs, as (op, output) of the parent."""
+        assert self.parent is not None
+        node = self.parent.nodes[self.site]
+        inputs = [split_input(i) for i in node.input if not i.startswith("^")]
+        return inputs[1:] if self.kind == "branch" else inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A traced function: its ConcreteFunction and the tree of its bodies."""
+
+    concrete: Any
+    root: Body
+    arguments: tuple[Any, ...]
+    """The example call's flat tensors, as far as there was one."""
+
+    @property
+    def name(self) -> str:
+        return str(self.concrete.name)
+
+
+def split_input(text: str) -> tuple[str, int]:
+    """A NodeDef's input as (op name, output index)."""
+    name, _, index = text.partition(":")
+    return name, int(index) if index else 0
+
+
+def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    """The ConcreteFunction of `fn` for these arguments.
+
+    Raises:
+        TraceError: `fn` is not something that can be traced, or it fails while tracing.
+    """
+    if isinstance(fn, _private.ConcreteFunction):
+        return fn
+    if not callable(fn):
+        raise TraceError(f"cannot trace {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function")
+    traceable = fn if hasattr(fn, "get_concrete_function") else tf.function(fn)
+    try:
+        return traceable.get_concrete_function(*args, **(kwargs or {}))
+    except Exception as error:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise TraceError(f"{name} failed while it was traced: {type(error).__name__}: {error}") from error
+
+
+def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
+    """Traces `fn` for example arguments or TensorSpecs and finds every body it calls.
+
+    Args:
+        fn: a callable, a tf.function, a bound method of either, or a ConcreteFunction (which needs no arguments).
+        *args, **kwargs: as for a call of `fn`; tf.TensorSpec may stand for tensors.
+
+    Raises:
+        TraceError: see `concrete_function`.
+    """
+    concrete = concrete_function(fn, args, kwargs)
+    return trace_concrete(concrete, args, kwargs)
+
+
+def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Trace:
+    """The Trace of a ConcreteFunction; the arguments, if any, say where the call's tensors sit and their true shapes."""
+    flat: tuple[Any, ...] = ()
+    if args or kwargs:
+        try:
+            flat = tuple(_private.flat_arguments(concrete, args, kwargs or {}))
+        except (TypeError, ValueError, AttributeError):
+            flat = ()  # specs instead of values: nothing is known beyond the signature
+    taken: set[str] = set()
+    root = _read_body(concrete.graph, "", "root", None, "", taken)
+    return Trace(concrete, root, flat)
+
+
+def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site: str, taken: set[str]) -> Body:
+    body = Body(path, kind, graph, parent, site, _topological(_private.node_defs(graph)))
+    # Ops of a loop or branch body already carry the loop's own name as a scope; the path says it once.
+    scope = site + "/" if kind in ("cond", "body", "branch") else None
+    for name in body.nodes:
+        local = name[len(scope) :] if scope and name.startswith(scope) else name
+        wanted = unique = f"{path}/{local}" if path else local
+        suffix = 0
+        while unique in taken:
+            suffix += 1
+            unique = f"{wanted}_{suffix}"
+        taken.add(unique)
+        body.names[name] = unique
+    for name, node in body.nodes.items():
+        bodies = [
+            _read_body(inner, f"{body.names[name]}{part}", inner_kind, body, name, taken)
+            for part, inner_kind, inner in _called(node, graph)
+        ]
+        if bodies:
+            body.children[name] = tuple(bodies)
+    return body
+
+
+def is_compiled(node: NodeDef, function: Any = None) -> bool:
+    """True for a call that XLA compiles as a whole: it cannot be split."""
+    if "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b:
+        return True
+    attributes = getattr(function, "attributes", None) or {}
+    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
+
+
+def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
+    """Path suffix, kind and graph of the bodies `node` enters; none for what is kept whole."""
+    if node.op in CALLS:
+        function = _private.library_function(graph, node.attr["f"].func.name)
+        if function is None or is_compiled(node, function) or not hasattr(function, "graph"):
+            return []
+        return [("", "call", function.graph)]
+    if node.op in LOOPS:
+        parts: list[tuple[str, BodyKind, str]] = [("/cond", "cond", "cond"), ("/body", "body", "body")]
+    elif node.op in ("If", "StatelessIf"):
+        parts = [("/then", "branch", "then_branch"), ("/else", "branch", "else_branch")]
+    elif node.op in ("Case", "StatelessCase"):
+        functions = [(f"/branch{i}", f.name) for i, f in enumerate(node.attr["branches"].list.func)]
+        found = [(part, _private.library_function(graph, name)) for part, name in functions]
+        return [(part, "branch", f.graph) for part, f in found] if all(f is not None for _, f in found) else []
+    else:
+        return []
+    graphs = [(part, kind, _private.library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
+    return [(part, kind, f.graph) for part, kind, f in graphs] if all(f is not None for _, _, f in graphs) else []
+
+
+def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
+    """`nodes` reordered, as little as possible, so that inputs come first.
+
+    Creation order is nearly always one such order; taking a loop's gradient adds inputs to ops made earlier.
+    """
+    seen: set[str] = set()
+    for name, node in nodes.items():
+        if any(_source(i) not in seen for i in node.input):
+            break
+        seen.add(name)
+    else:
+        return nodes
+    done: dict[str, NodeDef] = {}
+    for start in nodes:
+        stack = [start]
+        while stack:
+            name = stack[-1]
+            if name in done:
+                stack.pop()
+                continue
+            missing = [s for s in map(_source, nodes[name].input) if s not in done]
+            if missing:
+                stack.extend(reversed(missing))
+            else:
+                done[name] = nodes[name]
+                stack.pop()
+    return done
+
+
+def _source(text: str) -> str:
+    return text[1:] if text.startswith("^") else text.partition(":")[0]
