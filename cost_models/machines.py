@@ -1,9 +1,21 @@
-"""Machines: devices, what they can do, and the links between them."""
+"""Machines: devices, what they can do, the links between them, and their TOML form."""
 
 from __future__ import annotations
 
+import os
+import re
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+KINDS = ("CPU", "GPU")
+
+
+class MachineError(ValueError):
+    """A machine's description cannot be used. Says where, which key, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +34,12 @@ class Device:
     min_kernel_ns: int
     """Time no kernel goes under."""
     flops: Mapping[str, float]
-    """Peak operations per second by dtype; "default" for the rest."""
+    """Matrix operations per second that large products reach, by dtype; "default" for other dtypes and all other arithmetic."""
     memory_bytes_per_s: float
     cores: int = 1
+    """Cores of a CPU, multiprocessors of a GPU."""
+    host_op_ns: int = 500
+    """Host time for an op that starts no kernel here: a reshape, a shape, a loop's Merge, an int32 op kept in host memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices in TensorFlow's order, CPU:0 first, and a link for each ordered pair that differs in memory."""
+    """Devices in TensorFlow's order, CPU:0 first, and a link for each ordered pair that differs in memory.
+
+    Raises:
+        MachineError: a name, a number or a link that makes no sense, or a GPU without links to and from CPU:0.
+    """
 
     name: str
     devices: tuple[Device, ...]
@@ -51,3 +70,170 @@ class Machine:
     """Handing a tensor that is already in host memory to another device of the same host."""
     provenance: str = ""
     reserve_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By device: memory that is not for tensors (the driver's context, libraries' workspaces)."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def device(self, name: str) -> Device:
+        """The device of that name; MachineError where there is none."""
+        for device in self.devices:
+            if device.name == name:
+                return device
+        raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {', '.join(d.name for d in self.devices)}")
+
+    def link(self, src: str, dst: str) -> Link | None:
+        """The direct link from `src` to `dst`, None where there is none."""
+        return next((link for link in self.links if link.src == src and link.dst == dst), None)
+
+    def to_toml(self) -> str:
+        """TOML that `parse_machine` reads back as an equal machine."""
+        lines = _toml_scalars(self)
+        if self.reserve_bytes:
+            lines += ["", "[reserve_bytes]", *(f"{_quote(k)} = {v}" for k, v in self.reserve_bytes.items())]
+        for device in self.devices:
+            lines += ["", "[[devices]]", *_toml_scalars(device)]
+            lines += [f"flops = {{ {', '.join(f'{_quote(k)} = {_toml_value(v)}' for k, v in device.flops.items())} }}"]
+        for link in self.links:
+            lines += ["", "[[links]]", *_toml_scalars(link)]
+        return "\n".join(lines) + "\n"
+
+
+def shipped_machines() -> tuple[str, ...]:
+    """Names of the machines that come with the package, sorted."""
+    names = (entry.name for entry in resources.files("cost_models").joinpath("profiles").iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
+    """A shipped machine by name ("h100"), or one from a TOML file.
+
+    A string counts as a path where it ends in ".toml" or holds a separator.
+
+    Raises:
+        MachineError: no such machine or file, or a description that cannot be used.
+    """
+    if isinstance(name_or_path, str) and not name_or_path.endswith(".toml") and not re.search(r"[/\\]", name_or_path):
+        if name_or_path not in shipped_machines():
+            raise MachineError(
+                f"no machine {name_or_path!r} is shipped; there are {', '.join(shipped_machines())}, or give a path to a TOML file"
+            )
+        source = f"{name_or_path}.toml"
+        return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
+    path = Path(name_or_path)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MachineError(f"{path}: cannot be read as a machine's TOML file: {error}") from error
+    return parse_machine(text, str(path))
+
+
+def parse_machine(text: str, source: str = "<string>") -> Machine:
+    """A machine from TOML text; `source` is what errors call it.
+
+    Keys are the fields of `Machine`, with one [[devices]] table per `Device` and one [[links]] table per `Link`.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"{source}: not valid TOML: {error}") from error
+    for key, row in (("devices", Device), ("links", Link)):
+        rows = table.get(key, [])
+        if not (isinstance(rows, list) and all(isinstance(r, dict) for r in rows)):
+            raise MachineError(f"{source}: {key} must be tables, each under its own [[{key}]]")
+        table[key] = tuple(_build(row, r, f"{source}: {key}[{i}]") for i, r in enumerate(rows))
+    machine = _build(Machine, table, source)
+    return machine
+
+
+_Row = TypeVar("_Row", Device, Link, Machine)
+
+
+def _build(row: type[_Row], table: dict[str, Any], where: str) -> _Row:
+    """The dataclass from a table whose keys and value types its fields declare."""
+    declared = {f.name: f for f in fields(row)}
+    if unknown := [key for key in table if key not in declared]:
+        raise MachineError(f"{where}: unknown key {unknown[0]!r}; allowed are {', '.join(declared)}")
+    required = [n for n, f in declared.items() if f.default is MISSING and f.default_factory is MISSING]
+    if missing := [n for n in required if n not in table]:
+        raise MachineError(f"{where}: key {missing[0]!r} is missing; required are {', '.join(required)}")
+    values = {key: _typed(declared[key].type, value, f"{where}: {key}") for key, value in table.items()}
+    try:
+        return row(**values)
+    except MachineError as error:
+        raise MachineError(f"{where}: {error}") from error
+
+
+def _typed(declared: Any, value: Any, where: str) -> Any:
+    """The value if it is of a field's declared type (a string, as annotations are postponed); whole numbers pass as float."""
+    if declared == "float":
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        raise MachineError(f"{where} must be a number, not {value!r}")
+    if declared in ("int", "str", "bool"):
+        if type(value).__name__ == declared:
+            return value
+        what = {"int": "a whole number", "str": "a string", "bool": "true or false"}[declared]
+        raise MachineError(f"{where} must be {what}, not {value!r}")
+    if declared.startswith("Mapping"):
+        if not isinstance(value, dict):
+            raise MachineError(f"{where} must be a table, not {value!r}")
+        item = "float" if declared.endswith("float]") else "int"
+        return {key: _typed(item, v, f"{where}.{key}") for key, v in value.items()}
+    return value
+
+
+def _check(machine: Machine) -> None:
+    names = [d.name for d in machine.devices]
+    if not names or names[0] != "CPU:0":
+        raise MachineError(f"the first device must be CPU:0, not {names[0] if names else 'missing'}")
+    for i, device in enumerate(machine.devices):
+        if not re.fullmatch(r"[A-Z]+:\d+", device.name) or device.name in names[:i]:
+            raise MachineError(f'device name {device.name!r} must be unique and look like "GPU:0"')
+        if device.kind not in KINDS:
+            raise MachineError(f"{device.name}: kind {device.kind!r} is not one of {', '.join(KINDS)}")
+        if "default" not in device.flops:
+            raise MachineError(f'{device.name}: flops needs a "default" beside {", ".join(device.flops) or "nothing"}')
+        rates = {"memory_bytes_per_s": device.memory_bytes_per_s, "cores": device.cores, "memory_bytes": device.memory_bytes}
+        for key, value in {**rates, **{f"flops.{k}": v for k, v in device.flops.items()}}.items():
+            if not value > 0:
+                raise MachineError(f"{device.name}: {key} must be above 0, not {value}")
+        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns"):
+            if getattr(device, key) < 0:
+                raise MachineError(f"{device.name}: {key} must not be negative, is {getattr(device, key)}")
+    for i, link in enumerate(machine.links):
+        where = f"link {link.src} -> {link.dst}"
+        if absent := [n for n in (link.src, link.dst) if n not in names]:
+            raise MachineError(f"{where}: no device {absent[0]!r}; there are {', '.join(names)}")
+        if link.src == link.dst or any((link.src, link.dst) == (o.src, o.dst) for o in machine.links[:i]):
+            raise MachineError(f"{where}: a link joins two devices, once per direction")
+        if link.latency_ns < 0 or not link.bytes_per_s > 0:
+            raise MachineError(
+                f"{where}: latency_ns must not be negative and bytes_per_s above 0, are {link.latency_ns} and {link.bytes_per_s}"
+            )
+    for device in machine.devices:
+        for src, dst in ((device.name, "CPU:0"), ("CPU:0", device.name)):
+            if device.kind != "CPU" and machine.link(src, dst) is None:
+                raise MachineError(f"link {src} -> {dst} is missing; every {device.kind} needs one to and from CPU:0")
+    for key in ("call_overhead_ns", "host_hop_ns"):
+        if getattr(machine, key) < 0:
+            raise MachineError(f"{key} must not be negative, is {getattr(machine, key)}")
+    for name, reserved in machine.reserve_bytes.items():
+        if not 0 <= reserved < machine.device(name).memory_bytes:
+            raise MachineError(f"reserve_bytes of {name} must be within its memory of {machine.device(name).memory_bytes}, is {reserved}")
+
+
+def _toml_scalars(row: Any) -> list[str]:
+    values = ((f.name, getattr(row, f.name)) for f in fields(row))
+    return [f"{name} = {_toml_value(value)}" for name, value in values if isinstance(value, (bool, int, float, str))]
+
+
+def _toml_value(value: bool | int | float | str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _quote(value) if isinstance(value, str) else repr(value)
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
