@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from placer.errors import OptionError
 
 if TYPE_CHECKING:
     from cost_models.base import CostModel
@@ -34,3 +37,27 @@ class Options:
     )
     time_limit_s: float | None = field(default=None, metadata={"help": "seconds the solver may search; chosen by size if not given"})
     seed: int = field(default=0, metadata={"help": "makes searches repeatable"})
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Options from keywords.
+
+        Raises:
+            OptionError: a name that is no option, or a word that is none of an option's choices.
+        """
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise OptionError(f"unknown option {name!r}{hint} The options are {', '.join(known)}")
+        options = cls(**given)
+        for name, choices in _CHOICES.items():
+            if getattr(options, name) not in choices:
+                raise OptionError(f"{name}={getattr(options, name)!r} is none of {', '.join(map(repr, choices))}")
+        if options.variables == "move":
+            raise OptionError('variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead')
+        return options
+
+
+_CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}

@@ -183,3 +183,28 @@ def recorded_partitions() -> Iterator[list[Any]]:
     finally:
         context.context().disable_run_metadata()
 
+
+
+def device_scope() -> str:
+    """The device scope around an eager call; tf.function traces anew for each."""
+    return str(context.context().device_name)
+
+
+def is_jit_compiled(concrete: Any) -> bool:
+    """True for a function that XLA compiles as a whole."""
+    attribute = (concrete.inference_fn.attributes or {}).get("_XlaMustCompile")
+    return bool(attribute is not None and attribute.b)
+
+
+def is_parallel(tensor: Any) -> bool:
+    """True for a DTensor or a packed tensor of several replicas."""
+    if not isinstance(tensor, tf.__internal__.EagerTensor):
+        return False
+    return bool(getattr(tensor, "is_packed", False)) or "DTensor" in type(tensor).__name__ or tensor.device.endswith("CUSTOM:0")
+
+
+def is_distributed(variable: Any) -> bool:
+    """True for a variable that a distribution strategy mirrors or shards."""
+    return getattr(variable, "_distribute_strategy", None) is not None and hasattr(variable, "_distributed_container") and (
+        variable._distributed_container() is not None
+    )

@@ -146,6 +146,23 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     return Trace(concrete, root, flat)
 
 
+def signature_text(concrete: Any) -> str:
+    """A call signature in words: "float32[8,224,224,3], int32[8]"; Python values as they are."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, tf.TensorSpec):
+            shape = "?" if value.shape.rank is None else ",".join("?" if d is None else str(d) for d in value.shape.as_list())
+            return f"{value.dtype.name}[{shape}]"
+        if isinstance(value, (list, tuple)):
+            return f"({', '.join(map(text, value))})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k}: {text(v)}" for k, v in value.items()) + "}"
+        return repr(value)
+
+    args, kwargs = concrete.structured_input_signature
+    return ", ".join([*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())])
+
+
 def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site: str, taken: set[str]) -> Body:
     body = Body(path, kind, graph, parent, site, _topological(_private.node_defs(graph)))
     # Ops of a loop or branch body already carry the loop's own name as a scope; the path says it once.

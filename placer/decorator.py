@@ -1,0 +1,215 @@
+"""PlacedFunction: one plan for each input signature, made at its first call, and the dispatch between them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, overload
+
+from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError
+from placer.options import Options
+
+if TYPE_CHECKING:
+    from placer.placement import Placement
+    from placer.tf.observing import Observation
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """What is known of one traced signature."""
+
+    signature: str
+    traced: Any
+    """The plain ConcreteFunction."""
+    placement: Placement | None
+    """None for a function that is left as it is."""
+    run: Any
+    """The ConcreteFunction that calls go to; None until the plan's devices are needed."""
+
+
+class PlacedFunction:
+    """A function whose ops run where a solved plan says.
+
+    Called like the function it wraps, with the same results, side effects and gradients. Calls are told apart as
+    `tf.function` tells them apart: one trace and one plan per input signature.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: Options, plan: Placement | None = None) -> None:
+        if not callable(fn):
+            raise OptionError(f"cannot place {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function")
+        self._fn = fn
+        self._options = options
+        self._plan = plan
+        self._lock = threading.RLock()
+        self._calls: dict[Hashable, _Entry] = {}
+        self._entries: dict[int, _Entry] = {}
+        self._latest: _Entry | None = None
+        self._bound: weakref.WeakKeyDictionary[Any, PlacedFunction] = weakref.WeakKeyDictionary()
+        functools.update_wrapper(self, fn, updated=())
+
+    def __repr__(self) -> str:
+        return f"<PlacedFunction {getattr(self._fn, '__name__', self._fn)!s}: {len(self._entries)} signatures>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> PlacedFunction:
+        if instance is None:
+            return self
+        with self._lock:
+            bound = self._bound.get(instance)
+            if bound is None:
+                method = self._traceable.__get__(instance, owner)
+                bound = self._bound[instance] = PlacedFunction(method, self._options, self._plan)
+        return bound
+
+    @functools.cached_property
+    def _traceable(self) -> Any:
+        import tensorflow as tf
+
+        return self._fn if hasattr(self._fn, "get_concrete_function") else tf.function(self._fn)
+
+    # -- calling ---------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        key = self._call_key(args, kwargs)
+        entry = self._calls.get(key) if key is not None else None
+        if entry is None:
+            entry = self._prepared(args, kwargs, key)
+        self._latest = entry
+        return entry.run(*args, **kwargs)
+
+    @functools.cached_property
+    def _call_key(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Hashable | None]:
+        from placer.tf.calling import call_key
+
+        return call_key
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: Hashable | None) -> _Entry:
+        with self._lock:
+            entry = self._planned(args, kwargs)
+            if entry.run is None:
+                entry = self._applied(entry, args, kwargs)
+            if key is not None:
+                self._calls[key] = entry
+            return entry
+
+    def _planned(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
+        from placer.planning import build_graph
+        from placer.solving import solve
+        from placer.tf import calling, tracing
+
+        traced = tracing.concrete_function(self._traceable, args, kwargs)
+        entry = self._entries.get(id(traced))
+        if entry is not None:
+            return entry
+        trace = tracing.trace_concrete(traced, args, kwargs)
+        signature = tracing.signature_text(traced)
+        reason = calling.leave_alone(trace)
+        if reason:
+            warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
+            entry = _Entry(signature, traced, None, traced)
+        else:
+            graph = build_graph(trace)
+            if self._plan is None:
+                placement = solve(graph, self._options.devices, options=self._options)
+            else:
+                placement = self._plan.bound_to(graph)
+            entry = _Entry(signature, traced, placement, None)
+        self._entries[id(traced)] = entry
+        self._latest = entry
+        return entry
+
+    def _applied(self, entry: _Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
+        from placer.tf import rewriting, tracing
+        from placer.tf.devices import full_name, process_devices
+
+        placement = entry.placement
+        assert placement is not None
+        missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
+        if missing:
+            raise DeviceError(
+                f"the plan for {self.__name__} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
+                f"read the plan through .placement, or plan again with devices=None for this machine"
+            )
+        trace = tracing.trace_concrete(entry.traced, args, kwargs)
+        try:
+            run = rewriting.rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+        except RewriteError as error:
+            warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
+            run = entry.traced
+        entry = _Entry(entry.signature, entry.traced, placement, run)
+        self._entries[id(entry.traced)] = entry
+        return entry
+
+    # -- plans -----------------------------------------------------------------------------------------------------
+
+    def plan(self, *args: Any, **kwargs: Any) -> Placement:
+        """The plan for a call with these arguments or TensorSpecs, without running it.
+
+        Raises:
+            PlacerError: planning failed, or the function is left as it is.
+        """
+        with self._lock:
+            return _placement(self._planned(args, kwargs), self.__name__)
+
+    @property
+    def placement(self) -> Placement:
+        """The plan of the latest call.
+
+        Raises:
+            PlanError: nothing has been called or planned yet, or the latest call's function is left as it is.
+        """
+        if self._latest is None:
+            raise PlanError(f"{self.__name__} has no plan yet: call it, or use .plan(*args) to plan without running")
+        return _placement(self._latest, self.__name__)
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """Plans by input signature, such as "float32[8,224,224,3], int32[8]"."""
+        return MappingProxyType({e.signature: e.placement for e in self._entries.values() if e.placement is not None})
+
+    def observe(self, *args: Any, **kwargs: Any) -> Observation:
+        """Runs one call for real and reports where each op ran; see `placer.tf.observing`."""
+        from placer.tf.observing import observe_concrete
+
+        entry = self._prepared(args, kwargs, None)
+        placement = _placement(entry, self.__name__)
+        planned = {name: plan.device for name, plan in placement.ops.items()}
+        return observe_concrete(entry.run, placement.graph, planned, args, kwargs)
+
+
+def _placement(entry: _Entry, name: str) -> Placement:
+    if entry.placement is None:
+        raise PlanError(f"{name} is left as it is for {entry.signature}, so it has no plan")
+    return entry.placement
+
+
+@overload
+def optimized_placement(fn: Callable[..., Any], /) -> PlacedFunction: ...
+
+
+@overload
+def optimized_placement(**options: Any) -> Callable[[Callable[..., Any]], PlacedFunction]: ...
+
+
+def optimized_placement(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Decorates a function, tf.function or method so that its ops run where a solved plan says.
+
+    Args:
+        fn: given where the decorator is used without parentheses.
+        **options: the fields of `placer.Options`.
+
+    Example:
+        >>> @optimized_placement(memory_limits={"GPU:0": "8GiB"})  # doctest: +SKIP
+        ... def step(images, labels): ...
+    """
+    checked = Options.of(options)
+    if fn is not None:
+        return PlacedFunction(fn, checked)
+    return lambda function: PlacedFunction(function, checked)
+
+
+__all__ = ["PlacedFunction", "optimized_placement"]

@@ -1,0 +1,82 @@
+"""Recognising a call: a cheap key for arguments seen before, and what makes a function one to leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from placer.tf import _private
+from placer.tf.tracing import Trace
+
+_EAGER = type(tf.constant(0))
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
+    """A key under which calls share a trace: equal keys, equal traces. None where TensorFlow itself must look.
+
+    Only eager tensors, plain Python values and lists, tuples and dicts of them have one; everything else (variables, models,
+    arrays, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules.
+    """
+    if not tf.executing_eagerly():
+        return None
+    try:
+        return (_private.device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
+    except _NoKey:
+        return None
+
+
+class _NoKey(Exception):
+    pass
+
+
+def _part(value: Any) -> Hashable:
+    kind = type(value)
+    if kind is _EAGER:
+        return (value._datatype_enum(), value._shape_tuple())
+    if kind in _PLAIN:
+        return (kind, value)
+    if kind in (list, tuple):
+        return (kind, *map(_part, value))
+    if kind is dict:
+        return (kind, *((k, _part(v)) for k, v in value.items()))
+    raise _NoKey
+
+
+def leave_alone(trace: Trace) -> str:
+    """Why a traced function must run as it is; "" if it can be placed."""
+    if _private.is_jit_compiled(trace.concrete):
+        return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
+    for body in trace.root.walk():
+        for tensor in [*body.input_tensors, *(outer for outer, _ in _private.external_captures(body.graph))]:
+            if _private.is_parallel(tensor):
+                return "it uses DTensors or packed replicas, whose layout decides the devices"
+    if any(_private.is_distributed(v) for v in trace.concrete.graph.variables):
+        return "it uses variables of a distribution strategy, which decides the devices"
+    return ""
+
+
+def known_shapes(trace: Trace) -> Callable[[str, int], tuple[int | None, ...] | None] | None:
+    """The shapes that the example arguments give to ops whose traced shape is unknown; None if there is nothing to add."""
+    from placer.tf.rewriting import flatten
+
+    shapes = [t.shape for t in trace.root.input_tensors]
+    better = list(shapes)
+    for position, value in enumerate(trace.arguments):
+        shape = getattr(value, "shape", None)
+        if shape is not None and shape.rank is not None and not shapes[position].is_fully_defined():
+            better[position] = shape
+    if all(a is b for a, b in zip(shapes, better, strict=True)):
+        return None
+    graph = flatten(trace, better)
+    known: dict[str, list[tuple[int | None, ...] | None]] = {}
+    for op in graph.get_operations():
+        known[op.name] = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in op.outputs]
+
+    def shape_of(path: str, index: int) -> tuple[int | None, ...] | None:
+        found = known.get(path)
+        return found[index] if found is not None and index < len(found) else None
+
+    return shape_of

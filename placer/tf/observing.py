@@ -1,0 +1,96 @@
+"""What really ran where: the partition graphs of a real call, compared with the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer.opgraph import OpGraph
+from placer.tf import _private
+
+# Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
+_INLINED = re.compile(r"/_\d+/")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An op that ran elsewhere than planned."""
+
+    op: str
+    planned: str
+    ran: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One real call of a placed function."""
+
+    outputs: Any
+    ran: Mapping[str, str]
+    """Device by op, for every planned op that survived optimisation, parts of fused ops included."""
+    mismatches: tuple[Mismatch, ...]
+    fused: Mapping[str, str]
+    """By op: the fused op it became a part of."""
+    folded: tuple[str, ...]
+    """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
+
+
+def observe_concrete(concrete: Any, graph: OpGraph, planned: Mapping[str, str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
+    """Runs a placed function once, for real, and reads TensorFlow's partition graphs.
+
+    Args:
+        concrete: the placed ConcreteFunction.
+        graph: the graph the plan was made for.
+        planned: short device by op name.
+        args, kwargs: the call's; its side effects happen.
+    """
+    # TensorFlow hands out partition graphs only at a function's first call, so the same graph runs under a new name.
+    fresh = _private.concrete_from_graph(concrete.graph, concrete.function_type, {})
+    with _private.recorded_partitions() as functions:
+        outputs = fresh(*args, **kwargs)
+        tf.nest.map_structure(lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs)
+    ran: dict[str, str] = {}
+    fusions: list[str] = []
+    for function in functions:
+        for partition in function.partition_graphs:
+            for node in partition.node:
+                name = next((n for n in _names(node.name) if n in planned), None)
+                if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv"):
+                    continue
+                spec = tf.DeviceSpec.from_string(node.device)
+                ran[name] = f"{spec.device_type}:{spec.device_index}"
+                if node.op.startswith("_Fused") or "Composition" in node.op or node.op.startswith("_Mkl"):
+                    fusions.append(name)
+    fused = {part: whole for whole in fusions for part in _parts(graph, whole, ran)}
+    ran |= {part: ran[whole] for part, whole in fused.items()}
+    mismatches = tuple(
+        Mismatch(name, planned[name], device)
+        for name, device in ran.items()
+        if device != planned[name] and graph.graph.nodes[name]["op"].role not in ("argument", "capture", "constant")
+    )
+    folded = tuple(n for n in planned if n not in ran)
+    return Observation(outputs, ran, mismatches, fused, folded)
+
+
+def _names(name: str) -> Iterator[str]:
+    """Names a partition's node may have in the plan, longest first."""
+    yield name
+    for match in _INLINED.finditer(name):
+        yield name[match.end() :]
+
+
+def _parts(graph: OpGraph, whole: str, ran: Mapping[str, str]) -> Iterator[str]:
+    """Ops that vanished into the fused op `whole`: those that feed it and nothing that ran by itself."""
+    stack, seen = [whole], {whole}
+    while stack:
+        for before in graph.graph.pred[stack.pop()]:
+            if before in seen or before in ran or graph.graph.nodes[before]["op"].role != "op":
+                continue
+            if all(after in seen for after in graph.graph.succ[before]):
+                seen.add(before)
+                yield before
+                stack.append(before)
