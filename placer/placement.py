@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from placer.opgraph import OpGraph
+import networkx as nx
+
+from placer.errors import PlanError
+from placer.opgraph import OpGraph, check_format, read_json
 from placer.solvers.base import Objective, Status
+from placer.units import format_ns
+
+FORMAT = "placer.plan"
+VERSION = 1
+
+ReasonKind: TypeAlias = Literal["kernel", "pin", "resource", "location", "scope", "cost", "neighbours", "indifferent", "whole"]
+"""The first five leave an op no other device; the others are the solver's choice: cheaper here, transfers saved, a tie, or
+the plan as a whole where moving this op alone would look better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an op is where it is, or may not be elsewhere."""
+
+    kind: ReasonKind
+    op: str
+    """The op it holds for first; ops that share a device with it follow."""
+    text: str
+    """In words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +41,24 @@ class OpPlan:
     """One op's place and price. Times count every run of one step."""
 
     device: str
-    reason: str
-    """Why it is there, in words."""
+    unit: int
+    """Index into `Placement.units`: the ops that move together with it."""
     time_ns: Mapping[str, int]
-    """By device it could run on."""
+    """By device it has a kernel for."""
     cost_source: str
+    """Where the price of the device it is on comes from; "" where there is nothing to price."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """Ops that share a device, and what a move of them alone would mean."""
+
+    reasons: tuple[Reason, ...]
+    """What narrowed the devices it may use."""
+    time_ns: Mapping[str, int]
+    """By device it may use: what its ops take in a step."""
+    transfer_ns: Mapping[str, int]
+    """By device it may use: what the transfers of every tensor it makes or takes need, all else staying where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +66,11 @@ class Transfer:
     """One tensor's copies to one further place in one step."""
 
     tensor: str
-    """"producer:output"."""
+    """ "producer:output"; "^producer" for a control edge."""
     src: str
     dst: str
-    dst_memory: str
-    """"device" or "host"."""
+    dst_memory: Literal["device", "host"]
+    """"host": memory of the host that a kernel of `dst` reads."""
     nbytes: int
     """Of one copy."""
     count: float
@@ -62,6 +101,27 @@ class Baseline:
     """Why it is infeasible or how it was made."""
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changes from one placement to another."""
+
+    moved: Mapping[str, tuple[str, str]]
+    """By op that both have: its device in the one and in the other."""
+    only_left: tuple[str, ...]
+    only_right: tuple[str, ...]
+    total_cost_ns: tuple[int, int]
+    step_time_ns: tuple[int, int]
+
+    def __str__(self) -> str:
+        cost, step = (f"{format_ns(left)} -> {format_ns(right)}" for left, right in (self.total_cost_ns, self.step_time_ns))
+        lines = [
+            f"{len(self.moved)} ops move, {len(self.only_left)} are only in the first, {len(self.only_right)} only in the second",
+            f"total cost {cost}, step time {step}",
+        ]
+        lines += [f"  {name}: {left} -> {right}" for name, (left, right) in list(self.moved.items())[:20]]
+        return "\n".join(lines + (["  …"] if len(self.moved) > 20 else []))
+
+
 @dataclass(frozen=True, eq=False)
 class Placement:
     """A solved placement of one graph. See `placer.solve`."""
@@ -71,7 +131,9 @@ class Placement:
     devices: tuple[str, ...]
     ops: Mapping[str, OpPlan]
     """By op name, in execution order."""
+    units: tuple[UnitPlan, ...]
     transfers: tuple[Transfer, ...]
+    """Those that take longest first."""
     totals: Mapping[str, DeviceTotals]
     baselines: Mapping[str, Baseline]
     """"tf_default", "all_cpu", "all_gpu"."""
@@ -87,3 +149,209 @@ class Placement:
     notes: tuple[str, ...]
     """Pins relaxed, device scopes overridden, ops flagged."""
     options: Mapping[str, Any]
+    """What it was planned with, as plain JSON types."""
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def gap(self) -> float:
+        """(objective - bound) / objective: how far from the optimum it can be; 0 is proved optimal, 1 unknown."""
+        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the graph it places."""
+        return self.graph.fingerprint
+
+    def device_of(self, name: str) -> str:
+        """The device of an op, found as `OpGraph.find` does."""
+        return self.ops[self.graph.find(name).name].device
+
+    def why(self, name: str) -> Reason:
+        """What decided the device of an op, found as `OpGraph.find` does."""
+        op = self.graph.find(name)
+        plan = self.ops[op.name]
+        unit = self.units[plan.unit]
+        others = [device for device in unit.time_ns if device != plan.device]
+        if not others:
+            if not unit.reasons:
+                return Reason("kernel", op.name, f"{plan.device} is the only device")
+            reason = unit.reasons[-1]
+            together = self.graph.group_reasons.get(op.group) or "they share a device"
+            text = reason.text if reason.op == op.name else f"it goes with {reason.op!r} ({together}): {reason.text}"
+            return Reason(reason.kind, reason.op, text)
+        other = min(others, key=lambda device: unit.time_ns[device] + unit.transfer_ns[device])
+        here, there = unit.time_ns[plan.device], unit.time_ns[other]
+        moves = unit.transfer_ns[other] - unit.transfer_ns[plan.device]
+        prices = f"{format_ns(here)} here, {format_ns(there)} on {other}"
+        if there - here + moves < 0:
+            saved = format_ns(here - there - moves)
+            text = f"for the plan as a whole ({self.objective}): moving it alone to {other} would save {saved} of total cost"
+            return Reason("whole", op.name, f"{text} ({prices})")
+        if there - here + moves == 0:
+            return Reason("indifferent", op.name, f"as good on {other} ({prices}, no difference in transfers)")
+        if there - here >= max(moves, 1):
+            change = f"; a move would also add {format_ns(moves)} of transfers" if moves > 0 else ""
+            change = change or (f", though a move would save {format_ns(-moves)} of transfers" if moves < 0 else "")
+            return Reason("cost", op.name, f"cheaper by {format_ns(there - here)}: {prices}{change}")
+        text = f"its neighbours: moving it alone to {other} would add {format_ns(moves)} of transfers ({prices})"
+        return Reason("neighbours", op.name, text)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per op, in execution order, as plain types: ready for a data frame."""
+        rows = []
+        for op in self.graph:
+            plan = self.ops[op.name]
+            reason = self.why(op.name)
+            rows.append(
+                {
+                    "name": op.name,
+                    "op_type": op.op_type,
+                    "role": op.role,
+                    "body": op.body,
+                    "count": op.count,
+                    "device": plan.device,
+                    "unit": plan.unit,
+                    "time_ns": plan.time_ns.get(plan.device, 0),
+                    "cost_source": plan.cost_source,
+                    "output_bytes": sum(spec.nbytes for spec in op.signature.outputs),
+                    "outputs": ", ".join(f"{s.dtype}{_shape(s.shape)}" for s in op.signature.outputs),
+                    "reason_kind": reason.kind,
+                    "reason": reason.text,
+                }
+            )
+        return rows
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The placed DAG. Node attributes are the fields of `records`; edges carry "nbytes", "crosses" and "control".
+
+        All values are strings, numbers or booleans, so that any networkx writer takes it.
+        """
+        placed: nx.DiGraph = nx.DiGraph(name=self.graph.name, machine=self.machine, objective=self.objective)
+        for row in self.records():
+            placed.add_node(row["name"], **{key: value for key, value in row.items() if key != "name"})
+        for src, dst, data in self.graph.graph.edges(data=True):
+            sizes = {t.src_index: self.graph.op(src).signature.outputs[t.src_index].nbytes for t in data["tensors"]}
+            crosses = self.ops[src].device != self.ops[dst].device
+            placed.add_edge(src, dst, nbytes=sum(sizes.values()), crosses=crosses, control=bool(data["control"]))
+        return placed
+
+    def diff(self, other: Placement) -> Difference:
+        """What changes from this placement to `other`, which may be of a changed graph."""
+        both = [name for name in self.ops if name in other.ops]
+        pairs = {name: (self.ops[name].device, other.ops[name].device) for name in both}
+        return Difference(
+            moved={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
+            only_left=tuple(name for name in self.ops if name not in other.ops),
+            only_right=tuple(name for name in other.ops if name not in self.ops),
+            total_cost_ns=(self.total_cost_ns, other.total_cost_ns),
+            step_time_ns=(self.step_time_ns, other.step_time_ns),
+        )
+
+    # -- showing ---------------------------------------------------------------------------------------------------
+
+    def view(self, name: str, **options: Any) -> str:
+        """What the registered view `name` makes of it: "summary", "explain", "dot", "svg", …"""
+        from placer.views.registry import view
+
+        return view(name)(self, **options)
+
+    def summary(self) -> str:
+        """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines."""
+        return self.view("summary")
+
+    def explain(self, name: str) -> str:
+        """One op: its device, why, its cost on each device, what comes in and goes out. `name` as `OpGraph.find` takes it."""
+        return self.view("explain", op=name)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    # -- keeping ---------------------------------------------------------------------------------------------------
+
+    def require(self, graph: OpGraph) -> None:
+        """Raises PlanError unless this is a plan for `graph`."""
+        if self.fingerprint == graph.fingerprint:
+            return
+        known = set(self.ops)
+        strange = next((op.name for op in graph if op.name not in known), "")
+        hint = f"it knows no op {strange!r}" if strange else "shapes, edges or results differ"
+        raise PlanError(
+            f"the plan is for {self.graph.name!r} ({len(self.ops)} ops, {self.fingerprint[:12]}), not for {graph.name!r} "
+            f"({len(graph)} ops, {graph.fingerprint[:12]}): {hint}. Plan this function anew."
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes the plan and its graph as JSON, with a checksum."""
+        content = {"plan": self._plan_to_json(), "graph": self.graph.to_json()}
+        head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(content)}
+        Path(path).write_text(json.dumps(head | content, separators=(",", ":")) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path, graph: OpGraph | None = None) -> Placement:
+        """Reads what `save` wrote.
+
+        Raises PlanError where the file is missing, broken, edited or of another version, or, given a graph, for another one.
+        """
+        data = read_json(path)
+        check_format(data, FORMAT, VERSION, str(path))
+        content = {key: data.get(key) for key in ("plan", "graph")}
+        if data.get("checksum") != _checksum(content):
+            raise PlanError(f"{path} was changed after it was saved: its checksum does not match. Save the plan again.")
+        try:
+            placement = _plan_from_json(content["plan"], OpGraph.from_json(content["graph"] or {}, str(path)))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(f"{path} holds a broken plan ({type(error).__name__}: {error}). Save it again.") from error
+        if graph is not None:
+            placement.require(graph)
+        return placement
+
+    def _plan_to_json(self) -> dict[str, Any]:
+        plain = ("machine", "objective", "objective_ns", "lower_bound_ns", "total_cost_ns", "step_time_ns", "solver")
+        return {
+            **{key: getattr(self, key) for key in (*plain, "solver_seconds", "stop_reason")},
+            "status": self.status.value,
+            "devices": list(self.devices),
+            "ops": [[p.device, p.unit, p.time_ns, p.cost_source] for p in self.ops.values()],
+            "units": [[[[r.kind, r.op, r.text] for r in u.reasons], u.time_ns, u.transfer_ns] for u in self.units],
+            "transfers": [asdict(t) for t in self.transfers],
+            "totals": {name: asdict(t) for name, t in self.totals.items()},
+            "baselines": {name: asdict(b) for name, b in self.baselines.items()},
+            "notes": list(self.notes),
+            "options": dict(self.options),
+        }
+
+    @cached_property
+    def transfers_of(self) -> Mapping[str, tuple[Transfer, ...]]:
+        """The transfers of each op's outputs, by op name."""
+        found: dict[str, list[Transfer]] = {}
+        for transfer in self.transfers:
+            producer = (
+                transfer.tensor.removeprefix("^") if transfer.tensor.startswith("^") else transfer.tensor.rpartition(":")[0]
+            )
+            found.setdefault(producer, []).append(transfer)
+        return {name: tuple(transfers) for name, transfers in found.items()}
+
+
+def _plan_from_json(data: Mapping[str, Any], graph: OpGraph) -> Placement:
+    ops = {op.name: OpPlan(*row) for op, row in zip(graph, data["ops"], strict=True)}
+    lists = ("devices", "notes")
+    return Placement(
+        graph=graph,
+        ops=ops,
+        units=tuple(UnitPlan(tuple(Reason(*r) for r in reasons), t, moves) for reasons, t, moves in data["units"]),
+        transfers=tuple(Transfer(**row) for row in data["transfers"]),
+        totals={name: DeviceTotals(**row) for name, row in data["totals"].items()},
+        baselines={name: Baseline(**row) for name, row in data["baselines"].items()},
+        status=Status(data["status"]),
+        **{key: tuple(data[key]) for key in lists},
+        **{key: data[key] for key in data if key not in {*lists, "ops", "units", "transfers", "totals", "baselines", "status"}},
+    )
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    return "[?]" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"

@@ -1,0 +1,272 @@
+"""Which ops must share a device, and which devices each such unit may use, with the reasons."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from cost_models.machines import Machine
+from placer.devicespec import parse
+from placer.errors import ConstraintError, DeviceError, OptionError
+from placer.opgraph import OpGraph, OpNode
+from placer.options import Options
+from placer.placement import Reason, ReasonKind
+from placer.problem.problem import Bools, Ints
+
+
+FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
+"""Element types of eager tensors that TensorFlow puts on a GPU where there is one; integers and strings stay with the host."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """The units of a graph on a machine. N ops in graph order, U units in order of their first op, D devices."""
+
+    op_unit: Ints
+    """[N]"""
+    allowed: Bools
+    """[U, D]"""
+    reasons: Mapping[int, tuple[Reason, ...]]
+    """By unit: what narrowed its devices, strongest first. Units that may go anywhere are left out."""
+    notes: tuple[str, ...]
+    """Demands that were not met, in words."""
+
+
+def constrain(graph: OpGraph, machine: Machine, options: Options) -> Constraints:
+    """Contracts groups to units and intersects what each of their ops demands.
+
+    Strongest first: kernels; pins; where a variable, an argument or a capture is; `tf.device` scopes. The first three must
+    hold together. A scope that cannot be met is noted and dropped, unless it meets only another scope of its unit.
+
+    Where an end is: on the machine of this process, where TensorFlow has it now. On another machine, where TensorFlow would
+    put it: arguments with the host; variables and floating-point captures on the first GPU if all their ops can run there.
+    A pin on an argument or capture says where the caller will have it, so it must name it exactly, no glob does.
+
+    Raises:
+        OptionError: a pin matches no op, op type or variable.
+        DeviceError: a pin asks for a device that is not there, or a scope does and ``on_missing_device="error"``.
+        ConstraintError: the demands on one unit leave no device.
+    """
+    return _Constrainer(graph, machine, options).run()
+
+
+@dataclass
+class _Constrainer:
+    """Sets of devices are bit masks, bit d for device d of the machine."""
+
+    graph: OpGraph
+    machine: Machine
+    options: Options
+    reasons: dict[int, list[Reason]] = field(default_factory=dict)
+    unmet: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Scopes not met: the ops, by device asked for and by why it was dropped."""
+
+    def run(self) -> Constraints:
+        self.ops: list[OpNode] = list(self.graph)
+        self.names = tuple(d.name for d in self.machine.devices)
+        self.everything = (1 << len(self.names)) - 1
+        numbers: dict[str, int] = {}
+        # Group and op names never meet in one key: the marker keeps them apart.
+        self.unit = [numbers.setdefault(f"\0{op.group}" if op.group else op.name, len(numbers)) for op in self.ops]
+        self.mask = [self.everything] * len(numbers)
+        self.runnable = self._kernels()
+        pinned = self._pins()
+        decided = pinned | self._ends(pinned)
+        self._scopes(decided)
+        allowed = (np.array(self.mask, np.int64)[:, None] >> np.arange(len(self.names))) & 1 == 1
+        return Constraints(
+            np.array(self.unit, np.int64), allowed, {unit: tuple(found) for unit, found in self.reasons.items()}, self._notes()
+        )
+
+    # -- demands, strongest first ----------------------------------------------------------------------------------
+
+    def _kernels(self) -> list[int]:
+        """Narrows to devices with a kernel; returns each op's own."""
+        kinds = tuple(d.kind for d in self.machine.devices)
+        masks: dict[tuple[str, ...], int] = {}
+        runnable = []
+        for i, op in enumerate(self.ops):
+            has = tuple(op.kernels)
+            mask = masks.get(has)
+            if mask is None:
+                mask = masks[has] = sum(1 << d for d, kind in enumerate(kinds) if kind in has)
+            runnable.append(mask)
+            if mask != self.everything:
+                self._narrow(i, mask, "kernel", self._refusal(op, self.everything))
+        return runnable
+
+    def _pins(self) -> set[int]:
+        pinned: set[int] = set()
+        for pattern, device in self.options.pins.items():
+            mask = self._devices(device)
+            if not mask:
+                raise DeviceError(
+                    f"pin {pattern!r} asks for {device!r}, which {self.machine.name!r} does not have; it has {self._there()}."
+                )
+            matched = self._matching(pattern)
+            if not matched:
+                raise OptionError(
+                    f"pin {pattern!r} matches no op, op type or variable of {self.graph.name!r}{self._near(pattern)} "
+                    "A pin is an op's name or a glob over names, an op type, or a variable's name."
+                )
+            for i in matched:
+                op = self.ops[i]
+                if not mask & self.runnable[i]:
+                    raise ConstraintError(
+                        f"pin {pattern!r} puts {op.name!r} ({op.op_type}) on {device!r}, but it cannot run there: "
+                        f"{self._refusal(op, mask)}. It can run on {self._list(self.runnable[i])}. "
+                        "Way out: pin fewer ops, or pin it there."
+                    )
+                self._narrow(i, mask, "pin", f"pin {pattern!r} demands {device!r}")
+                pinned.add(self.unit[i])
+        return pinned
+
+    def _ends(self, pinned: set[int]) -> set[int]:
+        """State, arguments and captures stay where they are; returns the units this decides."""
+        local = all(name in self.graph.process_devices for name in self.names)
+        decided: set[int] = set()
+        for i, op in enumerate(self.ops):
+            if not op.resource and op.role not in ("argument", "capture"):
+                continue
+            unit = self.unit[i]
+            state = self.graph.resources.get(op.resource)
+            if self.options.variables == "move" and state is not None and state.kind == "variable":
+                continue
+            what = f"{state.kind} {state.name!r}" if state else f"{op.role} {op.name!r}"
+            kind: ReasonKind = "resource" if op.resource else "location"
+            known = (state.device if state else op.location) if local else ""
+            if known and (mask := self._devices(known)) and (op.resource or unit not in pinned):
+                self._narrow(i, mask, kind, f"{what} lives on {known}")
+            elif unit in pinned or op.role == "op":  # an op that makes its own state makes it where it runs
+                continue
+            else:
+                mask = self._where_made(unit, op)
+                self._narrow(i, mask, kind, f"{what} is taken to live on {self._list(mask)}")
+            decided.add(unit)
+        return decided
+
+    def _scopes(self, decided: set[int]) -> None:
+        masks: dict[str, int] = {}
+        scoped: set[int] = set()
+        for i, op in enumerate(self.ops):
+            text = op.requested_device
+            if not text or op.role in ("argument", "capture"):
+                continue
+            mask = masks.get(text)
+            if mask is None:
+                mask = masks[text] = self._devices(text)
+            unit = self.unit[i]
+            if not mask:
+                if self.options.on_missing_device == "error":
+                    raise DeviceError(
+                        f"{op.name!r} asks for {text!r}, which {self.machine.name!r} does not have; it has {self._there()}. "
+                        'Way out: plan for a machine that has it, or on_missing_device="relax".'
+                    )
+                self._drop(op, f"{self.machine.name!r} does not have; it has {self._there()}")
+            elif not mask & self.runnable[i]:
+                self._drop(op, f"cannot serve: {self._refusal(op, mask)}")
+            elif mask & self.mask[unit]:
+                self._narrow(i, mask, "scope", f"tf.device({text!r}) demands {self._list(mask)}")
+                scoped.add(unit)
+            elif unit in scoped and unit not in decided:
+                self._contradiction(i, f"tf.device({text!r}) demands {self._list(mask)}")
+            else:
+                stronger = self.reasons[unit][-1]
+                self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
+
+    # -- masks -----------------------------------------------------------------------------------------------------
+
+    def _narrow(self, op: int, mask: int, kind: ReasonKind, text: str) -> None:
+        """Intersects, keeping the reason if that took a device away. Raises ConstraintError where none is left."""
+        unit = self.unit[op]
+        left = self.mask[unit] & mask
+        if left == self.mask[unit]:
+            return
+        if not left:
+            self._contradiction(op, text)
+        self.mask[unit] = left
+        self.reasons.setdefault(unit, []).append(Reason(kind, self.ops[op].name, text))
+
+    def _drop(self, op: OpNode, why: str) -> None:
+        self.unmet.setdefault((op.requested_device, why), []).append(op.name)
+
+    def _where_made(self, unit: int, op: OpNode) -> int:
+        """One device: the first GPU for what TensorFlow puts on GPUs, else the host, within what the unit may use."""
+        wants_gpu = bool(op.resource) or (op.role == "capture" and op.signature.outputs[0].dtype in FLOATS)
+        free = [d for d in range(len(self.names)) if self.mask[unit] >> d & 1]
+        gpus = [d for d in free if self.machine.devices[d].kind == "GPU"]
+        return 1 << (gpus[0] if gpus and wants_gpu else free[0])
+
+    def _devices(self, spec: str) -> int:
+        try:
+            request = parse(spec)
+        except ValueError as error:
+            raise OptionError(f"{spec!r} is not a device: {error}. The machine has {self._there()}.") from error
+        return sum(1 << d for d, name in enumerate(self.names) if request.matches(name))
+
+    def _matching(self, pattern: str) -> list[int]:
+        """Ops a pin speaks of: by name, by op type, or by the variable they hold."""
+        match = re.compile(fnmatch.translate(pattern)).match
+        variables = {key for key, r in self.graph.resources.items() if match(r.name) or match(key)}
+
+        def speaks_of(op: OpNode) -> bool:
+            if op.name == pattern or (op.resource and op.resource in variables):
+                return True
+            return op.role not in ("argument", "capture") and (op.op_type == pattern or match(op.name) is not None)
+
+        return [i for i, op in enumerate(self.ops) if speaks_of(op)]
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _notes(self) -> tuple[str, ...]:
+        def some(ops: list[str]) -> str:
+            return ", ".join(map(repr, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
+
+        return tuple(f"{some(ops)}: tf.device({asked!r}) relaxed, which {why}." for (asked, why), ops in self.unmet.items())
+
+    def _contradiction(self, op: int, text: str) -> NoReturn:
+        unit = self.unit[op]
+        node = self.ops[op]
+        demands = [f"  {r.op!r}: {r.text}" for r in self.reasons.get(unit, ())] + [f"  {node.name!r}: {text}"]
+        shared = self.graph.group_reasons.get(node.group, "") if node.group else ""
+        together = f" These ops must share a device ({shared})." if shared else ""
+        raise ConstraintError(
+            f"no device can hold {node.name!r}; the machine has {self._there()}, and what is demanded leaves none:\n"
+            + "\n".join(demands)
+            + f"\n{together.strip()}{' ' if together else ''}{self._way_out(demands)}"
+        )
+
+    def _way_out(self, demands: Sequence[str]) -> str:
+        text = "\n".join(demands)
+        outs = ["drop or change one of the pins"] if ": pin " in text else []
+        outs += ["change one of the tf.device scopes"] if ": tf.device(" in text else []
+        outs += ['let variables move with variables="move"'] if " lives on " in text else []
+        return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
+
+    def _refusal(self, op: OpNode, mask: int) -> str:
+        kinds = dict.fromkeys(d.kind for i, d in enumerate(self.machine.devices) if mask >> i & 1)
+        return "; ".join(
+            op.refusals.get(kind) or f"{op.op_type} has no {kind} kernel" for kind in kinds if kind not in op.kernels
+        )
+
+    def _near(self, pattern: str) -> str:
+        near = self.graph.near(pattern)
+        if near != ".":
+            return near
+        wanted = pattern.strip("*?").lower()
+        others: Iterable[str] = dict.fromkeys(
+            [*(r.name for r in self.graph.resources.values()), *(op.op_type for op in self.ops)]
+        )
+        close = [n for n in others if wanted and wanted in n.lower()][:5]
+        return f"; did you mean {', '.join(close)}?" if close else "."
+
+    def _list(self, mask: int) -> str:
+        return " or ".join(name for d, name in enumerate(self.names) if mask >> d & 1) or "no device"
+
+    def _there(self) -> str:
+        return ", ".join(self.names)

@@ -1,0 +1,194 @@
+"""OpGraph + constraints + costs + machine -> PlacementProblem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cost_models.base import CostModel, OpSignature
+from cost_models.machines import Device, Machine
+from cost_models.transfers import copy_costs
+from placer.errors import OptionError
+from placer.opgraph import OpGraph, OpNode
+from placer.problem.constraints import Constraints
+from placer.problem.problem import Bools, Ints, PlacementProblem
+from placer.units import parse_bytes
+
+FREE_ROLES = frozenset({"argument", "capture", "constant"})
+"""Roles whose nodes do no work in a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formulation:
+    """A problem and the few things a report says about it that no solver needs. S different signatures, D devices."""
+
+    problem: PlacementProblem
+    op_signature: Ints
+    """[N]: row of `sources`; -1 for ops that do no work."""
+    sources: tuple[tuple[str, ...], ...]
+    """[S][D]: where the price of a signature on a device comes from (`OpCost.source`)."""
+    tensor_output: Ints
+    """[T]: which output of its producer a tensor is."""
+
+
+def formulate(
+    graph: OpGraph,
+    constraints: Constraints,
+    model: CostModel,
+    machine: Machine,
+    memory_limits: Mapping[str, str | int] | None = None,
+) -> Formulation:
+    """Prices the graph: every op on every device of its kernels, every tensor at every place.
+
+    A tensor is one output with all its consumers. It crosses, where it crosses, as often per step as its producer runs, but
+    no more often than its busiest consumer does: a branch taken half of the time fetches half of the time; a value from
+    outside a loop enters once and then crosses as the loop's own variable. A control edge beside a tensor is implied by it.
+
+    Outputs nobody takes live only while their op runs and count as its workspace. Variables, captures and constants count as
+    persistent; a capture or variable with its unit, a constant wherever it is copied.
+
+    Args:
+        memory_limits: bytes by device name, see `placer.units.parse_bytes`; the machine's memory less its reserve for the others.
+
+    Raises:
+        OptionError: a limit does not parse or names a device that is not there.
+    """
+    ops = list(graph)
+    times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
+    output, tensors = _tensors(graph, ops, machine, workspace)
+    latency, per_byte = copy_costs(machine)
+    problem = PlacementProblem(
+        device_names=tuple(d.name for d in machine.devices),
+        device_kinds=tuple(d.kind for d in machine.devices),
+        memory_limit_bytes=_limits(machine, memory_limits or {}),
+        asynchronous=np.array([d.asynchronous for d in machine.devices], np.bool_),
+        op_names=tuple(graph.graph),
+        op_unit=constraints.op_unit,
+        op_time_ns=times,
+        op_dispatch_ns=dispatch,
+        op_compute_ns=compute,
+        op_count=np.array([op.count for op in ops], np.float64),
+        op_workspace_bytes=workspace,
+        unit_allowed=constraints.allowed,
+        unit_persistent_bytes=_persistent(graph, ops, constraints),
+        copy_latency_ns=latency,
+        copy_ns_per_byte=per_byte,
+        call_overhead_ns=machine.call_overhead_ns,
+        **tensors,
+    )
+    return Formulation(problem, rows, sources, output)
+
+
+def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:
+    names = [d.name for d in machine.devices]
+    for name in asked:
+        if name not in names:
+            raise OptionError(f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(names)}.")
+    rest = {d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices}
+    return np.array([parse_bytes(asked[name]) if name in asked else rest[name] for name in names], np.int64)
+
+
+def _op_costs(
+    ops: list[OpNode], model: CostModel, machine: Machine
+) -> tuple[Ints, Ints, Ints, Ints, Ints, tuple[tuple[str, ...], ...]]:
+    """Prices each distinct signature once per device that has a kernel for it, and spreads the prices over the ops."""
+    rows = np.full(len(ops), -1, np.int64)
+    numbers: dict[tuple[OpSignature, tuple[str, ...]], int] = {}
+    known: dict[
+        tuple[int, tuple[str, ...]], int
+    ] = {}  # readers share signature objects; hashing one takes longer than a step here
+    for i, op in enumerate(ops):
+        if op.role in FREE_ROLES:
+            continue
+        kinds = tuple(op.kernels)
+        row = known.get((id(op.signature), kinds))
+        if row is None:
+            row = numbers.setdefault((op.signature, kinds), len(numbers))
+            known[id(op.signature), kinds] = row
+        rows[i] = row
+    prices = np.zeros((len(numbers) + 1, len(machine.devices), 4), np.int64)  # the last row prices what does no work
+    sources = []
+    for row, (signature, kinds) in enumerate(numbers):
+        found = [_price(model, signature, device, kinds) for device in machine.devices]
+        prices[row] = [figures for figures, _ in found]
+        sources.append(tuple(source for _, source in found))
+    count = np.array([op.count for op in ops], np.float64)[:, None]
+    each = prices[rows]
+    times, dispatch, compute = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
+    return times, dispatch, compute, each[:, :, 3].copy(), rows, tuple(sources)
+
+
+def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str]:
+    if device.kind not in kinds:
+        return (0, 0, 0, 0), ""
+    cost = model.op_cost(signature, device)
+    return (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes), cost.source
+
+
+def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:
+    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds to `workspace` what nobody takes."""
+    index = {name: i for i, name in enumerate(graph.graph)}
+    numbers: dict[tuple[int, int], int] = {}  # by producer and output
+    entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
+    control: list[tuple[int, int]] = []
+    for src, targets in enumerate(graph.graph._adj.values()):
+        for name, data in targets.items():
+            dst = index[name]
+            if not data["tensors"]:
+                control.append((src, dst))
+            for edge in data["tensors"]:
+                entries.append((numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index))
+    results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
+    for i, op in enumerate(ops):
+        if op.count and op.role == "op":
+            unused = [spec.nbytes for k, spec in enumerate(op.signature.outputs) if (i, k) not in numbers]
+            if unused:
+                workspace[i] += sum(unused)
+
+    count = np.array([op.count for op in ops], np.float64)
+    producer, output = np.array(list(numbers), np.int64).reshape(-1, 2).T.copy()
+    consumers = np.array(entries, np.int64).reshape(-1, 3)
+    tensor, consumer, position = consumers[np.argsort(consumers[:, 0], kind="stable")].T.copy()
+    busiest = np.zeros(len(producer))
+    np.maximum.at(busiest, tensor, count[consumer])
+    controls = np.array(control, np.int64).reshape(-1, 2).T.copy()
+    return output, {
+        "tensor_op": producer,
+        "tensor_bytes": np.array([ops[i].signature.outputs[k].nbytes for i, k in numbers], np.int64),
+        "tensor_count": np.minimum(count[producer], busiest),
+        "tensor_on_host": _on_host(ops, machine, producer, output, "host_outputs"),
+        "consumer_start": np.searchsorted(tensor, np.arange(len(producer) + 1)).astype(np.int64),
+        "consumer_op": consumer,
+        "consumer_on_host": _on_host(ops, machine, consumer, position, "host_inputs"),
+        "tensor_free": np.array([op.role == "constant" for op in ops], np.bool_)[producer],
+        "tensor_is_result": np.isin(np.arange(len(producer)), results),
+        "control_src": controls[0],
+        "control_dst": controls[1],
+    }
+
+
+def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side: str) -> Bools:
+    """[len(op), D]: whether the kernels of each device keep these inputs or outputs in host memory. A CPU's memory is its own."""
+    flags = np.zeros((len(op), len(machine.devices)), np.bool_)
+    for kind in dict.fromkeys(d.kind for d in machine.devices if d.kind != "CPU"):
+        kept = [frozenset(getattr(o.kernels[kind], side)) if kind in o.kernels else frozenset() for o in ops]
+        column = np.array([p < 0 or p in kept[o] for o, p in zip(op.tolist(), position.tolist(), strict=True)], np.bool_)
+        flags[:, [d for d, device in enumerate(machine.devices) if device.kind == kind]] = column[:, None]
+    return flags
+
+
+def _persistent(graph: OpGraph, ops: list[OpNode], constraints: Constraints) -> Ints:
+    """[U]: each variable or table once, with the first unit that holds it; captured tensors and constants with their own."""
+    held = np.zeros(len(constraints.allowed), np.int64)
+    seen: set[str] = set()
+    for unit, op in zip(constraints.op_unit.tolist(), ops, strict=True):
+        if op.resource:
+            if op.resource in graph.resources and op.resource not in seen:
+                held[unit] += graph.resources[op.resource].nbytes
+            seen.add(op.resource)
+        elif op.role == "capture":
+            held[unit] += sum(spec.nbytes for spec in op.signature.outputs)
+    return held

@@ -1,0 +1,53 @@
+"""Times and sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from placer.errors import OptionError
+
+_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", re.IGNORECASE)
+
+
+def format_ns(ns: float) -> str:
+    """Three digits and a unit.
+
+    >>> format_ns(1234), format_ns(15_000_000), format_ns(0)
+    ('1.23 us', '15.0 ms', '0 ns')
+    """
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= scale:
+            return f"{_three(ns / scale)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_bytes(size: float) -> str:
+    """Three digits and a binary unit.
+
+    >>> format_bytes(1536), format_bytes(80 * 2**30), format_bytes(7)
+    ('1.50 KiB', '80.0 GiB', '7 B')
+    """
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(size) >= scale:
+            return f"{_three(size / scale)} {unit}"
+    return f"{size:.0f} B"
+
+
+def _three(number: float) -> str:
+    return f"{number:.{2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0}f}"
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes from a number or text.
+
+    Raises OptionError for anything else.
+
+    >>> parse_bytes(1024), parse_bytes("8GiB"), parse_bytes("1.5 GB"), parse_bytes("512M")
+    (1024, 8589934592, 1500000000, 512000000)
+    """
+    match = _SIZE.fullmatch(str(text)) if not isinstance(text, bool) else None
+    if match is None:
+        raise OptionError(f"{text!r} is not a size: give bytes as a number, or text such as '8GiB', '512 MiB' or '1.5 GB'.")
+    number, unit = match.groups()
+    return round(float(number) * _SIZES[unit.upper()]) if unit or "." in number else int(number)

@@ -1,0 +1,48 @@
+"""A placement as Graphviz DOT: boxes in their device's colour, grouped by scope, crossings heavy and labelled with bytes."""
+
+from __future__ import annotations
+
+from placer.placement import Placement
+from placer.units import format_bytes, format_ns
+from placer.views.colours import CROSSING, QUIET, colours
+from placer.views.folding import Box, Flow, fold
+
+
+def dot(placement: Placement, *, boxes: int = 60) -> str:
+    """DOT text of the graph folded to at most `boxes` boxes, in clusters by outermost scope."""
+    folded = fold(placement, boxes)
+    colour = colours(placement.devices)
+    clusters: dict[str, list[int]] = {}
+    for number, data in folded.nodes(data=True):
+        clusters.setdefault(data["box"].scope.partition("/")[0], []).append(number)
+    lines = [
+        f"digraph {_quote(placement.graph.name)} {{",
+        '  graph [rankdir=TB, fontname="Helvetica", compound=true];',
+        '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10];',
+        '  edge [fontname="Helvetica", fontsize=9];',
+    ]
+    for scope, members in clusters.items():
+        grouped = bool(scope) and len(members) > 1
+        if grouped:
+            lines += [f"  subgraph {_quote('cluster_' + scope)} {{", f"    label={_quote(scope)}; color={_quote(QUIET)};"]
+        for number in members:
+            box: Box = folded.nodes[number]["box"]
+            fill, line = colour[box.device]
+            text = f"{box.label}\n{box.what}\n{box.device}, {format_ns(box.time_ns)}"
+            pad = "    " if grouped else "  "
+            lines.append(f"{pad}n{number} [label={_quote(text)}, fillcolor={_quote(fill)}, color={_quote(line)}];")
+        if grouped:
+            lines.append("  }")
+    for source, target, data in folded.edges(data=True):
+        flow: Flow = data["flow"]
+        if flow.crosses:
+            label = format_bytes(flow.nbytes) if flow.nbytes else ""
+            style = f"color={_quote(CROSSING)}, fontcolor={_quote(CROSSING)}, penwidth=3, label={_quote(label)}"
+        else:
+            style = f"color={_quote(QUIET)}" + ("" if flow.nbytes else ", style=dashed")
+        lines.append(f"  n{source} -> n{target} [{style}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

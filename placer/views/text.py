@@ -1,0 +1,116 @@
+"""A placement in words: the summary of a plan, and the story of one op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placer.placement import Placement
+from placer.units import format_bytes, format_ns
+
+BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
+NOTES_SHOWN = 8
+
+
+def summary(placement: Placement) -> str:
+    """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines; the notes."""
+    p = placement
+    bound = f"lower bound {format_ns(p.lower_bound_ns)}, gap {p.gap:.1%}" if p.lower_bound_ns > 0 else "no lower bound"
+    copied = sum(t.nbytes * t.count for t in p.transfers)
+    blocks = [
+        f"{p.graph.name}: {len(p.ops)} ops on {p.machine} ({', '.join(p.devices)})",
+        table(
+            ["device", "ops", "time", "peak memory", "kept", "limit"],
+            [
+                [
+                    name,
+                    str(t.ops),
+                    format_ns(t.time_ns),
+                    format_bytes(t.peak_bytes),
+                    format_bytes(t.persistent_bytes),
+                    format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none",
+                ]
+                for name, t in p.totals.items()
+            ],
+        ),
+        f"transfers  {len(p.transfers)}, {format_bytes(copied)} per step, {format_ns(sum(t.time_ns for t in p.transfers))}",
+        f"objective  {p.objective} {format_ns(p.objective_ns)}, {p.status.value}, {bound}",
+        f"solver     {p.solver}, {p.solver_seconds:.2f} s, {p.stop_reason}",
+        "",
+        table(
+            ["against", "step time", "total cost", ""],
+            [
+                ["this plan", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""],
+                *(
+                    [
+                        BASELINE_NAMES.get(name, name),
+                        format_ns(b.step_time_ns),
+                        format_ns(b.total_cost_ns),
+                        b.note if not b.feasible else _ratio(b.step_time_ns, p.step_time_ns),
+                    ]
+                    for name, b in p.baselines.items()
+                ),
+            ],
+        ),
+    ]
+    if p.notes:
+        blocks += ["", *(f"note: {note}" for note in p.notes[:NOTES_SHOWN])]
+        blocks += [f"… and {len(p.notes) - NOTES_SHOWN} more notes"] if len(p.notes) > NOTES_SHOWN else []
+    return "\n".join(blocks)
+
+
+def explain(placement: Placement, *, op: str) -> str:
+    """One op: its device, why, its cost on each device, what comes in and goes out."""
+    node = placement.graph.find(op)
+    plan = placement.ops[node.name]
+    reason = placement.why(node.name)
+    runs = "" if node.count == 1 else f", {node.count:g} runs per step"
+    prices = ", ".join(f"{format_ns(ns)} on {device}" for device, ns in plan.time_ns.items())
+    lines = [f"{node.name} ({node.op_type}{runs}) is on {plan.device}", f"  why   {reason.kind}: {reason.text}"]
+    lines += [f"        {r.kind}: {r.text} ({r.op})" for r in placement.units[plan.unit].reasons if r.text not in reason.text]
+    lines += [f"  cost  {prices}{f' ({plan.cost_source})' if plan.cost_source else ''}"]
+    lines += [f"        not on a {kind}: {why}" for kind, why in node.refusals.items() if kind not in node.kernels]
+    members = [name for name, other in placement.ops.items() if other.unit == plan.unit and name != node.name]
+    if members:
+        shared = placement.graph.group_reasons.get(node.group, "they share a device")
+        lines += [f"  with  {_some(members)}: {shared}"]
+    for source in placement.graph.graph.pred[node.name]:
+        for index in dict.fromkeys(t.src_index for t in placement.graph.graph.edges[source, node.name]["tensors"]):
+            lines += [f"  in    {_tensor(placement, source, index, {plan.device})}"]
+    for index in range(len(node.signature.outputs)):
+        lines += [f"  out   {_tensor(placement, node.name, index, set(placement.devices))}"]
+    return "\n".join(lines)
+
+
+def _tensor(placement: Placement, producer: str, index: int, towards: set[str]) -> str:
+    """A tensor's name, size and device, and its copies to the devices `towards`."""
+    spec = placement.graph.op(producer).signature.outputs[index]
+    name = f"{producer}:{index}"
+    copies = [
+        f"; copied to {t.dst}{' (host memory)' if t.dst_memory == 'host' else ''} in {format_ns(t.time_ns)}"
+        for t in placement.transfers_of.get(producer, ())
+        if t.tensor == name and t.dst in towards
+    ]
+    return f"{name} {spec.dtype}, {format_bytes(spec.nbytes)}, made on {placement.ops[producer].device}{''.join(copies)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _ratio(other_ns: int, here_ns: int) -> str:
+    if not here_ns or not other_ns:
+        return ""
+    return f"{other_ns / here_ns:.2f} times this plan" if other_ns != here_ns else "the same"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns padded to their widest cell: the first to the left, numbers to the right, a last unnamed one to the left."""
+    cells = [list(head), *map(list, rows)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
+    left = {0} | ({len(head) - 1} if not head[-1] else set())
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if k in left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
