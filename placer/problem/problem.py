@@ -9,6 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.problem.crossings import Crossings
+
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -24,6 +26,8 @@ class PlacementProblem:
     A *place* is where a tensor's bytes are: place ``d`` is device d's own memory, place ``D + d`` is host memory as seen by
     device d. On a CPU both are the host, so only ``d`` is used there. A tensor crosses once per distinct destination place
     of its consumers that differs from the place it is produced in, at ``copy_ns``.
+
+    Raises ValueError where the arrays do not fit together.
     """
 
     device_names: tuple[str, ...]
@@ -82,17 +86,103 @@ class PlacementProblem:
     """[P, P]"""
     call_overhead_ns: int
 
+    device_threads: Ints | None = None
+    """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
+    op_follows_input: Bools | None = None
+    """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
+
+    def __post_init__(self) -> None:
+        n, u, d, t, c, k = (
+            len(self.op_names),
+            len(self.unit_allowed),
+            len(self.device_names),
+            len(self.tensor_op),
+            len(self.consumer_op),
+            len(self.control_src),
+        )
+        shapes = {
+            "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
+            "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
+            "op_workspace_bytes": (n, d), "op_follows_input": (n,), "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
+            "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
+            "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,),
+            "control_src": (k,), "control_dst": (k,), "copy_latency_ns": (2 * d, 2 * d), "copy_ns_per_byte": (2 * d, 2 * d),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array is not None and np.shape(array) != shape:
+                raise ValueError(f"{name} has shape {np.shape(array)} where {shape} belongs.")
+        if not self.unit_allowed.any(axis=1).all():
+            raise ValueError(f"unit {int(np.argmin(self.unit_allowed.any(axis=1)))} is allowed on no device.")
+        if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
+            raise ValueError("consumer_start does not run from 0 to the number of consumers.")
+        for name, index, size in (
+            ("op_unit", self.op_unit, u),
+            ("tensor_op", self.tensor_op, n),
+            ("consumer_op", self.consumer_op, n),
+        ):
+            if len(index) and not 0 <= index.min() <= index.max() < size:
+                raise ValueError(f"{name} leaves the range 0..{size - 1}.")
+        for src, dst in ((self.tensor_op[self.consumer_tensor], self.consumer_op), (self.control_src, self.control_dst)):
+            if (src >= dst).any():
+                i = int(np.argmax(src >= dst))
+                raise ValueError(f"{self.op_names[src[i]]} feeds {self.op_names[dst[i]]}, which does not come after it.")
+
     @cached_property
     def ops(self) -> int:
+        """N."""
         return len(self.op_unit)
 
     @cached_property
     def units(self) -> int:
+        """U."""
         return len(self.unit_allowed)
 
     @cached_property
     def devices(self) -> int:
+        """D."""
         return len(self.device_names)
+
+    @cached_property
+    def host(self) -> int:
+        """The device whose memory holds every host view: the first CPU, the first device where there is none."""
+        return self.device_kinds.index("CPU") if "CPU" in self.device_kinds else 0
+
+    @cached_property
+    def place_device(self) -> Ints:
+        """[P]: the device whose memory a place takes."""
+        return np.append(np.arange(self.devices), np.full(self.devices, self.host))
+
+    @cached_property
+    def host_place(self) -> Ints:
+        """[D]: host memory as seen by each device."""
+        here = np.arange(self.devices)
+        return here + self.devices * (np.array(self.device_kinds) != "CPU")
+
+    @cached_property
+    def consumer_tensor(self) -> Ints:
+        """[C]: the tensor an entry consumes."""
+        return np.repeat(np.arange(len(self.tensor_op)), np.diff(self.consumer_start))
+
+    @cached_property
+    def tensor_place(self) -> Ints:
+        """[T, D]: where a tensor is produced when its producer is on device d."""
+        return np.where(self.tensor_on_host, self.host_place, np.arange(self.devices))
+
+    @cached_property
+    def consumer_place(self) -> Ints:
+        """[C, D]: where an entry takes its tensor when the consumer is on device d."""
+        return np.where(self.consumer_on_host, self.host_place, np.arange(self.devices))
+
+    @cached_property
+    def crossings(self) -> Crossings:
+        """What can cost a copy, between units."""
+        return Crossings.of(self)
+
+    def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
+        """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""
+        cost = np.rint(count * (self.copy_latency_ns[src, dst] + nbytes * self.copy_ns_per_byte[src, dst]))
+        return np.where(src == dst, 0, cost).astype(np.int64)
 
     @cached_property
     def unit_time_ns(self) -> Ints:

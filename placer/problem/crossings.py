@@ -1,0 +1,70 @@
+"""Crossings: everything that can cost a copy, seen from the units that decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from placer.problem.problem import Floats, Ints, PlacementProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """Hyperedges from one producing unit to the units that use what it makes: X of them with E users in all.
+
+    A crossing is a tensor that is not free, or the control edges out of one op, which are a tensor of no bytes between host
+    memories. What can never differ is left out: users of the producing unit that take it where it is made, and repetitions.
+    """
+
+    tensor: Ints
+    """[X]; -1 for control edges."""
+    unit: Ints
+    """[X]: who makes it."""
+    place: Ints
+    """[X, D]: where, by the producing unit's device."""
+    nbytes: Ints
+    """[X]"""
+    count: Floats
+    """[X]: copies per step."""
+    start: Ints
+    """[X + 1]: users of crossing x are entries start[x]:start[x+1]."""
+    user: Ints
+    """[E]: unit."""
+    user_place: Ints
+    """[E, D]: where it takes it, by the user's device."""
+    user_crossing: Ints
+    """[E]"""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem) -> Crossings:
+        """Gathers them in the order of tensors, then of the ops whose control edges cross."""
+        tensors = np.flatnonzero(~problem.tensor_free)
+        sources, source = np.unique(problem.control_src, return_inverse=True)
+        number = np.full(len(problem.tensor_op), -1, np.int64)
+        number[tensors] = np.arange(len(tensors))
+
+        tensor = np.append(tensors, np.full(len(sources), -1))
+        unit = problem.op_unit[np.append(problem.tensor_op[tensors], sources)]
+        place = np.concatenate([problem.tensor_place[tensors], np.tile(problem.host_place, (len(sources), 1))])
+        nbytes = np.append(problem.tensor_bytes[tensors], np.zeros(len(sources), np.int64))
+        count = np.append(problem.tensor_count[tensors], problem.op_count[sources])
+
+        paid = ~problem.tensor_free[problem.consumer_tensor]
+        crossing = np.append(number[problem.consumer_tensor[paid]], len(tensors) + source)
+        user = problem.op_unit[np.append(problem.consumer_op[paid], problem.control_dst)]
+        user_place = np.concatenate([problem.consumer_place[paid], np.tile(problem.host_place, (len(source), 1))])
+
+        inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
+        kept = np.flatnonzero(~inside)
+        code = (user_place[kept] >= problem.devices) @ (1 << np.arange(problem.devices))
+        key = ((crossing[kept] * problem.units + user[kept]) << problem.devices) + code
+        _, first = np.unique(key, return_index=True)
+        kept = kept[first]
+        live, user_crossing = np.unique(crossing[kept], return_inverse=True)
+        start = np.searchsorted(user_crossing, np.arange(len(live) + 1)).astype(np.int64)
+        return cls(
+            tensor[live], unit[live], place[live], nbytes[live], count[live], start, user[kept], user_place[kept], user_crossing
+        )

@@ -1,0 +1,97 @@
+"""Random small placement problems for property tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+
+from placer.problem.problem import Assignment, PlacementProblem
+
+
+def random_problem(
+    rng: np.random.Generator, *, devices: int, ops: int, units: int, limits: bool, forced: float = 0.2
+) -> PlacementProblem:
+    """A problem with a CPU, then GPUs (or a second CPU), hyperedges, both memory kinds, control edges and forced units."""
+    kinds = ("CPU", *(str(rng.choice(["GPU", "GPU", "CPU"])) for _ in range(devices - 1)))
+    gpu = np.array([kind == "GPU" for kind in kinds])
+    unit = rng.integers(units, size=ops)
+    unit[:units] = rng.permutation(units)[: len(unit[:units])]
+    units = int(unit.max()) + 1
+    allowed = rng.random((units, devices)) > forced
+    allowed[np.arange(units), rng.integers(devices, size=units)] = True
+
+    tensor_op, start, consumers = [], [0], []
+    for op in range(ops):
+        for _ in range(int(rng.integers(3))):
+            later = np.arange(op + 1, ops)
+            some = rng.choice(later, size=min(len(later), int(rng.integers(4)))) if len(later) else later
+            tensor_op.append(op)
+            consumers.extend(some.tolist())
+            start.append(len(consumers))
+    tensors, entries = len(tensor_op), len(consumers)
+    control = [(a, b) for a, b in itertools.combinations(range(ops), 2) if rng.random() < 0.05]
+
+    slow = rng.integers(0, 300, size=(2 * devices, 2 * devices))
+    per_byte = rng.random((2 * devices, 2 * devices)) * 2
+    np.fill_diagonal(slow, 0)
+    np.fill_diagonal(per_byte, 0)
+    dispatch = rng.integers(0, 100, size=(ops, devices))
+    compute = rng.integers(0, 400, size=(ops, devices))
+    return PlacementProblem(
+        device_names=tuple(f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)),
+        device_kinds=kinds,
+        memory_limit_bytes=rng.integers(150, 700, size=devices) if limits else np.full(devices, -1),
+        asynchronous=gpu,
+        op_names=tuple(f"op{i}" for i in range(ops)),
+        op_unit=unit,
+        op_time_ns=np.where(gpu, np.maximum(dispatch, compute), dispatch + compute),
+        op_dispatch_ns=dispatch,
+        op_compute_ns=compute,
+        op_count=rng.choice([1.0, 1.0, 2.5, 10.0], size=ops),
+        op_workspace_bytes=rng.integers(0, 30, size=(ops, devices)),
+        unit_allowed=allowed,
+        unit_persistent_bytes=rng.integers(0, 60, size=units),
+        tensor_op=np.array(tensor_op, np.int64),
+        tensor_bytes=rng.integers(0, 100, size=tensors),
+        tensor_count=rng.choice([1.0, 1.0, 0.5, 10.0], size=tensors),
+        tensor_on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
+        consumer_start=np.array(start, np.int64),
+        consumer_op=np.array(consumers, np.int64),
+        consumer_on_host=(rng.random((entries, devices)) < 0.3) & gpu,
+        tensor_free=rng.random(tensors) < 0.15,
+        tensor_is_result=rng.random(tensors) < 0.2,
+        control_src=np.array([a for a, _ in control], np.int64),
+        control_dst=np.array([b for _, b in control], np.int64),
+        copy_latency_ns=slow,
+        copy_ns_per_byte=per_byte,
+        call_overhead_ns=50,
+        device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, devices: int | None = None, limits: bool | None = None) -> PlacementProblem:
+    """Problems of at most 10 ops and 8 units."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return random_problem(
+        rng,
+        devices=devices or draw(st.integers(2, 3)),
+        ops=draw(st.integers(1, 10)),
+        units=draw(st.integers(1, 8 if devices == 2 else 6)),
+        limits=draw(st.booleans()) if limits is None else limits,
+    )
+
+
+def assignments(problem: PlacementProblem) -> Iterator[Assignment]:
+    """Every allowed assignment."""
+    for devices in itertools.product(*(np.flatnonzero(row).tolist() for row in problem.unit_allowed)):
+        yield Assignment(np.array(devices, np.int64))
+
+
+def random_assignment(problem: PlacementProblem, seed: int) -> Assignment:
+    """An allowed assignment."""
+    weight = np.random.default_rng(seed).random(problem.unit_allowed.shape)
+    return Assignment(np.where(problem.unit_allowed, weight, -1).argmax(axis=1))
