@@ -34,12 +34,26 @@ class Device:
     min_kernel_ns: int
     """Time no kernel goes under."""
     flops: Mapping[str, float]
-    """Matrix operations per second that large products reach, by dtype; "default" for other dtypes and all other arithmetic."""
+    """Matrix operations per second that large products reach, by dtype; "default" for other dtypes and other arithmetic."""
     memory_bytes_per_s: float
     cores: int = 1
     """Cores of a CPU, multiprocessors of a GPU."""
     host_op_ns: int = 500
     """Host time for an op that starts no kernel here: a reshape, a shape, a loop's Merge, an int32 op kept in host memory."""
+
+    def __post_init__(self) -> None:
+        _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
+        _demand(self.kind in KINDS, f"{self.name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
+        _demand("default" in self.flops, f'{self.name}: flops needs a "default" beside {", ".join(self.flops) or "nothing"}')
+        rates = {"memory_bytes": self.memory_bytes, "memory_bytes_per_s": self.memory_bytes_per_s, "cores": self.cores}
+        for key, rate in {**rates, **{f"flops.{dtype}": rate for dtype, rate in self.flops.items()}}.items():
+            _demand(rate > 0, f"{self.name}: {key} must be above 0, is {rate}")
+        for key, time in {
+            "dispatch_ns": self.dispatch_ns,
+            "min_kernel_ns": self.min_kernel_ns,
+            "host_op_ns": self.host_op_ns,
+        }.items():
+            _demand(time >= 0, f"{self.name}: {key} must not be negative, is {time}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,12 @@ class Link:
     latency_ns: int
     """Time the smallest copy takes inside a function, waiting included."""
     bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        where = f"link {self.src} -> {self.dst}"
+        _demand(self.src != self.dst, f"{where}: a link joins two devices")
+        _demand(self.latency_ns >= 0, f"{where}: latency_ns must not be negative, is {self.latency_ns}")
+        _demand(self.bytes_per_s > 0, f"{where}: bytes_per_s must be above 0, is {self.bytes_per_s}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,24 @@ class Machine:
     """By device: memory that is not for tensors (the driver's context, libraries' workspaces)."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        names = [device.name for device in self.devices]
+        known = f"there are {', '.join(names) or 'none'}"
+        _demand(names[:1] == ["CPU:0"], f"the first device must be CPU:0; {known}")
+        _demand(len(set(names)) == len(names), f"device names must differ; {known}")
+        pairs = [(link.src, link.dst) for link in self.links]
+        for src, dst in pairs:
+            for name in (src, dst):
+                _demand(name in names, f"link {src} -> {dst}: no device {name!r}; {known}")
+            _demand(pairs.count((src, dst)) == 1, f"link {src} -> {dst} is given twice")
+        for device in self.devices:
+            for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
+                present = device.kind == "CPU" or pair in pairs
+                _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
+        for key, time in {"call_overhead_ns": self.call_overhead_ns, "host_hop_ns": self.host_hop_ns}.items():
+            _demand(time >= 0, f"{key} must not be negative, is {time}")
+        for name, reserved in self.reserve_bytes.items():
+            total = self.device(name).memory_bytes
+            _demand(0 <= reserved < total, f"reserve_bytes of {name} must be within its memory of {total}, is {reserved}")
 
     def device(self, name: str) -> Device:
         """The device of that name; MachineError where there is none."""
@@ -137,16 +174,19 @@ def parse_machine(text: str, source: str = "<string>") -> Machine:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"{source}: not valid TOML: {error}") from error
-    for key, row in (("devices", Device), ("links", Link)):
-        rows = table.get(key, [])
-        if not (isinstance(rows, list) and all(isinstance(r, dict) for r in rows)):
-            raise MachineError(f"{source}: {key} must be tables, each under its own [[{key}]]")
-        table[key] = tuple(_build(row, r, f"{source}: {key}[{i}]") for i, r in enumerate(rows))
-    machine = _build(Machine, table, source)
-    return machine
+    table["devices"] = _rows(Device, table, "devices", source)
+    table["links"] = _rows(Link, table, "links", source)
+    return _build(Machine, table, source)
 
 
 _Row = TypeVar("_Row", Device, Link, Machine)
+
+
+def _rows(row: type[_Row], table: dict[str, Any], key: str, source: str) -> tuple[_Row, ...]:
+    rows = table.get(key, [])
+    if not (isinstance(rows, list) and all(isinstance(r, dict) for r in rows)):
+        raise MachineError(f"{source}: {key} must be tables, each under its own [[{key}]]")
+    return tuple(_build(row, r, f"{source}: {key}[{i}]") for i, r in enumerate(rows))
 
 
 def _build(row: type[_Row], table: dict[str, Any], where: str) -> _Row:
@@ -183,44 +223,9 @@ def _typed(declared: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _check(machine: Machine) -> None:
-    names = [d.name for d in machine.devices]
-    if not names or names[0] != "CPU:0":
-        raise MachineError(f"the first device must be CPU:0, not {names[0] if names else 'missing'}")
-    for i, device in enumerate(machine.devices):
-        if not re.fullmatch(r"[A-Z]+:\d+", device.name) or device.name in names[:i]:
-            raise MachineError(f'device name {device.name!r} must be unique and look like "GPU:0"')
-        if device.kind not in KINDS:
-            raise MachineError(f"{device.name}: kind {device.kind!r} is not one of {', '.join(KINDS)}")
-        if "default" not in device.flops:
-            raise MachineError(f'{device.name}: flops needs a "default" beside {", ".join(device.flops) or "nothing"}')
-        rates = {"memory_bytes_per_s": device.memory_bytes_per_s, "cores": device.cores, "memory_bytes": device.memory_bytes}
-        for key, value in {**rates, **{f"flops.{k}": v for k, v in device.flops.items()}}.items():
-            if not value > 0:
-                raise MachineError(f"{device.name}: {key} must be above 0, not {value}")
-        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns"):
-            if getattr(device, key) < 0:
-                raise MachineError(f"{device.name}: {key} must not be negative, is {getattr(device, key)}")
-    for i, link in enumerate(machine.links):
-        where = f"link {link.src} -> {link.dst}"
-        if absent := [n for n in (link.src, link.dst) if n not in names]:
-            raise MachineError(f"{where}: no device {absent[0]!r}; there are {', '.join(names)}")
-        if link.src == link.dst or any((link.src, link.dst) == (o.src, o.dst) for o in machine.links[:i]):
-            raise MachineError(f"{where}: a link joins two devices, once per direction")
-        if link.latency_ns < 0 or not link.bytes_per_s > 0:
-            raise MachineError(
-                f"{where}: latency_ns must not be negative and bytes_per_s above 0, are {link.latency_ns} and {link.bytes_per_s}"
-            )
-    for device in machine.devices:
-        for src, dst in ((device.name, "CPU:0"), ("CPU:0", device.name)):
-            if device.kind != "CPU" and machine.link(src, dst) is None:
-                raise MachineError(f"link {src} -> {dst} is missing; every {device.kind} needs one to and from CPU:0")
-    for key in ("call_overhead_ns", "host_hop_ns"):
-        if getattr(machine, key) < 0:
-            raise MachineError(f"{key} must not be negative, is {getattr(machine, key)}")
-    for name, reserved in machine.reserve_bytes.items():
-        if not 0 <= reserved < machine.device(name).memory_bytes:
-            raise MachineError(f"reserve_bytes of {name} must be within its memory of {machine.device(name).memory_bytes}, is {reserved}")
+def _demand(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise MachineError(complaint)
 
 
 def _toml_scalars(row: Any) -> list[str]:

@@ -1,0 +1,74 @@
+"""The analytic cost model: a roofline with dispatch overhead.
+
+An op's compute time is the larger of arithmetic over the device's rate and memory traffic over its bandwidth (S. Williams,
+A. Waterman, D. Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009), plus what the op does serially.
+Small ops miss the roof: a GPU's multiprocessors are filled in whole waves, and a CPU wakes its threads only where it pays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cost_models.base import OpCost, OpSignature
+from cost_models.machines import Device
+from cost_models.work import FORMULAS, Work, fallback, on_host, runs_on_host
+
+_FORK_NS = 5_000
+"""Waking a thread pool and waiting for its last thread."""
+_CACHE_BYTES_PER_S = 3e10
+"""What one core moves while the data is in its cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyticModel:
+    """Prices any op on any device from shapes alone. See `cost_models.work` for the op types it has formulas for.
+
+    A synchronous device (a CPU) takes dispatch plus compute; an asynchronous one (a GPU) the larger of the two. An op type
+    without a formula is priced by its bytes, and its cost says so: source "analytic-fallback".
+    """
+
+    @property
+    def name(self) -> str:
+        return "analytic"
+
+    def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
+        """The op's cost on that device; never fails."""
+        formula = FORMULAS.get(signature.op_type)
+        source = "analytic" if formula else "analytic-fallback"
+        work = (formula or fallback)(signature)
+        if not device.asynchronous:
+            dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else device.host_op_ns
+            compute = round(_cpu_ns(work, signature, device))
+            return OpCost(dispatch + compute, dispatch, compute, work.workspace_bytes, source)
+        if work.kernels and runs_on_host(signature):
+            work = on_host(signature)
+        if not work.kernels:
+            dispatch = device.host_op_ns + round(work.cpu_serial_ns)
+            return OpCost(dispatch, dispatch, 0, work.workspace_bytes, source)
+        # Each kernel after an op's first costs the host a bare launch, about half of starting an op.
+        dispatch = device.dispatch_ns + (work.kernels - 1) * device.dispatch_ns // 2
+        compute = round(max(_gpu_ns(work, signature, device), work.kernels * device.min_kernel_ns))
+        return OpCost(max(dispatch, compute), dispatch, compute, work.workspace_bytes, source)
+
+
+def _rate(work: Work, op: OpSignature, device: Device) -> float:
+    """Operations per second a large instance of this op reaches."""
+    if not work.tiles:
+        return device.flops["default"]
+    dtype = op.inputs[-1].dtype if op.inputs else "float32"
+    return device.flops.get(dtype, device.flops["default"]) * work.efficiency
+
+
+def _gpu_ns(work: Work, op: OpSignature, device: Device) -> float:
+    rate = _rate(work, op, device)
+    if work.tiles:
+        rate *= work.tiles / (math.ceil(work.tiles / device.cores) * device.cores)
+    return max(work.flops / rate, work.nbytes / device.memory_bytes_per_s) * 1e9 + work.gpu_serial_ns
+
+
+def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
+    arithmetic_s, traffic_s = work.flops / _rate(work, op, device), work.nbytes / device.memory_bytes_per_s
+    on_all_cores = max(arithmetic_s, traffic_s) * 1e9
+    on_one_core = max(arithmetic_s * device.cores, work.nbytes / _CACHE_BYTES_PER_S) * 1e9
+    return min(on_one_core, _FORK_NS + on_all_cores) + work.cpu_serial_ns

@@ -1,0 +1,54 @@
+"""The door that every cost model comes through, built in or from another package.
+
+A package adds one by the entry point group "placer.cost_models": a name, and a callable without arguments that gives the model.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from cost_models.base import CostModel
+
+GROUP = "placer.cost_models"
+AUTO = "analytic"
+"""What "auto" means."""
+
+_BUILT_IN = (EntryPoint("analytic", "cost_models.analytic:AnalyticModel", GROUP),)
+
+
+class UnknownCostModelError(ValueError):
+    """A cost model that is not registered, or an object that is none."""
+
+
+@cache
+def _entries() -> dict[str, EntryPoint]:
+    """By name; a built-in keeps its name, whatever is installed."""
+    return {entry.name: entry for entry in (*entry_points(group=GROUP), *_BUILT_IN)}
+
+
+def cost_models() -> tuple[str, ...]:
+    """Names of the registered cost models, sorted."""
+    return tuple(sorted(_entries()))
+
+
+def cost_model(name_or_object: str | CostModel) -> CostModel:
+    """The registered cost model of that name ("auto" for the default), or the object itself if it is one.
+
+    Raises:
+        UnknownCostModelError: no such name, or an object without a name and op_cost.
+    """
+    if isinstance(name_or_object, str):
+        name = AUTO if name_or_object == "auto" else name_or_object
+        if name not in _entries():
+            raise UnknownCostModelError(
+                f"no cost model {name!r}; there are auto, {', '.join(cost_models())}, or pass a CostModel"
+            )
+        return cast(CostModel, _entries()[name].load()())
+    if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
+        raise UnknownCostModelError(
+            f"{type(name_or_object).__name__} is no cost model: it needs a name and op_cost(signature, device); "
+            f"or name a registered one: auto, {', '.join(cost_models())}"
+        )
+    return name_or_object

@@ -1,0 +1,460 @@
+"""What each op type has to do, whatever device does it: one table from op types to formulas.
+
+Unknown dimensions count as 1 (see `TensorSpec`). Resources have no bytes here, so an op on a variable is sized by what goes
+in and out beside the handle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cost_models.base import OpSignature, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one op.
+
+    Throughput work is ``flops`` and ``nbytes`` (memory traffic); work that does not spread over a device is stated in time,
+    ``cpu_serial_ns`` on one host core and ``gpu_serial_ns`` on an H100-class GPU, waiting for the host included.
+    """
+
+    flops: float = 0.0
+    nbytes: float = 0.0
+    tiles: float = 0.0
+    """Independent pieces for matrix units to share, each some 64 x 64 outputs by 512 deep; 0 where no matrix unit helps."""
+    efficiency: float = 1.0
+    """Share of the matrix rate that a large instance reaches."""
+    kernels: int = 1
+    """Kernels a GPU launches; 0 where only the host works."""
+    cpu_serial_ns: float = 0.0
+    gpu_serial_ns: float = 0.0
+    workspace_bytes: int = 0
+
+
+Formula: TypeAlias = Callable[[OpSignature], Work]
+
+
+def fallback(op: OpSignature) -> Work:
+    """For op types without a formula: every input read and output written once, a few operations per output."""
+    return Work(flops=4 * _elements(op.outputs), nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
+
+
+def host_only(op: OpSignature) -> Work:
+    """Metadata, handles, control flow: the host is done after dispatch, nothing is read or written."""
+    return Work(kernels=0)
+
+
+def on_host(op: OpSignature) -> Work:
+    """Small tensors that TensorFlow keeps in host memory also where the op is placed on a GPU."""
+    return Work(kernels=0, cpu_serial_ns=0.03 * (_nbytes(op.inputs) + _nbytes(op.outputs)))
+
+
+def runs_on_host(op: OpSignature) -> bool:
+    """Whether a GPU's kernel for this op takes and gives host memory only (int32 arithmetic, Unique of other than integers)."""
+    if op.op_type == "Unique":
+        return bool(op.inputs) and "int" not in op.inputs[0].dtype
+    if op.op_type not in HOST_INT32:
+        return False
+    specs = [s for s in (*op.inputs, *op.outputs) if s.dtype != "bool"]
+    return bool(specs) and all(s.dtype == "int32" for s in specs)
+
+
+def _elements(specs: tuple[TensorSpec, ...]) -> int:
+    return sum(s.elements for s in specs)
+
+
+def _nbytes(specs: tuple[TensorSpec, ...]) -> int:
+    return sum(s.nbytes for s in specs)
+
+
+def _dims(specs: tuple[TensorSpec, ...], index: int) -> tuple[int, ...]:
+    """The shape of one tensor with unknown dimensions as 1; () where there is none."""
+    shape = specs[index].shape if index < len(specs) else None
+    return () if shape is None else tuple(1 if d is None else d for d in shape)
+
+
+def _elementwise(flops_each: float) -> Formula:
+    def formula(op: OpSignature) -> Work:
+        elements = max(_elements(op.inputs[:1]), _elements(op.outputs))
+        return Work(flops=flops_each * elements, nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
+
+    return formula
+
+
+def _moves(passes: float, kernels: int = 1, cpu_ns_each: float = 0.0, gpu_serial_ns: float = 0.0) -> Formula:
+    """Bytes in and out, `passes` times, plus a serial share on a CPU for each element of the largest tensor."""
+
+    def formula(op: OpSignature) -> Work:
+        largest = max((s.elements for s in (*op.inputs, *op.outputs)), default=0)
+        return Work(
+            nbytes=passes * (_nbytes(op.inputs) + _nbytes(op.outputs)),
+            kernels=kernels,
+            cpu_serial_ns=cpu_ns_each * largest,
+            gpu_serial_ns=gpu_serial_ns,
+        )
+
+    return formula
+
+
+def _picks(op: OpSignature) -> Work:
+    """Part of a larger tensor is read: the output's bytes twice, and whatever says which part."""
+    return Work(nbytes=2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:]))
+
+
+def _fills(op: OpSignature) -> Work:
+    return Work(nbytes=_nbytes(op.outputs))
+
+
+def _random(op: OpSignature) -> Work:
+    """Counter-based generators: some 45 operations for each number."""
+    return Work(flops=45 * _elements(op.outputs), nbytes=_nbytes(op.outputs))
+
+
+def _reduces(flops_each: float) -> Formula:
+    def formula(op: OpSignature) -> Work:
+        elements = _elements(op.inputs[:1])
+        return Work(flops=flops_each * elements, nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
+
+    return formula
+
+
+def _matrix(flops: float, nbytes: float, outputs: float, depth: float, efficiency: float = 1.0, workspace_bytes: int = 0) -> Work:
+    """A product with `outputs` results, each a sum over `depth`."""
+    return Work(flops, nbytes, max(1.0, outputs / 4096) * max(1.0, depth / 512), efficiency, workspace_bytes=workspace_bytes)
+
+
+def _matmul(op: OpSignature) -> Work:
+    """2·m·n·k for each matrix of the batch."""
+    left = _dims(op.inputs, 0)
+    transposed = op.attr("transpose_a") or op.attr("adj_x")
+    depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
+    outputs = _elements(op.outputs[:1])
+    return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
+
+
+def _einsum(op: OpSignature) -> Work:
+    """Two operations for each point of the product of all labels' sizes; an ellipsis stands for the rest of the first output."""
+    equation = str(op.attr("equation", ""))
+    size: dict[str, int] = {}
+    for i, term in enumerate(equation.split("->")[0].split(",")):
+        labels, shape = term.replace("...", "."), _dims(op.inputs, i)
+        before, _, after = labels.partition(".")
+        named = list(zip(before, shape, strict=False))
+        named += list(zip(reversed(after), reversed(shape), strict=False)) if "." in labels else []
+        for label, dim in named:
+            size[label] = max(size.get(label, 1), dim)
+    outputs = max(1, _elements(op.outputs[:1]))
+    summed = [label for label in size if label not in equation.partition("->")[2]]
+    depth = math.prod(size[label] for label in summed)
+    return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
+
+
+_CONV_EFFICIENCY = 0.6
+
+
+def _convolution(image: int, filter: int, result: int, efficiency: float = _CONV_EFFICIENCY) -> Formula:
+    """2·(outputs of the forward convolution)·(filter taps and input channels), the same for both gradients.
+
+    The arguments say which tensor is which: an index into the inputs, or -1 for the output.
+    """
+
+    def formula(op: OpSignature) -> Work:
+        def spec(index: int) -> TensorSpec:
+            return op.outputs[0] if index < 0 else op.inputs[index]
+
+        taps = _dims((spec(filter),), 0)
+        depthwise = op.op_type.startswith("Depthwise")
+        depth = math.prod(taps[:-2] if depthwise else taps[:-1])
+        moved = sum(spec(i).nbytes for i in (image, filter, result))
+        flops = 2.0 * spec(result).elements * depth
+        produced, summed = spec(-1).elements, flops / 2 / max(1, spec(-1).elements)
+        return _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=spec(image).nbytes)
+
+    return formula
+
+
+def _pooling(op: OpSignature) -> Work:
+    """One operation for each window entry, forward or back."""
+    window = op.attr("ksize", ())
+    taps = math.prod(int(k) for k in window) if isinstance(window, tuple) else 1
+    pooled = min((s.elements for s in (*op.inputs, *op.outputs) if s.dtype != "int32"), default=1)
+    return Work(flops=float(taps * pooled), nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
+
+
+def _update(passes: int) -> Formula:
+    """A dense optimizer step: `passes` reads and writes of something of the gradient's (largest input's) size."""
+
+    def formula(op: OpSignature) -> Work:
+        size = max((s.nbytes for s in op.inputs), default=0)
+        return Work(flops=passes * size / 4, nbytes=passes * size)
+
+    return formula
+
+
+def _scatter(op: OpSignature) -> Work:
+    """Rows read, combined and written back; a fresh output is filled first."""
+    rows = max((s.nbytes for s in op.inputs[1:]), default=0)
+    return Work(nbytes=3 * rows + 2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:2]))
+
+
+def _segments(op: OpSignature) -> Work:
+    """CPU: one core walks the rows. GPU: the output is cleared, then atomics."""
+    nbytes = 2 * _nbytes(op.inputs) + 2 * _nbytes(op.outputs)
+    return Work(nbytes=nbytes, kernels=2, cpu_serial_ns=2.0 * _elements(op.inputs[:1]))
+
+
+def _sort(op: OpSignature) -> Work:
+    """CPU: n·log n comparisons on one core for each row. GPU: a radix sort's passes."""
+    elements, row = _elements(op.inputs[:1]), (_dims(op.inputs, 0) or (1,))[-1]
+    kept = (_dims(op.outputs, 0) or (row,))[-1]
+    # Keeping few of many is a scan with a small heap.
+    per_element = 4.0 * math.log2(max(2, row)) if 4 * kept >= row else 2.0 + 4.0 * kept / row * math.log2(max(2, row))
+    size = _nbytes(op.inputs[:1])
+    return Work(nbytes=10.0 * size, kernels=6, cpu_serial_ns=per_element * elements, workspace_bytes=2 * size)
+
+
+def _unique(op: OpSignature) -> Work:
+    """CPU: one hash table filled serially. GPU: a sort, a scan, and the host waits for the count."""
+    elements, size = _elements(op.inputs[:1]), _nbytes(op.inputs[:1])
+    serial = 25.0 * elements
+    if runs_on_host(op):
+        return Work(kernels=0, cpu_serial_ns=serial)
+    return Work(nbytes=16.0 * size, kernels=10, cpu_serial_ns=serial, gpu_serial_ns=40_000, workspace_bytes=4 * size)
+
+
+def _where(op: OpSignature) -> Work:
+    """CPU: one pass. GPU: a count that the host waits for, then the pass."""
+    elements = _elements(op.inputs[:1])
+    nbytes = 2 * _nbytes(op.inputs) + max(_nbytes(op.outputs), 2 * elements)
+    return Work(nbytes=nbytes, kernels=4, cpu_serial_ns=5.0 * elements, gpu_serial_ns=30_000)
+
+
+def _suppression(op: OpSignature) -> Work:
+    """CPU: a heap of n scores, then few comparisons. GPU: all n² overlaps, a serial sweep over them, the host waits.
+
+    Measured on an H100: 10 suppressions of 4,096 boxes took 3.6 ms longer than on its host, of 16,384 boxes 55 ms.
+    """
+    boxes = _dims(op.inputs, 0)
+    count = (
+        boxes[-2] if op.op_type == "NonMaxSuppressionWithOverlaps" and len(boxes) > 1 else math.prod(boxes[:-1]) if boxes else 1
+    )
+    if op.op_type == "CombinedNonMaxSuppression":
+        count = _elements(op.inputs[1:2])  # every score of every class is a candidate
+    return Work(
+        kernels=8, cpu_serial_ns=100_000 + 30.0 * count, gpu_serial_ns=60_000 + 0.02 * count**2, workspace_bytes=count**2 // 8
+    )
+
+
+def _strings(ns_each: float) -> Formula:
+    """Strings are handled one by one, by one core."""
+
+    def formula(op: OpSignature) -> Work:
+        count = max((s.elements for s in (*op.inputs[:1], *op.outputs[:1])), default=1)
+        return Work(kernels=0, cpu_serial_ns=ns_each * count)
+
+    return formula
+
+
+def _lookup(op: OpSignature) -> Work:
+    return Work(kernels=0, cpu_serial_ns=60.0 * _elements(op.inputs[1:2]))
+
+
+def _linear_algebra(flops_factor: float, first_steps: int, steps_per_row: float, batched: bool = False) -> Formula:
+    """flops_factor·n³ for each n x n matrix (LAPACK working notes); n is the geometric mean of the sides.
+
+    A CPU keeps each matrix on one core, at some 20 GFLOP/s. A GPU solver is a chain of dependent kernels of some 3 us, the
+    more the larger the matrix, for one matrix after another unless `batched`: that, not the arithmetic, is why small
+    decompositions are hundreds of times slower there.
+    """
+
+    def formula(op: OpSignature) -> Work:
+        shape = _dims(op.inputs, 0)
+        rows, columns = shape[-2:] if len(shape) >= 2 else (1, 1)
+        batch = math.prod(shape[:-2])
+        flops = flops_factor * batch * math.sqrt(rows * columns) ** 3
+        steps = (1 if batched else batch) * (first_steps + steps_per_row * columns)
+        return Work(
+            flops=flops,
+            nbytes=_nbytes(op.inputs) + _nbytes(op.outputs),
+            cpu_serial_ns=flops / 20 if batch == 1 else 0.0,
+            gpu_serial_ns=3_000.0 * steps,
+        )
+
+    return formula
+
+
+def _fft(op: OpSignature) -> Work:
+    """5·n·log2 n for each complex transform of length n."""
+    elements = max(_elements(op.inputs[:1]), _elements(op.outputs[:1]))
+    length = max((_dims(op.inputs, 0) or (1,))[-1], 2)
+    return Work(flops=5.0 * elements * math.log2(length), nbytes=2 * (_nbytes(op.inputs) + _nbytes(op.outputs)))
+
+
+def _resize(op: OpSignature) -> Work:
+    elements = max(_elements(op.inputs[:1]), _elements(op.outputs))
+    return Work(flops=8.0 * elements, nbytes=_nbytes(op.inputs[:1]) + _nbytes(op.outputs))
+
+
+def _decode(op: OpSignature) -> Work:
+    """A picture of unknown size: some milliseconds on one core."""
+    return Work(kernels=0, cpu_serial_ns=max(2e6, 5.0 * _elements(op.outputs)))
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+HOST_INT32 = frozenset(
+    _names(
+        """Abs Add AddN AddV2 BroadcastTo ClipByValue Concat ConcatV2 Div Equal Fill FloorDiv FloorMod Greater
+    GreaterEqual Less LessEqual Max Maximum Min Minimum Mod Mul Neg NotEqual Pack Pad PadV2 Range Reverse ReverseV2 ScatterNd
+    Sign Slice SplitV Square SquaredDifference StridedSlice StridedSliceGrad Sub Sum TensorScatterAdd TensorScatterMax
+    TensorScatterMin TensorScatterSub TensorScatterUpdate TruncateMod Unpack Where"""
+    )
+)
+"""Op types whose int32 GPU kernels take and give host memory only, from TensorFlow's kernel registry."""
+
+FORMULAS: dict[str, Formula] = {}
+"""The table. What is not in it is priced by `fallback`."""
+
+
+def _register(formula: Formula, op_types: str) -> None:
+    FORMULAS.update(dict.fromkeys(_names(op_types), formula))
+
+
+_register(
+    host_only,
+    """Identity IdentityN StopGradient PreventGradient CheckNumerics EnsureShape Reshape Squeeze ExpandDims Bitcast Placeholder
+    PlaceholderWithDefault _Arg _Retval Const NoOp ControlTrigger VarHandleOp ReadVariableOp AssignVariableOp VarIsInitializedOp
+    DestroyResourceOp VariableShape Assert Print PrintV2 Timestamp StringFormat DisableCopyOnRead
+    Enter Exit Merge Switch NextIteration LoopCond LoopVariable BranchMerge RefEnter RefExit RefMerge RefSwitch RefNextIteration
+    While StatelessWhile If StatelessIf Case StatelessCase PartitionedCall StatefulPartitionedCall
+    TensorListReserve EmptyTensorList TensorListLength TensorListElementShape TensorListGetItem TensorListSetItem
+    TensorListPushBack TensorListPopBack TensorListResize TensorListSplit
+    HashTableV2 MutableHashTableV2 LookupTableSizeV2 GeneratorDataset IteratorGetNext OptionalHasValue OptionalGetValue
+    OptionalFromValue OptionalNone RngReadAndSkip RngSkip Shape ShapeN Size Rank BroadcastGradientArgs BroadcastArgs ConcatOffset
+    InvertPermutation StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomGetAlg""",
+)
+_register(
+    _elementwise(1),
+    """Add AddV2 Sub Mul MulNoNan Div DivNoNan RealDiv FloorDiv TruncateDiv FloorMod TruncateMod Mod Maximum Minimum Neg Abs
+    Sign Square SquaredDifference Relu Relu6 LeakyRelu ReluGrad Relu6Grad LeakyReluGrad BiasAdd BiasAddV1 Cast Select SelectV2
+    Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot IsNan IsInf IsFinite ApproximateEqual
+    BitwiseAnd BitwiseOr BitwiseXor Invert LeftShift RightShift PopulationCount ClipByValue Floor Ceil Round Rint Real Imag Conj
+    ComplexAbs Complex Xdivy AddN AccumulateNV2 Snapshot QuantizeV2 Dequantize FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxArgs Reciprocal Inv InvGrad ReciprocalGrad Sqrt SqrtGrad Rsqrt RsqrtGrad NextAfter L2Loss""",
+)
+_register(
+    _elementwise(15),
+    """Exp Expm1 Log Log1p Pow Tanh TanhGrad Sigmoid SigmoidGrad Softplus SoftplusGrad Softsign SoftsignGrad Elu EluGrad Selu
+    SeluGrad Erf Erfc Erfinv Ndtri Lgamma Digamma Polygamma Igamma Igammac Betainc Zeta Xlogy Xlog1py Sin Cos Tan Asin Acos Atan
+    Atan2 Sinh Cosh Asinh Acosh Atanh Angle BesselI0e BesselI1e""",
+)
+_register(
+    _reduces(1),
+    """Sum Mean Max Min Prod All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod EuclideanNorm Bincount DenseBincount InTopKV2""",
+)
+_register(
+    _reduces(20), "Softmax LogSoftmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits CumulativeLogsumexp"
+)
+_register(_reduces(200), "CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder")
+_register(
+    _moves(1),
+    """Concat ConcatV2 Pack Unpack Split SplitV Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Reverse ReverseV2
+    ReverseSequence Roll StridedSliceGrad SpaceToDepth DepthToSpace SpaceToBatchND BatchToSpaceND SpaceToBatch BatchToSpace
+    MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3 MatrixBandPart Diag DiagPart OneHot
+    TensorListStack TensorListFromTensor TensorListConcatV2 TensorListGather TensorListScatterV2 ExtractImagePatches
+    DynamicStitch ParallelDynamicStitch""",
+)
+_register(_moves(2), "Transpose ConjugateTranspose")
+_register(_moves(2, kernels=6, cpu_ns_each=2, gpu_serial_ns=30_000), "DynamicPartition Bucketize LowerBound UpperBound")
+_register(
+    _picks,
+    """Gather GatherV2 GatherNd ResourceGather ResourceGatherNd Slice StridedSlice TensorStridedSliceUpdate""",
+)
+_register(_fills, "Fill ZerosLike OnesLike Range LinSpace ImmutableConst")
+_register(
+    _random,
+    """RandomUniform RandomStandardNormal TruncatedNormal RandomUniformInt RandomShuffle Multinomial RandomGamma
+    RandomPoissonV2 StatelessRandomUniform StatelessRandomUniformV2 StatelessRandomUniformInt StatelessRandomUniformIntV2
+    StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomNormal StatelessRandomNormalV2
+    StatelessTruncatedNormal StatelessTruncatedNormalV2 StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV3
+    StatefulUniform StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniformInt StatefulUniformFullInt""",
+)
+_register(_matmul, "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul SparseMatMul")
+_register(_einsum, "Einsum XlaEinsum")
+_register(_convolution(0, 1, -1), "Conv Conv2D Conv3D _FusedConv2D")
+_register(_convolution(-1, 1, 2), "Conv2DBackpropInput Conv3DBackpropInputV2")
+_register(_convolution(0, -1, 2), "Conv2DBackpropFilter Conv3DBackpropFilterV2")
+_register(_convolution(0, 1, -1, efficiency=0.03), "DepthwiseConv2dNative")
+_register(_convolution(-1, 1, 2, efficiency=0.03), "DepthwiseConv2dNativeBackpropInput")
+_register(_convolution(0, -1, 2, efficiency=0.03), "DepthwiseConv2dNativeBackpropFilter")
+_register(
+    _pooling,
+    """MaxPool MaxPoolV2 MaxPool3D MaxPoolWithArgmax AvgPool AvgPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolGradGrad
+    MaxPool3DGrad MaxPoolGradWithArgmax AvgPoolGrad AvgPool3DGrad FractionalMaxPool FractionalAvgPool LRN LRNGrad Dilation2D""",
+)
+_register(_moves(1.5), "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 _FusedBatchNormEx _MklLayerNorm")
+_register(_moves(1.7, kernels=2), "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3")
+_register(_update(3), "AssignAddVariableOp AssignSubVariableOp ResourceApplyGradientDescent ResourceApplyProximalGradientDescent")
+_register(
+    _update(5),
+    "ResourceApplyMomentum ResourceApplyKerasMomentum ResourceApplyAdagrad ResourceApplyAdagradV2 ResourceApplyAdagradDA",
+)
+_register(
+    _update(7),
+    """ResourceApplyAdam ResourceApplyAdamWithAmsgrad ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyRMSProp
+    ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyPowerSign ResourceApplyAddSign""",
+)
+_register(
+    _scatter,
+    """ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv ResourceScatterMax ResourceScatterMin
+    ResourceScatterUpdate ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate ScatterNd ResourceStridedSliceAssign
+    TensorScatterUpdate TensorScatterAdd TensorScatterSub TensorScatterMax TensorScatterMin
+    ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2 ResourceSparseApplyMomentum ResourceSparseApplyKerasMomentum
+    ResourceSparseApplyFtrl ResourceSparseApplyFtrlV2 ResourceSparseApplyRMSProp ResourceSparseApplyAdadelta
+    ResourceSparseApplyCenteredRMSProp ResourceSparseApplyProximalAdagrad SparseToDense""",
+)
+_register(
+    _segments,
+    """UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd SegmentSum SegmentSumV2 SegmentMean SegmentMax
+    SegmentMin SegmentProd SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN SparseSegmentSumGrad SparseSegmentMeanGrad
+    SparseSegmentSqrtNGrad SparseTensorDenseMatMul""",
+)
+_register(_sort, "TopK TopKV2 NthElement")
+_register(_unique, "Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2")
+_register(_where, "Where ListDiff")
+_register(
+    _suppression,
+    """NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5
+    NonMaxSuppressionWithOverlaps CombinedNonMaxSuppression""",
+)
+_register(_strings(15), "StringToHashBucketFast StringLength StringToHashBucket DecodeRaw EncodeBase64 DecodeBase64")
+_register(
+    _strings(50),
+    """StringLower StringUpper StringStrip StringToNumber AsString Substr UnicodeScript StringToHashBucketStrong StringJoin""",
+)
+_register(
+    _strings(120),
+    """StringSplit StringSplitV2 RegexReplace StaticRegexReplace RegexFullMatch StaticRegexFullMatch StringNGrams UnicodeDecode
+    UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode ReduceJoin UnsortedSegmentJoin""",
+)
+_register(_strings(1_000), "ParseExample ParseExampleV2 ParseSingleExample ParseSequenceExampleV2 DecodeCSV DecodeProtoV2")
+_register(_lookup, "LookupTableFindV2 LookupTableInsertV2 LookupTableImportV2 LookupTableExportV2 LookupTableRemoveV2")
+_register(_linear_algebra(1 / 3, 6, 0.05, batched=True), "Cholesky LogMatrixDeterminant MatrixDeterminant")
+_register(_linear_algebra(2, 8, 0.1, batched=True), "MatrixInverse MatrixSolve Lu MatrixTriangularSolve CholeskyGrad")
+_register(_linear_algebra(3, 10, 1), "Qr MatrixSolveLs")
+_register(_linear_algebra(9, 30, 2), "SelfAdjointEigV2 Eig")
+_register(_linear_algebra(20, 60, 4), "Svd MatrixSquareRoot MatrixExponential MatrixLogarithm")
+_register(_fft, "FFT FFT2D FFT3D FFTND IFFT IFFT2D IFFT3D IFFTND RFFT RFFT2D RFFT3D RFFTND IRFFT IRFFT2D IRFFT3D IRFFTND")
+_register(
+    _resize,
+    """ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad ResizeBicubic ResizeBicubicGrad
+    ResizeArea CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes ScaleAndTranslate ImageProjectiveTransformV2
+    ImageProjectiveTransformV3 RGBToHSV HSVToRGB AdjustContrastv2 AdjustHue AdjustSaturation DrawBoundingBoxes""",
+)
+_register(_decode, "DecodeJpeg DecodePng DecodeBmp DecodeGif DecodeImage DecodeAndCropJpeg DecodeWebP EncodeJpeg EncodePng")
