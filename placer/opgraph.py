@@ -62,7 +62,7 @@ class OpNode:
     group: str = ""
     """Nodes of one non-empty group must share a device; see `group_reasons`."""
     flags: tuple[str, ...] = ()
-    """"stateful", "bounds" (error behaviour depends on the device), "random" (stateful randomness), "unit" (a body kept whole)."""
+    """"stateful", "bounds" (its errors depend on the device), "random" (stateful randomness), "unit" (a body kept whole)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class OpGraph:
         raise OptionError(f"no op of {self.name!r} is called {name!r}{self.near(name)}")
 
     def near(self, name: str) -> str:
-        """"; did you mean …?" with up to five op names like `name`, or the empty string."""
+        """The end of an error's sentence: a guess at what was meant with up to five op names like `name`, or a full stop."""
         wanted = name.strip("*?")
         inside = [n for n in self.graph if wanted and wanted.lower() in n.lower()]
         close = inside[:5] or difflib.get_close_matches(name, list(self.graph), n=5, cutoff=0.5)
@@ -163,20 +163,19 @@ class OpGraph:
     def to_json(self) -> dict[str, Any]:
         """The graph as plain JSON types; equal signatures and kernel tables are written once."""
         signatures: dict[OpSignature, int] = {}
-        kernels: dict[str, int] = {}
+        tables: dict[str, int] = {}
+        written: dict[tuple[int, int], int] = {}
         number = {name: i for i, name in enumerate(self.graph)}
         nodes = []
         for node in self:
-            table = json.dumps(
-                [
-                    {kind: [kernel.host_inputs, kernel.host_outputs] for kind, kernel in node.kernels.items()},
-                    dict(node.refusals),
-                ]
-            )
+            identity = (id(node.kernels), id(node.refusals))
+            if identity not in written:
+                kept = {kind: [kernel.host_inputs, kernel.host_outputs] for kind, kernel in node.kernels.items()}
+                written[identity] = tables.setdefault(json.dumps([kept, dict(node.refusals)]), len(tables))
             row: dict[str, Any] = {
                 "name": node.name,
                 "signature": signatures.setdefault(node.signature, len(signatures)),
-                "kernels": kernels.setdefault(table, len(kernels)),
+                "kernels": written[identity],
                 "count": node.count,
             }
             if node.op_type != node.signature.op_type:
@@ -189,7 +188,7 @@ class OpGraph:
             "fingerprint": self.fingerprint,
             "name": self.name,
             "signatures": [_signature_to_json(s) for s in signatures],
-            "kernels": [json.loads(table) for table in kernels],
+            "kernels": [json.loads(table) for table in tables],
             "nodes": nodes,
             "edges": [
                 [number[src], number[dst], [[t.src_index, t.dst_index] for t in data["tensors"]], data["control"]]

@@ -5,35 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import networkx as nx
 
 from placer.errors import PlanError
 from placer.opgraph import OpGraph, check_format, read_json
+from placer.reasons import Reason
 from placer.solvers.base import Objective, Status
 from placer.units import format_ns
+from placer.viewing import view
 
 FORMAT = "placer.plan"
 VERSION = 1
-
-ReasonKind: TypeAlias = Literal["kernel", "pin", "resource", "location", "scope", "cost", "neighbours", "indifferent", "whole"]
-"""The first five leave an op no other device; the others are the solver's choice: cheaper here, transfers saved, a tie, or
-the plan as a whole where moving this op alone would look better."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why an op is where it is, or may not be elsewhere."""
-
-    kind: ReasonKind
-    op: str
-    """The op it holds for first; ops that share a device with it follow."""
-    text: str
-    """In words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +40,8 @@ class OpPlan:
 class UnitPlan:
     """Ops that share a device, and what a move of them alone would mean."""
 
+    ops: int
+    """How many."""
     reasons: tuple[Reason, ...]
     """What narrowed the devices it may use."""
     time_ns: Mapping[str, int]
@@ -184,6 +173,7 @@ class Placement:
         here, there = unit.time_ns[plan.device], unit.time_ns[other]
         moves = unit.transfer_ns[other] - unit.transfer_ns[plan.device]
         prices = f"{format_ns(here)} here, {format_ns(there)} on {other}"
+        prices += f", for the {unit.ops} ops that move together" if unit.ops > 1 else ""
         if there - here + moves < 0:
             saved = format_ns(here - there - moves)
             text = f"for the plan as a whole ({self.objective}): moving it alone to {other} would save {saved} of total cost"
@@ -194,7 +184,7 @@ class Placement:
             change = f"; a move would also add {format_ns(moves)} of transfers" if moves > 0 else ""
             change = change or (f", though a move would save {format_ns(-moves)} of transfers" if moves < 0 else "")
             return Reason("cost", op.name, f"cheaper by {format_ns(there - here)}: {prices}{change}")
-        text = f"its neighbours: moving it alone to {other} would add {format_ns(moves)} of transfers ({prices})"
+        text = f"moving it alone to {other} would add {format_ns(moves)} of transfers ({prices})"
         return Reason("neighbours", op.name, text)
 
     def records(self) -> list[dict[str, Any]]:
@@ -252,8 +242,6 @@ class Placement:
 
     def view(self, name: str, **options: Any) -> str:
         """What the registered view `name` makes of it: "summary", "explain", "dot", "svg", …"""
-        from placer.views.registry import view
-
         return view(name)(self, **options)
 
     def summary(self) -> str:
@@ -269,12 +257,11 @@ class Placement:
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    def require(self, graph: OpGraph) -> None:
-        """Raises PlanError unless this is a plan for `graph`."""
+    def bound_to(self, graph: OpGraph) -> Placement:
+        """The same plan over `graph`, an equal graph read in another process. Raises PlanError where it is not equal."""
         if self.fingerprint == graph.fingerprint:
-            return
-        known = set(self.ops)
-        strange = next((op.name for op in graph if op.name not in known), "")
+            return replace(self, graph=graph)
+        strange = next((op.name for op in graph if op.name not in self.ops), "")
         hint = f"it knows no op {strange!r}" if strange else "shapes, edges or results differ"
         raise PlanError(
             f"the plan is for {self.graph.name!r} ({len(self.ops)} ops, {self.fingerprint[:12]}), not for {graph.name!r} "
@@ -299,12 +286,10 @@ class Placement:
         if data.get("checksum") != _checksum(content):
             raise PlanError(f"{path} was changed after it was saved: its checksum does not match. Save the plan again.")
         try:
-            placement = _plan_from_json(content["plan"], OpGraph.from_json(content["graph"] or {}, str(path)))
+            placement = _plan_from_json(content["plan"] or {}, OpGraph.from_json(content["graph"] or {}, str(path)))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(f"{path} holds a broken plan ({type(error).__name__}: {error}). Save it again.") from error
-        if graph is not None:
-            placement.require(graph)
-        return placement
+        return placement if graph is None else placement.bound_to(graph)
 
     def _plan_to_json(self) -> dict[str, Any]:
         plain = ("machine", "objective", "objective_ns", "lower_bound_ns", "total_cost_ns", "step_time_ns", "solver")
@@ -313,7 +298,7 @@ class Placement:
             "status": self.status.value,
             "devices": list(self.devices),
             "ops": [[p.device, p.unit, p.time_ns, p.cost_source] for p in self.ops.values()],
-            "units": [[[[r.kind, r.op, r.text] for r in u.reasons], u.time_ns, u.transfer_ns] for u in self.units],
+            "units": [[u.ops, [[r.kind, r.op, r.text] for r in u.reasons], u.time_ns, u.transfer_ns] for u in self.units],
             "transfers": [asdict(t) for t in self.transfers],
             "totals": {name: asdict(t) for name, t in self.totals.items()},
             "baselines": {name: asdict(b) for name, b in self.baselines.items()},
@@ -335,17 +320,19 @@ class Placement:
 
 def _plan_from_json(data: Mapping[str, Any], graph: OpGraph) -> Placement:
     ops = {op.name: OpPlan(*row) for op, row in zip(graph, data["ops"], strict=True)}
-    lists = ("devices", "notes")
+    built = ("ops", "units", "transfers", "totals", "baselines", "status", "devices", "notes")
+    plain: dict[str, Any] = {key: value for key, value in data.items() if key not in built}
     return Placement(
         graph=graph,
         ops=ops,
-        units=tuple(UnitPlan(tuple(Reason(*r) for r in reasons), t, moves) for reasons, t, moves in data["units"]),
+        units=tuple(UnitPlan(ops, tuple(Reason(*r) for r in reasons), t, moves) for ops, reasons, t, moves in data["units"]),
         transfers=tuple(Transfer(**row) for row in data["transfers"]),
         totals={name: DeviceTotals(**row) for name, row in data["totals"].items()},
         baselines={name: Baseline(**row) for name, row in data["baselines"].items()},
         status=Status(data["status"]),
-        **{key: tuple(data[key]) for key in lists},
-        **{key: data[key] for key in data if key not in {*lists, "ops", "units", "transfers", "totals", "baselines", "status"}},
+        devices=tuple(data["devices"]),
+        notes=tuple(data["notes"]),
+        **plain,
     )
 
 

@@ -49,10 +49,10 @@ class GraphBuilder:
         """Returns the name. `predicate` names a loop or branch node that governs the op."""
         data = [self._source(text) for text in inputs if not text.startswith("^")]
         specs = tuple(self.graph.nodes[source]["op"].signature.outputs[k] for source, k in data)
-        fields = {"count": 1.0, "kernels": kernels} | fields
+        fields.setdefault("count", 1.0)
         fields.setdefault("refusals", {kind: f"no {kind} kernel" for kind in ("CPU", "GPU") if kind not in kernels})
         signature = OpSignature(op_type, specs, tuple(outputs), attrs)
-        self.graph.add_node(name, op=OpNode(name, op_type, signature, **fields))
+        self.graph.add_node(name, op=OpNode(name, op_type, signature, kernels=kernels, **fields))
         for position, (source, k) in enumerate(data):
             self._edge(source, name, TensorEdge(k, position))
         if predicate:
@@ -116,8 +116,8 @@ def loop_then_wide(trips: int = 64, width: int = 4096) -> OpGraph:
     b = GraphBuilder("loop_then_wide", trip_counts={"while": (trips, "constant")})
     b.argument("x", floats(1, 64))
     b.argument("batch", floats(512, width))
-    inside = {"count": float(trips), "body": "while/body"}
-    loop = {"role": "loop", "group": "while/in0"} | inside
+    inside: dict[str, Any] = {"count": float(trips), "body": "while/body"}
+    loop: dict[str, Any] = {"role": "loop", "group": "while/in0"} | inside
     b.group_reasons["while/in0"] = "loop variable 0 of while keeps one device"
     b.op("while/in0", "LoopVariable", ["x"], (floats(1, 64),), **loop)
     scalar = TensorSpec("bool", ())
@@ -158,3 +158,30 @@ def with_op(graph: OpGraph, name: str, **changes: Any) -> OpGraph:
     copy = graph.graph.copy()
     copy.nodes[name]["op"] = replace(graph.op(name), **changes)
     return replace(graph, graph=copy)
+
+
+def towers() -> OpGraph:
+    """Two towers of layers after a hashing front end, about 100 ops: scopes, CPU-only ops, variables on both sides."""
+    b = GraphBuilder("towers")
+    b.argument("words", TensorSpec("string", (256,)))
+    b.argument("pixels", floats(256, 1024))
+    for k in range(8):
+        b.op(f"front/hash{k}", "StringToHashBucketFast", ["words"], (TensorSpec("int64", (256,)),), kernels=CPU_ONLY)
+        b.variable(f"front/table{k}", 4 * 10_000 * 64)
+        b.read(f"front/table{k}/ReadVariableOp", f"front/table{k}", floats(10_000, 64))
+        b.op(f"front/embed{k}", "GatherV2", [f"front/table{k}/ReadVariableOp", f"front/hash{k}"], (floats(256, 64),))
+    b.op("front/concat", "ConcatV2", [f"front/embed{k}" for k in range(8)], (floats(256, 512),))
+    ends = []
+    for tower, value in (("left", "front/concat"), ("right", "pixels")):
+        for k in range(6):
+            width = b.graph.nodes[value]["op"].signature.outputs[0].shape[-1]
+            variable = f"{tower}/dense{k}/kernel"
+            b.variable(variable, 4 * width * 2048)
+            b.read(f"{tower}/dense{k}/ReadVariableOp", variable, floats(width, 2048))
+            b.op(f"{tower}/dense{k}/MatMul", "MatMul", [value, f"{tower}/dense{k}/ReadVariableOp"], (floats(256, 2048),))
+            value = b.op(f"{tower}/dense{k}/Relu", "Relu", [f"{tower}/dense{k}/MatMul"], (floats(256, 2048),))
+        ends.append(value)
+    b.op("head/concat", "ConcatV2", ends, (floats(256, 4096),))
+    b.op("head/scores", "Sum", ["head/concat"], (floats(256),))
+    b.op("head/unique", "Unique", ["head/scores"], (floats(None), TensorSpec("int32", (256,))), kernels=CPU_ONLY)
+    return b.build("head/unique")

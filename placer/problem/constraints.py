@@ -15,8 +15,8 @@ from placer.devicespec import parse
 from placer.errors import ConstraintError, DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.options import Options
-from placer.placement import Reason, ReasonKind
 from placer.problem.problem import Bools, Ints
+from placer.reasons import Reason, ReasonKind
 
 
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
@@ -245,7 +245,7 @@ class _Constrainer:
         text = "\n".join(demands)
         outs = ["drop or change one of the pins"] if ": pin " in text else []
         outs += ["change one of the tf.device scopes"] if ": tf.device(" in text else []
-        outs += ['let variables move with variables="move"'] if " lives on " in text else []
+        outs += ["make the variable, or hand the value over, on the device that is demanded"] if " lives on " in text else []
         return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
 
     def _refusal(self, op: OpNode, mask: int) -> str:

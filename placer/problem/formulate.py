@@ -19,6 +19,8 @@ from placer.units import parse_bytes
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
+METADATA = frozenset({"Shape", "Size", "Rank"})
+"""Ops that TensorFlow's placer leaves beside their input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,8 @@ def formulate(
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         call_overhead_ns=machine.call_overhead_ns,
+        device_threads=np.array([1 if d.asynchronous else d.cores for d in machine.devices], np.int64),
+        op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)
@@ -129,7 +133,7 @@ def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tupl
 
 
 def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:
-    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds to `workspace` what nobody takes."""
+    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds what nobody takes to `workspace`."""
     index = {name: i for i, name in enumerate(graph.graph)}
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
@@ -139,8 +143,9 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
             dst = index[name]
             if not data["tensors"]:
                 control.append((src, dst))
-            for edge in data["tensors"]:
-                entries.append((numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index))
+            entries += [
+                (numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index) for edge in data["tensors"]
+            ]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
         if op.count and op.role == "op":

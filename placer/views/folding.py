@@ -29,7 +29,7 @@ class Flow:
     """What goes from one box to another. Stored as the edge attribute "flow"."""
 
     nbytes: int
-    """Per step, each tensor once; 0 for control edges alone."""
+    """Per step, each tensor once; 0 for control edges and predicates alone."""
     crosses: bool
     """Between devices."""
 
@@ -54,10 +54,10 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     """Boxes of ops by scope and device, at most `limit` of them, and what flows between them.
 
     Starts with one box per device and opens the one that takes longest until the limit is reached; where a scope holds too
-    many to open, its heaviest members get boxes and the rest share one. Constants are left out: they are copied when the plan
-    is applied. The result may have cycles, for a scope can feed another and be fed by it.
+    many to open, its heaviest members get boxes and the rest share one. Constants and variables' handles are left out: nothing
+    of theirs moves in a step. The result may have cycles, for a scope can feed another and be fed by it.
     """
-    names = [op.name for op in placement.graph if op.role != "constant"]
+    names = [op.name for op in placement.graph if op.role != "constant" and not (op.role == "capture" and op.resource)]
     times = {name: placement.ops[name].time_ns.get(placement.ops[name].device, 0) for name in names}
     closed: list[_Part] = []
     heap = [(part.heaviest_first, part) for part in _split(placement, names, times, 0)]
@@ -109,7 +109,7 @@ def _boxes(placement: Placement, parts: list[_Part]) -> nx.DiGraph:
         flow = flows.setdefault((of[src], of[dst]), {})
         op = placement.graph.op(src)
         runs = min(op.count, placement.graph.op(dst).count)
-        for output in {t.src_index: None for t in data["tensors"]}:
+        for output in {t.src_index: None for t in data["tensors"] if t.dst_index >= 0}:
             nbytes = op.signature.outputs[output].nbytes * runs
             flow[src, output] = max(nbytes, flow.get((src, output), 0.0))
     for (source, target), tensors in flows.items():

@@ -1,7 +1,7 @@
 """Views by name: functions from a `Placement` (and keyword options) to text.
 
-A package adds one by an entry point in the group "placer.views"; the built-in ones are entry points too, listed here so that
-they are found where the package runs without being installed.
+A package adds one by an entry point in the group "placer.views". The built-in ones are entry points too, made here so that they
+are found where the package runs without being installed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from importlib.metadata import EntryPoint, entry_points
 from placer.errors import OptionError
 
 GROUP = "placer.views"
-BUILT_IN = {
-    "summary": "placer.views.text:summary",
-    "explain": "placer.views.text:explain",
-    "dot": "placer.views.dot:dot",
-    "svg": "placer.views.picture:svg",
-}
+_BUILT_IN = (
+    EntryPoint("summary", "placer.views.text:summary", GROUP),
+    EntryPoint("explain", "placer.views.text:explain", GROUP),
+    EntryPoint("dot", "placer.views.dot:dot", GROUP),
+    EntryPoint("svg", "placer.views.picture:svg", GROUP),
+)
 
 
 def view(name: str) -> Callable[..., str]:
@@ -32,7 +32,5 @@ def view(name: str) -> Callable[..., str]:
 
 @cache
 def views() -> dict[str, EntryPoint]:
-    """All registered views, not loaded yet, sorted by name; an installed package's view replaces a built-in of its name."""
-    found = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
-    found |= {point.name: point for point in entry_points(group=GROUP)}
-    return dict(sorted(found.items()))
+    """All registered views, not loaded yet, sorted by name; a built-in keeps its name, whatever is installed."""
+    return dict(sorted((entry.name, entry) for entry in (*entry_points(group=GROUP), *_BUILT_IN)))

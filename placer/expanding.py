@@ -1,0 +1,226 @@
+"""A solver's assignment, told per op: the Placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from cost_models.machines import Machine
+from placer.opgraph import OpGraph
+from placer.options import Options
+from placer.placement import Baseline, DeviceTotals, OpPlan, Placement, Transfer, UnitPlan
+from placer.problem.constraints import Constraints
+from placer.problem.formulate import Formulation
+from placer.problem.memory import excess, peaks
+from placer.problem.price import total_cost_ns, transfers
+from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.simulate import simulate
+from placer.solvers.base import Solution
+from placer.solvers.registry import solver
+from placer.units import format_bytes
+
+BASELINES = ("tf_default", "all_cpu", "all_gpu")
+SENSITIVE = {
+    "bounds": "what it does with an index out of range depends on the device",
+    "random": "its random numbers depend on the device",
+}
+"""Op flags that make a device matter for more than speed."""
+
+
+def expand(
+    graph: OpGraph, machine: Machine, options: Options, constraints: Constraints, formulation: Formulation, solution: Solution
+) -> Placement:
+    """The plan behind `solution`, which must hold an assignment; its baselines are priced by the same problem."""
+    problem, assignment = formulation.problem, solution.assignment
+    assert assignment is not None
+    op_device = assignment.device[problem.op_unit]
+    prices = _Prices(problem)
+    others = {name: _baseline(problem, name, options, prices) for name in BASELINES}
+    cost, step = prices.of(assignment)
+    return Placement(
+        graph=graph,
+        machine=machine.name,
+        devices=problem.device_names,
+        ops=_ops(formulation, op_device, [tuple(op.kernels) for op in graph]),
+        units=_units(problem, constraints, move_costs_ns(problem, assignment)),
+        transfers=_transfers(formulation, assignment),
+        totals=_totals(problem, assignment),
+        baselines={name: baseline for name, (baseline, _) in others.items()},
+        objective=solution.objective,
+        status=solution.status,
+        objective_ns=solution.objective_ns,
+        lower_bound_ns=solution.lower_bound_ns,
+        total_cost_ns=cost,
+        step_time_ns=step,
+        solver=solution.solver,
+        solver_seconds=solution.seconds,
+        stop_reason=solution.stop_reason,
+        notes=(*graph.notes, *constraints.notes, *_moved(graph, problem, op_device, others["tf_default"][1])),
+        options=_plain(options),
+    )
+
+
+def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
+    """[U, D]: what the copies of all that a unit makes or takes cost in a step, were it alone on device d."""
+    crossings, device = problem.crossings, assignment.device
+    places = 2 * problem.devices
+    count = len(crossings.unit)
+    # A pair is one crossing seen from one unit that makes or uses it.
+    key = np.concatenate(
+        [np.arange(count) * problem.units + crossings.unit, crossings.user_crossing * problem.units + crossings.user]
+    )
+    pairs, pair_of = np.unique(key, return_inverse=True)
+    pair_x, pair_unit = pairs // problem.units, pairs % problem.units
+    use_pair = pair_of[count:]  # of each use: the pair of its own unit
+
+    here = crossings.user_place[np.arange(len(crossings.user)), device[crossings.user]]
+    uses = np.bincount(crossings.user_crossing * places + here, minlength=count * places).reshape(count, places)
+    mine = np.bincount(use_pair * places + here, minlength=len(pairs) * places).reshape(len(pairs), places)
+    fixed = uses[pair_x] > mine  # [pairs, P]: taken at a place by others
+    src_here = crossings.place[np.arange(count), device[crossings.unit]][pair_x]
+    makes = crossings.unit[pair_x] == pair_unit
+
+    costs = np.zeros((problem.units, problem.devices), np.int64)
+    for d in range(problem.devices):
+        taken = fixed.copy()
+        taken[use_pair, crossings.user_place[:, d]] = True
+        src = np.where(makes, crossings.place[pair_x, d], src_here)
+        taken[np.arange(len(pairs)), src] = False
+        pair, place = np.nonzero(taken)
+        x = pair_x[pair]
+        cost = problem.copy_ns(crossings.nbytes[x], crossings.count[x], src[pair], place)
+        np.add.at(costs[:, d], pair_unit[pair], cost)
+    return costs
+
+
+def _ops(formulation: Formulation, op_device: Ints, kernels: list[tuple[str, ...]]) -> dict[str, OpPlan]:
+    problem = formulation.problem
+    names, kinds = problem.device_names, problem.device_kinds
+    runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
+    rows = zip(
+        problem.op_names,
+        op_device.tolist(),
+        problem.op_unit.tolist(),
+        problem.op_time_ns.tolist(),
+        formulation.op_signature.tolist(),
+        kernels,
+        strict=True,
+    )
+    return {
+        name: OpPlan(
+            names[device],
+            unit,
+            {other: times[d] for d, other in runnable[has]},
+            formulation.sources[signature][device] if signature >= 0 else "",
+        )
+        for name, device, unit, times, signature, has in rows
+    }
+
+
+def _units(problem: PlacementProblem, constraints: Constraints, moves: Ints) -> tuple[UnitPlan, ...]:
+    names = problem.device_names
+    sizes = np.bincount(problem.op_unit, minlength=problem.units).tolist()
+    rows = zip(sizes, problem.unit_allowed.tolist(), problem.unit_time_ns.tolist(), moves.tolist(), strict=True)
+    return tuple(
+        UnitPlan(
+            size,
+            constraints.reasons.get(unit, ()),
+            {name: ns for name, ns, ok in zip(names, times, allowed, strict=True) if ok},
+            {name: ns for name, ns, ok in zip(names, copies, allowed, strict=True) if ok},
+        )
+        for unit, (size, allowed, times, copies) in enumerate(rows)
+    )
+
+
+def _transfers(formulation: Formulation, assignment: Assignment) -> tuple[Transfer, ...]:
+    problem = formulation.problem
+    names, count = problem.device_names, problem.devices
+    found = transfers(problem, assignment)
+    order = np.argsort(-found.cost_ns, kind="stable")
+    rows = zip(*(a[order].tolist() for a in (found.tensor, found.src, found.dst, found.cost_ns)), strict=True)
+    return tuple(
+        Transfer(
+            tensor=f"{problem.op_names[problem.tensor_op[t]]}:{formulation.tensor_output[t]}",
+            src=names[src % count],
+            dst=names[dst % count],
+            dst_memory="host" if dst >= count else "device",
+            nbytes=int(problem.tensor_bytes[t]),
+            count=float(problem.tensor_count[t]),
+            time_ns=cost,
+        )
+        for t, src, dst, cost in rows
+    )
+
+
+def _totals(problem: PlacementProblem, assignment: Assignment) -> dict[str, DeviceTotals]:
+    count = problem.devices
+    op_device = assignment.device[problem.op_unit]
+    ops = np.bincount(op_device, minlength=count)
+    times = np.zeros(count, np.int64)
+    np.add.at(times, op_device, problem.op_time_ns[np.arange(problem.ops), op_device])
+    persistent = np.zeros(count, np.int64)
+    np.add.at(persistent, assignment.device, problem.unit_persistent_bytes)
+    columns = (ops, times, peaks(problem, assignment), persistent, problem.memory_limit_bytes)
+    return dict(zip(problem.device_names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
+
+
+@dataclass
+class _Prices:
+    """Total cost and step time, each assignment once: the simple ones often coincide, and simulating is what takes long here."""
+
+    problem: PlacementProblem
+    known: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+    def of(self, assignment: Assignment) -> tuple[int, int]:
+        key = assignment.device.tobytes()
+        if key not in self.known:
+            self.known[key] = total_cost_ns(self.problem, assignment), simulate(self.problem, assignment).step_ns
+        return self.known[key]
+
+
+def _baseline(problem: PlacementProblem, name: str, options: Options, prices: _Prices) -> tuple[Baseline, Assignment | None]:
+    chosen = solver(name)
+    solution = chosen.solve(problem, options.objective, seed=options.seed)
+    assignment = solution.assignment
+    if assignment is None:
+        return Baseline(False, 0, 0, solution.stop_reason), None
+    over = excess(problem, assignment)
+    worst = int(np.argmax(over))
+    note = solution.stop_reason
+    if over[worst]:
+        limit = format_bytes(int(problem.memory_limit_bytes[worst]))
+        note = f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}"
+    return Baseline(not over[worst], *prices.of(assignment), note), assignment
+
+
+def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: Assignment | None) -> list[str]:
+    """Notes on ops whose results may change because the plan takes them from where TensorFlow would run them."""
+    if default is None:
+        return []
+    moved = np.flatnonzero(op_device != default.device[problem.op_unit])
+    found: dict[tuple[str, str, str], list[str]] = {}
+    names = problem.device_names
+    for i in moved.tolist():
+        op = graph.op(problem.op_names[i])
+        for flag in SENSITIVE:
+            if flag in op.flags:
+                left, right = names[default.device[problem.op_unit[i]]], names[op_device[i]]
+                found.setdefault((flag, left, right), []).append(op.name)
+    return [
+        f"{', '.join(map(repr, ops[:3]))}{f' and {len(ops) - 3} more' if len(ops) > 3 else ''}: "
+        f"on {right} where TensorFlow's default is {left}; {SENSITIVE[flag]}."
+        for (flag, left, right), ops in found.items()
+    ]
+
+
+def _plain(options: Options) -> dict[str, Any]:
+    """The options as JSON types; objects go by their name."""
+
+    def plain(value: Any) -> Any:
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        return dict(value) if hasattr(value, "items") else str(getattr(value, "name", value))
+
+    return {f.name: plain(getattr(options, f.name)) for f in fields(options)}

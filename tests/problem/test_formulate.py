@@ -1,0 +1,137 @@
+"""The arrays against the graph, read again with plain loops."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_models.base import TensorSpec
+from cost_models.machines import load_machine
+from cost_models.registry import cost_model
+from placer.errors import OptionError
+from placer.opgraph import Kernel, OpGraph
+from placer.options import Options
+from placer.problem.constraints import constrain
+from placer.problem.formulate import Formulation, formulate
+from tests.graphs import GraphBuilder, floats, layers, loop_then_wide, towers
+
+H100 = load_machine("h100")
+MODEL = cost_model("analytic")
+
+
+def formulated(graph: OpGraph, **limits: str | int) -> Formulation:
+    return formulate(graph, constrain(graph, H100, Options()), MODEL, H100, {k.replace("_", ":"): v for k, v in limits.items()})
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> OpGraph:
+    """Up to eight ops of up to three outputs each, host-memory kernels, control edges, several runs."""
+    b = GraphBuilder()
+    b.argument("x", floats(8))
+    for k in range(draw(st.integers(1, 8))):
+        known = list(b.graph)
+        sources = draw(st.lists(st.sampled_from(known), max_size=3))
+        inputs = [f"{s}:{draw(st.integers(0, len(b.graph.nodes[s]['op'].signature.outputs) - 1))}" for s in sources]
+        waits = [f"^{s}" for s in draw(st.lists(st.sampled_from(known), max_size=1))]
+        outputs = tuple(floats(draw(st.integers(1, 9))) for _ in range(draw(st.integers(1, 3))))
+        host = Kernel(tuple(range(draw(st.integers(0, len(inputs))))), tuple(range(draw(st.integers(0, len(outputs))))))
+        count = draw(st.sampled_from([0.5, 1.0, 10.0]))
+        b.op(f"op{k}", "Split", [*inputs, *waits], outputs, kernels={"CPU": Kernel(), "GPU": host}, count=count)
+    last = list(b.graph)[-1]
+    return b.build(f"{last}:0", "x")
+
+
+@given(graphs())
+@settings(max_examples=60, deadline=None)
+def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGraph) -> None:
+    made = formulated(graph)
+    p = made.problem
+    ops = {op.name: op for op in graph}
+    tensor = [(p.op_names[o], int(k)) for o, k in zip(p.tensor_op, made.tensor_output, strict=True)]
+    assert len(set(tensor)) == len(tensor)
+    for t, (name, k) in enumerate(tensor):
+        taken = [p.op_names[c] for c in p.consumer_op[p.consumer_start[t] : p.consumer_start[t + 1]]]
+        edges = [(dst, e) for dst in graph.graph.succ[name] for e in graph.graph.edges[name, dst]["tensors"] if e.src_index == k]
+        assert sorted(taken) == sorted(dst for dst, _ in edges)
+        on_host = sorted((dst, e.dst_index in ops[dst].kernels["GPU"].host_inputs) for dst, e in edges)
+        rows = p.consumer_on_host[p.consumer_start[t] : p.consumer_start[t + 1]]
+        assert not rows[:, 0].any()
+        assert sorted(zip(taken, rows[:, 1].tolist(), strict=True)) == on_host
+        assert p.tensor_on_host[t].tolist() == [False, k in ops[name].kernels["GPU"].host_outputs]
+        assert p.tensor_bytes[t] == ops[name].signature.outputs[k].nbytes
+        assert p.tensor_is_result[t] == ((name, k) in graph.outputs)
+        uses = [ops[dst].count for dst, _ in edges]
+        if uses:
+            assert p.tensor_count[t] == min(ops[name].count, max(uses))
+    fed = {(src, e.src_index) for src, _, data in graph.graph.edges(data=True) for e in data["tensors"]}
+    assert set(tensor) == fed | set(graph.outputs)
+    control = {(p.op_names[a], p.op_names[b]) for a, b in zip(p.control_src, p.control_dst, strict=True)}
+    assert control == {(a, b) for a, b, data in graph.graph.edges(data=True) if data["control"] and not data["tensors"]}
+    spare = [sum(s.nbytes for k, s in enumerate(op.signature.outputs) if (op.name, k) not in set(tensor)) for op in graph]
+    scratch = [0 if op.role == "argument" else MODEL.op_cost(op.signature, H100.devices[0]).workspace_bytes for op in graph]
+    assert p.op_workspace_bytes[:, 0].tolist() == [a + b for a, b in zip(spare, scratch, strict=True)]
+
+
+@given(graphs())
+@settings(max_examples=30, deadline=None)
+def test_a_saved_graph_is_the_same_problem(graph: OpGraph) -> None:
+    ours, theirs = formulated(graph), formulated(OpGraph.from_json(graph.to_json()))
+    for field in dataclasses.fields(ours.problem):
+        np.testing.assert_array_equal(getattr(ours.problem, field.name), getattr(theirs.problem, field.name), field.name)
+
+
+@pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers()], ids=lambda g: g.name)
+def test_prices_are_the_models_times_the_runs(graph: OpGraph) -> None:
+    problem = formulated(graph).problem
+    for i, op in enumerate(graph):
+        for d, device in enumerate(H100.devices):
+            free = op.role in ("argument", "capture", "constant") or device.kind not in op.kernels
+            cost = None if free else MODEL.op_cost(op.signature, device)
+            assert problem.op_time_ns[i, d] == (round(cost.time_ns * op.count) if cost else 0), (op.name, device.name)
+
+
+def test_a_predicate_is_read_in_host_memory_by_what_it_governs() -> None:
+    graph = loop_then_wide()
+    made = formulated(graph)
+    p = made.problem
+    (t,) = [t for t, o in enumerate(p.tensor_op) if p.op_names[o] == "while"]
+    assert p.tensor_on_host[t].tolist() == [False, True]
+    assert p.consumer_on_host[p.consumer_start[t] : p.consumer_start[t + 1], 1].all()
+    assert p.tensor_count[t] == 64
+
+
+def test_what_is_kept_for_good() -> None:
+    b = GraphBuilder()
+    b.variable("w", 1000)
+    b.read("a", "w", floats(250))
+    b.read("b", "w", floats(250))
+    b.op("table", "Placeholder", outputs=(floats(16),), role="capture")
+    b.constant("c", floats(3))
+    b.op("sum", "AddN", ["a", "b", "table", "c"], (floats(250),))
+    graph = b.build("sum")
+    p = formulated(graph).problem
+    kept = {name: int(p.unit_persistent_bytes[p.op_unit[i]]) for i, name in enumerate(p.op_names)}
+    assert kept == {"w/handle": 1000, "a": 1000, "b": 1000, "table": 64, "c": 0, "sum": 0}
+    assert p.unit_persistent_bytes.sum() == 1064
+    assert [p.op_names[o] for o in p.tensor_op[p.tensor_free]] == ["c"]
+
+
+def test_memory_limits() -> None:
+    graph = layers()
+    rest = H100.devices[0].memory_bytes - H100.reserve_bytes.get("CPU:0", 0)
+    assert formulated(graph, GPU_0="8GiB").problem.memory_limit_bytes.tolist() == [rest, 8 * 2**30]
+    assert formulated(graph, GPU_0="1.5 GB", CPU_0=7).problem.memory_limit_bytes.tolist() == [7, 1_500_000_000]
+    with pytest.raises(OptionError, match=r"'8 gigs' is not a size.*'8GiB'"):
+        formulated(graph, GPU_0="8 gigs")
+    with pytest.raises(OptionError, match=r"'GPU:5'.*CPU:0, GPU:0"):
+        formulated(graph, GPU_5="8GiB")
+
+
+def test_unknown_dimensions_count_once() -> None:
+    b = GraphBuilder()
+    b.op("strings", "Placeholder", outputs=(TensorSpec("string", (None, 2)),), role="argument")
+    assert formulated(b.build("strings")).problem.tensor_bytes.tolist() == [48]

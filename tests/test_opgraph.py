@@ -1,0 +1,93 @@
+"""Op graphs: kept on disk, recognised again, looked things up in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.errors import OptionError, PlanError
+from placer.opgraph import OpGraph
+from tests.graphs import GraphBuilder, floats, layers, loop_then_wide, towers, with_op
+
+GRAPHS = [layers(), loop_then_wide(), towers()]
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+def test_a_graph_comes_back_from_disk_as_it_was(graph: OpGraph, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    graph.save(path)
+    loaded = OpGraph.load(path)
+    assert list(loaded) == list(graph)
+    assert list(loaded.graph.edges(data=True)) == list(graph.graph.edges(data=True))
+    assert replace(loaded, graph=graph.graph) == graph
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"location": "GPU:0"}, True),
+        ({"kernels": {}}, True),
+        ({"requested_device": "/GPU:0"}, True),
+        ({"role": "capture"}, False),
+        ({"signature": layers(width=65).op("x").signature}, False),
+    ],
+)
+def test_the_fingerprint_is_of_what_is_computed_not_of_where(changes: dict[str, Any], same: bool) -> None:
+    graph = layers()
+    assert layers().fingerprint == graph.fingerprint
+    assert (with_op(graph, "x", **changes).fingerprint == graph.fingerprint) is same
+
+
+def test_the_fingerprint_sees_edges_and_results() -> None:
+    def swapped(a: str, b: str, result: str) -> str:
+        builder = GraphBuilder()
+        builder.argument("x", floats(4))
+        builder.argument("y", floats(4))
+        builder.op("z", "Sub", [a, b])
+        return builder.build(result).fingerprint
+
+    assert len({swapped("x", "y", "z"), swapped("y", "x", "z"), swapped("x", "y", "x"), swapped("x", "x", "z")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda d: d.update(version=99), "version 99"),
+        (lambda d: d.update(format="onnx"), "'onnx'"),
+        (lambda d: d["nodes"].pop(), "broken graph"),
+        (lambda d: d["edges"].pop(), "changed after it was saved"),
+        (lambda d: d.pop("kernels"), "KeyError"),
+    ],
+)
+def test_broken_files_are_told_apart(edit: Any, words: str, tmp_path: Path) -> None:
+    data = layers().to_json()
+    edit(data)
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(PlanError, match=words) as error:
+        OpGraph.load(path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "No such file"), ("{", "not JSON"), ("[1]", "list")])
+def test_files_that_hold_no_graph(content: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PlanError, match=words):
+        OpGraph.load(path)
+
+
+def test_find() -> None:
+    graph = towers()
+    assert graph.find("left/dense0/MatMul").name == "left/dense0/MatMul"
+    assert graph.find("hash3").name == "front/hash3"
+    assert graph.find("*scores").name == "head/scores"
+    with pytest.raises(OptionError, match=r"12 ops.*left/dense0/MatMul"):
+        graph.find("MatMul")
+    with pytest.raises(OptionError, match="did you mean .*head/scores"):
+        graph.find("head/scoers")
