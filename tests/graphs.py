@@ -172,7 +172,8 @@ def towers() -> OpGraph:
         b.op(f"front/embed{k}", "GatherV2", [f"front/table{k}/ReadVariableOp", f"front/hash{k}"], (floats(256, 64),))
     b.op("front/concat", "ConcatV2", [f"front/embed{k}" for k in range(8)], (floats(256, 512),))
     ends = []
-    for tower, value in (("left", "front/concat"), ("right", "pixels")):
+    for tower, start in (("left", "front/concat"), ("right", "pixels")):
+        value = start
         for k in range(6):
             width = b.graph.nodes[value]["op"].signature.outputs[0].shape[-1]
             variable = f"{tower}/dense{k}/kernel"

@@ -89,5 +89,5 @@ def test_find() -> None:
     assert graph.find("*scores").name == "head/scores"
     with pytest.raises(OptionError, match=r"12 ops.*left/dense0/MatMul"):
         graph.find("MatMul")
-    with pytest.raises(OptionError, match="did you mean .*head/scores"):
+    with pytest.raises(OptionError, match=r"did you mean .*head/scores"):
         graph.find("head/scoers")

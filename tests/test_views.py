@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -53,7 +54,7 @@ def test_boxes_stand_apart_in_their_lanes_and_time_runs_down(name: str, limit: i
 @given(st.lists(st.floats(0, 100), max_size=8))
 def test_spread_labels_do_not_overlap(wanted: list[float]) -> None:
     placed = sorted(spread(wanted, 1.0))
-    assert all(b - a >= 1.0 - 1e-9 for a, b in zip(placed, placed[1:], strict=False))
+    assert all(b - a >= 1.0 - 1e-9 for a, b in pairwise(placed))
     assert all(p >= w for p, w in zip(spread(wanted, 1.0), wanted, strict=True))
 
 

@@ -133,7 +133,7 @@ def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tupl
 
 
 def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:
-    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds what nobody takes to `workspace`."""
+    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds untaken outputs to `workspace`."""
     index = {name: i for i, name in enumerate(graph.graph)}
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
