@@ -113,7 +113,7 @@ class OpGraph:
 
     def __iter__(self) -> Iterator[OpNode]:
         """The ops in execution order."""
-        return (attributes["op"] for attributes in self.graph._node.values())
+        return (op for _, op in self.graph.nodes(data="op"))
 
     def op(self, name: str) -> OpNode:
         """The op of exactly this name; KeyError where there is none (see `find` for a forgiving look-up)."""

@@ -138,7 +138,7 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
     control: list[tuple[int, int]] = []
-    for src, targets in enumerate(graph.graph._adj.values()):
+    for src, (_, targets) in enumerate(graph.graph.adjacency()):
         for name, data in targets.items():
             dst = index[name]
             if not data["tensors"]:
