@@ -1,0 +1,82 @@
+"""Device strings as TensorFlow writes them, whole or partial, read without TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from placer.errors import OptionError
+
+_TYPES = ("CPU", "GPU", "TPU", "CUSTOM", "EPU")
+"""Device types that need no "device:" before them and may be written in lower case."""
+
+_JOB = re.compile(r"job:([a-zA-Z]\w*)", re.ASCII)
+_NUMBER = re.compile(r"(replica|task):(\d+)", re.ASCII)
+_DEVICE = re.compile(rf"(?:device:(\w+)|((?i:{'|'.join(_TYPES)})))(?::(\d+|\*))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A device string taken apart; None where it says nothing. Merging and naming follow `tf.DeviceSpec`."""
+
+    job: str | None = None
+    replica: int | None = None
+    task: int | None = None
+    type: str | None = None
+    index: int | None = None
+
+    def merge(self, outer: DeviceSpec) -> DeviceSpec:
+        """This spec, as an inner scope, with `outer` saying what it leaves open."""
+        pairs = ((getattr(self, f.name), getattr(outer, f.name)) for f in fields(self))
+        return DeviceSpec(*(theirs if own is None else own for own, theirs in pairs))
+
+    def matches(self, device_name: str) -> bool:
+        """Whether it allows the device called `device_name`; a name without a job is one of this process."""
+        device = parse(device_name).merge(_LOCAL)
+        return self.merge(device) == device
+
+    @property
+    def short(self) -> str:
+        """The device within its process: "GPU:0", "GPU" for any of them, "" where no type is named."""
+        if self.type is None:
+            return ""
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    @property
+    def full(self) -> str:
+        """One device's whole name, "/job:localhost/replica:0/task:0/device:GPU:0"; open parts are this process, the first device.
+
+        Raises:
+            OptionError: no device type is named.
+        """
+        if self.type is None:
+            raise OptionError(f"{self} names no device type: add one, such as CPU or GPU")
+        spec = self.merge(_LOCAL)
+        return f"/job:{spec.job}/replica:{spec.replica}/task:{spec.task}/device:{spec.type}:{spec.index or 0}"
+
+
+_LOCAL = DeviceSpec(job="localhost", replica=0, task=0)
+
+
+def parse(text: str) -> DeviceSpec:
+    """Reads "/job:a/replica:0/task:1/device:GPU:0" or any part of it: "/GPU:0", "gpu:0", "CPU", "/device:GPU:*", "".
+
+    Raises:
+        OptionError: a part that is none of these, or two devices.
+    """
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split("/")):
+        if job := _JOB.fullmatch(part):
+            found["job"] = job[1]
+        elif number := _NUMBER.fullmatch(part):
+            found[number[1]] = int(number[2])
+        elif device := _DEVICE.fullmatch(part):
+            if "type" in found:
+                raise OptionError(f"{text!r} names two devices; name one")
+            kind, index = device[1] or device[2], device[3]
+            found["type"] = kind.upper() if kind.upper() in _TYPES else kind
+            found["index"] = None if index in (None, "*") else int(index)
+        else:
+            raise OptionError(f'cannot read {part!r}; devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"')
+    return DeviceSpec(**found)
