@@ -205,7 +205,7 @@ def _build(row: type[_Row], table: dict[str, Any], where: str) -> _Row:
 
 
 def _typed(declared: Any, value: Any, where: str) -> Any:
-    """The value if it is of a field's declared type (a string, as annotations are postponed); whole numbers pass as float."""
+    """The value if it is of the declared type (a string, as annotations are postponed); whole numbers pass as float."""
     if declared == "float":
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)

@@ -138,9 +138,9 @@ def _matmul(op: OpSignature) -> Work:
 
 def _einsum(op: OpSignature) -> Work:
     """Two operations for each point of the product of all labels' sizes; an ellipsis stands for the rest of the first output."""
-    equation = str(op.attr("equation", ""))
+    terms, _, kept = str(op.attr("equation", "")).partition("->")
     size: dict[str, int] = {}
-    for i, term in enumerate(equation.split("->")[0].split(",")):
+    for i, term in enumerate(terms.split(",")):
         labels, shape = term.replace("...", "."), _dims(op.inputs, i)
         before, _, after = labels.partition(".")
         named = list(zip(before, shape, strict=False))
@@ -148,7 +148,7 @@ def _einsum(op: OpSignature) -> Work:
         for label, dim in named:
             size[label] = max(size.get(label, 1), dim)
     outputs = max(1, _elements(op.outputs[:1]))
-    summed = [label for label in size if label not in equation.partition("->")[2]]
+    summed = [label for label in size if label not in kept]
     depth = math.prod(size[label] for label in summed)
     return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
 
@@ -156,7 +156,7 @@ def _einsum(op: OpSignature) -> Work:
 _CONV_EFFICIENCY = 0.6
 
 
-def _convolution(image: int, filter: int, result: int, efficiency: float = _CONV_EFFICIENCY) -> Formula:
+def _convolution(image: int, weights: int, result: int, efficiency: float = _CONV_EFFICIENCY) -> Formula:
     """2·(outputs of the forward convolution)·(filter taps and input channels), the same for both gradients.
 
     The arguments say which tensor is which: an index into the inputs, or -1 for the output.
@@ -166,10 +166,10 @@ def _convolution(image: int, filter: int, result: int, efficiency: float = _CONV
         def spec(index: int) -> TensorSpec:
             return op.outputs[0] if index < 0 else op.inputs[index]
 
-        taps = _dims((spec(filter),), 0)
+        taps = _dims((spec(weights),), 0)
         depthwise = op.op_type.startswith("Depthwise")
         depth = math.prod(taps[:-2] if depthwise else taps[:-1])
-        moved = sum(spec(i).nbytes for i in (image, filter, result))
+        moved = sum(spec(i).nbytes for i in (image, weights, result))
         flops = 2.0 * spec(result).elements * depth
         produced, summed = spec(-1).elements, flops / 2 / max(1, spec(-1).elements)
         return _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=spec(image).nbytes)

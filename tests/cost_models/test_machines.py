@@ -1,0 +1,149 @@
+"""Machines survive TOML, say what is wrong with them, and price copies consistently."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models import Device, Link, Machine, MachineError, copy_costs, load_machine, parse_machine, shipped_machines
+
+H100, TWO = load_machine("h100"), load_machine("2xh100")
+
+times = st.integers(0, 10**12)
+rates = st.floats(1e-3, 1e18)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@st.composite
+def machines(draw):
+    kinds = ["CPU", *draw(st.lists(st.sampled_from(["CPU", "GPU"]), max_size=3))]
+    devices = tuple(
+        Device(
+            name=f"{kind}:{kinds[:i].count(kind)}",
+            kind=kind,
+            model=draw(texts),
+            memory_bytes=draw(st.integers(1, 2**60)),
+            asynchronous=draw(st.booleans()),
+            dispatch_ns=draw(times),
+            min_kernel_ns=draw(times),
+            flops={"default": draw(rates), **draw(st.dictionaries(texts, rates, max_size=2))},
+            memory_bytes_per_s=draw(rates),
+            cores=draw(st.integers(1, 256)),
+        )
+        for i, kind in enumerate(kinds)
+    )
+    links = tuple(
+        Link(a.name, b.name, draw(times), draw(rates))
+        for a in devices
+        for b in devices
+        if a is not b and ((a.kind != b.kind and "CPU:0" in (a.name, b.name)) or draw(st.booleans()))
+    )
+    reserve = {d.name: draw(st.integers(0, d.memory_bytes - 1)) for d in devices if draw(st.booleans())}
+    return Machine(draw(texts), devices, links, draw(times), draw(times), draw(texts), reserve)
+
+
+@given(machines())
+def test_toml_round_trip(machine):
+    assert parse_machine(machine.to_toml()) == machine
+
+
+@given(machines())
+def test_copies_cost_nothing_only_where_nothing_moves(machine):
+    latency, per_byte = copy_costs(machine)
+    count = len(machine.devices)
+    assert latency.shape == per_byte.shape == (2 * count, 2 * count)
+    assert (latency >= 0).all() and (per_byte >= 0).all()
+    for matrix in (latency, per_byte):
+        assert not matrix.diagonal().any()
+        for d, device in enumerate(machine.devices):
+            if device.kind == "CPU":  # both views are the host
+                np.testing.assert_array_equal(matrix[d], matrix[count + d])
+                np.testing.assert_array_equal(matrix[:, d], matrix[:, count + d])
+            else:  # into or out of a GPU's own memory bytes must move, whoever looks
+                others = [p for p in range(2 * count) if p != d]
+                assert (per_byte[d, others] > 0).all() and (per_byte[others, d] > 0).all()
+
+
+def test_the_two_directions_and_the_views_of_host_memory():
+    latency, per_byte = copy_costs(TWO)
+    cpu, gpu0, gpu1, host0, host1 = 0, 1, 2, 4, 5
+    assert per_byte[cpu, gpu0] > 2 * per_byte[gpu0, cpu]  # the two directions differ in bandwidth by a factor of about three
+    assert latency[gpu0, host0] == latency[gpu0, cpu] and per_byte[gpu0, host0] == per_byte[gpu0, cpu]
+    assert latency[gpu0, host1] == latency[gpu0, cpu] + TWO.host_hop_ns
+    assert latency[host0, cpu] == latency[cpu, host1] == TWO.host_hop_ns and per_byte[host0, cpu] == 0
+    assert per_byte[gpu0, gpu1] < per_byte[gpu0, cpu] < per_byte[cpu, gpu1]
+
+
+def test_without_a_direct_link_a_copy_goes_through_the_host():
+    apart = dataclasses.replace(TWO, links=tuple(link for link in TWO.links if "CPU:0" in (link.src, link.dst)))
+    latency, per_byte = copy_costs(apart)
+    assert latency[1, 2] == latency[1, 0] + latency[0, 2]
+    assert per_byte[1, 2] == pytest.approx(per_byte[1, 0] + per_byte[0, 2])
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "nbytes", "measured_us"),
+    [
+        ("CPU:0", "GPU:0", 256, 141),
+        ("CPU:0", "GPU:0", 2**18, 181),
+        ("CPU:0", "GPU:0", 2**22, 958),
+        ("CPU:0", "GPU:0", 2**26, 6900),
+    ]
+    + [("GPU:0", "GPU:1", 256, 94), ("GPU:0", "GPU:1", 2**26, 668)],
+)
+def test_round_trips_are_within_a_factor_of_two_of_measured_ones(src, dst, nbytes, measured_us):
+    latency, per_byte = copy_costs(TWO)
+    names = [d.name for d in TWO.devices]
+    a, b = names.index(src), names.index(dst)
+    predicted = latency[a, b] + latency[b, a] + nbytes * (per_byte[a, b] + per_byte[b, a])
+    assert 0.5 < predicted / (measured_us * 1e3) < 2
+
+
+def test_shipped_machines():
+    assert set(shipped_machines()) >= {"h100", "2xh100", "cpu2"}
+    for name in shipped_machines():
+        machine = load_machine(name)
+        assert machine.name == name and machine.provenance
+    assert [d.name for d in TWO.devices] == ["CPU:0", "GPU:0", "GPU:1"]
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(H100.to_toml())
+    assert load_machine(path) == load_machine(str(path)) == H100
+
+
+TEXT = H100.to_toml()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name = ", ["x.toml", "TOML"]),
+        (TEXT.replace("cores = 132", "kores = 132"), ["x.toml", "devices[1]", "kores", "cores"]),
+        (TEXT.replace("cores = 132", 'cores = "many"'), ["devices[1]", "cores", "whole number", "many"]),
+        (TEXT.replace("cores = 132", "cores = 0"), ["GPU:0", "cores", "0"]),
+        (TEXT.replace('kind = "GPU"', 'kind = "TPU"'), ["TPU", "CPU", "GPU"]),
+        (TEXT.replace('name = "GPU:0"', 'name = "/GPU:0"'), ["/GPU:0"]),
+        (TEXT.replace('dst = "GPU:0"', 'dst = "GPU:7"'), ["GPU:7", "CPU:0, GPU:0"]),
+        (TEXT.split("[[links]]")[0], ["GPU:0 -> CPU:0", "missing"]),
+        (TEXT.replace("call_overhead_ns", "call_overhead_us"), ["call_overhead_us", "call_overhead_ns"]),
+        ("\n".join(line for line in TEXT.splitlines() if "call_overhead_ns" not in line), ["call_overhead_ns", "missing"]),
+        ("devices = 3", ["devices", "[[devices]]"]),
+    ],
+)
+def test_what_is_wrong_is_named(text, words):
+    with pytest.raises(MachineError) as caught:
+        parse_machine(text, "x.toml")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_unknown_names_are_answered_with_the_known_ones():
+    with pytest.raises(MachineError, match="2xh100.*h100"):
+        load_machine("h200")
+    with pytest.raises(MachineError, match=r"nowhere\.toml"):
+        load_machine("nowhere.toml")
+    with pytest.raises(MachineError, match="GPU:1.*CPU:0, GPU:0"):
+        H100.device("GPU:1")
