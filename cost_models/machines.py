@@ -153,7 +153,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     if isinstance(name_or_path, str) and not name_or_path.endswith(".toml") and not re.search(r"[/\\]", name_or_path):
         if name_or_path not in shipped_machines():
             raise MachineError(
-                f"no machine {name_or_path!r} is shipped; there are {', '.join(shipped_machines())}, or give a path to a TOML file"
+                f"no machine {name_or_path!r} is shipped; there are {', '.join(shipped_machines())}, or give a TOML file's path"
             )
         source = f"{name_or_path}.toml"
         return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
