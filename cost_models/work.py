@@ -153,7 +153,7 @@ def _einsum(op: OpSignature) -> Work:
     return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
 
 
-_CONV_EFFICIENCY = 0.6
+_CONV_EFFICIENCY = 0.45
 
 
 def _convolution(image: int, weights: int, result: int, efficiency: float = _CONV_EFFICIENCY) -> Formula:
