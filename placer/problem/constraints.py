@@ -48,7 +48,7 @@ def constrain(graph: OpGraph, machine: Machine, options: Options) -> Constraints
     A pin on an argument or capture says where the caller will have it, so it must name it exactly, no glob does.
 
     Raises:
-        OptionError: a pin matches no op, op type or variable.
+        OptionError: a pin matches no op, op type or variable, or is no device string.
         DeviceError: a pin asks for a device that is not there, or a scope does and ``on_missing_device="error"``.
         ConstraintError: the demands on one unit leave no device.
     """
@@ -203,10 +203,7 @@ class _Constrainer:
         return 1 << (gpus[0] if gpus and wants_gpu else free[0])
 
     def _devices(self, spec: str) -> int:
-        try:
-            request = parse(spec)
-        except ValueError as error:
-            raise OptionError(f"{spec!r} is not a device: {error}. The machine has {self._there()}.") from error
+        request = parse(spec)
         return sum(1 << d for d, name in enumerate(self.names) if request.matches(name))
 
     def _matching(self, pattern: str) -> list[int]:
