@@ -1,0 +1,48 @@
+"""Op types whose behaviour, not only whose speed, depends on the device."""
+
+from __future__ import annotations
+
+import functools
+
+from tensorflow.python.framework import op_def_registry
+
+_UPDATES = ("Add", "Sub", "Min", "Max", "Update")
+_SEGMENTS = ("Sum", "Prod", "Min", "Max")
+
+BOUNDS_SENSITIVE = frozenset(
+    {
+        *("Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"),
+        *(f"{kind}Scatter{update}" for kind in ("", "Resource") for update in (*_UPDATES, "Mul", "Div")),
+        *(f"{kind}Scatter{nd}{update}" for kind, nd in (("", "Nd"), ("Resource", "Nd"), ("Tensor", "")) for update in _UPDATES),
+        *("ScatterNd", "ScatterNdNonAliasingAdd"),
+        *(f"{kind}Segment{reduction}" for kind in ("", "Unsorted") for reduction in _SEGMENTS),
+        *(f"SparseSegment{mean}{size}" for mean in ("Mean", "SqrtN", "Sum") for size in ("", "WithNumSegments")),
+        *("SegmentMean", "SparseSoftmaxCrossEntropyWithLogits"),
+    }
+)
+"""Ops that raise on a CPU for an index or label out of range, and on a GPU skip it or give zeros or NaN and go on.
+
+So TensorFlow documents gathers, scatters, segments and this loss; the sparse segments are taken to be alike.
+"""
+
+RANDOM_STATEFUL = frozenset(
+    {
+        "Multinomial",
+        "ParameterizedTruncatedNormal",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "TruncatedNormal",
+    }
+)
+"""Ops with kernels for both devices that each hold a generator of their own, so that the numbers depend on the device."""
+
+
+@functools.cache
+def is_stateful(op_type: str) -> bool:
+    """Whether ops of this type keep state or act on the world, so that they must run once each and in order.
+
+    An unknown type, such as a function called by its name, is taken to.
+    """
+    definition = op_def_registry.get(op_type)
+    return definition is None or bool(definition.is_stateful)

@@ -1,0 +1,60 @@
+"""What the process sees, and the machine made of it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.machines import Machine, load_machine, parse_machine
+from placer.tf.devices import full_name, local_machine, machine_of, process_devices
+
+
+def test_devices_are_those_tensorflow_lists() -> None:
+    kinds = [d.device_type for d in tf.config.list_logical_devices() if d.device_type in ("CPU", "GPU")]
+    assert sorted(name.split(":")[0] for name in process_devices()) == sorted(kinds)
+    for name in process_devices():
+        with tf.device(name):
+            assert tf.random.uniform([]).device == full_name(name)
+
+
+def test_local_machine_has_exactly_this_process_devices() -> None:
+    machine = local_machine()
+    assert tuple(d.name for d in machine.devices) == process_devices()
+    host = machine.device("CPU:0")
+    assert host.cores == len(os.sched_getaffinity(0))
+    assert 2**28 < host.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert parse_machine(machine.to_toml()) == machine
+
+
+@given(
+    cpus=st.integers(1, 3),
+    gpus=st.lists(st.tuples(st.sampled_from(["NVIDIA H100 80GB HBM3", "Tesla T4"]), st.integers(2**30, 2**37)), max_size=4),
+    cores=st.integers(1, 128),
+)
+def test_machines_are_whole(cpus: int, gpus: list[tuple[str, int]], cores: int) -> None:
+    machine: Machine = machine_of(cpus, gpus, cores, 2**35)
+    assert [d.name for d in machine.devices] == [f"CPU:{i}" for i in range(cpus)] + [f"GPU:{i}" for i in range(len(gpus))]
+    assert [(d.model, d.memory_bytes) for d in machine.devices if d.kind == "GPU"] == gpus
+    own = ["CPU:0", *(f"GPU:{i}" for i in range(len(gpus)))]
+    assert {(link.src, link.dst) for link in machine.links} == {(a, b) for a in own for b in own if a != b}
+    for i, (model, _) in enumerate(gpus):
+        assert (f"GPU:{i} is a {model} and priced as" in machine.provenance) == ("H100" not in model)
+
+
+def test_the_shipped_machine_comes_out_as_it_is() -> None:
+    """An H100 with 16 cores is priced as the shipped one."""
+    shipped = load_machine("h100")
+    gpu, cpu = shipped.device("GPU:0"), shipped.device("CPU:0")
+    machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes)
+    assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
+    assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
+
+
+def test_host_rates_grow_with_cores() -> None:
+    few, many = (machine_of(1, [], cores, 2**35).device("CPU:0") for cores in (2, 8))
+    assert many.flops["float32"] == pytest.approx(4 * few.flops["float32"])
+    assert many.memory_bytes_per_s == pytest.approx(4 * few.memory_bytes_per_s)
