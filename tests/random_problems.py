@@ -19,7 +19,7 @@ def random_problem(
     gpu = np.array([kind == "GPU" for kind in kinds])
     unit = rng.integers(units, size=ops)
     unit[:units] = rng.permutation(units)[: len(unit[:units])]
-    units = int(unit.max()) + 1
+    units = len(np.bincount(unit))
     allowed = rng.random((units, devices)) > forced
     allowed[np.arange(units), rng.integers(devices, size=units)] = True
 
@@ -50,13 +50,13 @@ def random_problem(
         op_time_ns=np.where(gpu, np.maximum(dispatch, compute), dispatch + compute),
         op_dispatch_ns=dispatch,
         op_compute_ns=compute,
-        op_count=rng.choice([1.0, 1.0, 2.5, 10.0], size=ops),
+        op_count=np.array([1.0, 1.0, 2.5, 10.0])[rng.integers(4, size=ops)],
         op_workspace_bytes=rng.integers(0, 30, size=(ops, devices)),
         unit_allowed=allowed,
         unit_persistent_bytes=rng.integers(0, 60, size=units),
         tensor_op=np.array(tensor_op, np.int64),
         tensor_bytes=rng.integers(0, 100, size=tensors),
-        tensor_count=rng.choice([1.0, 1.0, 0.5, 10.0], size=tensors),
+        tensor_count=np.array([1.0, 1.0, 0.5, 10.0])[rng.integers(4, size=tensors)],
         tensor_on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
         consumer_start=np.array(start, np.int64),
         consumer_op=np.array(consumers, np.int64),

@@ -121,7 +121,7 @@ class PlacementProblem:
             ("tensor_op", self.tensor_op, n),
             ("consumer_op", self.consumer_op, n),
         ):
-            if len(index) and not 0 <= index.min() <= index.max() < size:
+            if ((index < 0) | (index >= size)).any():
                 raise ValueError(f"{name} leaves the range 0..{size - 1}.")
         for src, dst in ((self.tensor_op[self.consumer_tensor], self.consumer_op), (self.control_src, self.control_dst)):
             if (src >= dst).any():
@@ -157,7 +157,7 @@ class PlacementProblem:
     def host_place(self) -> Ints:
         """[D]: host memory as seen by each device."""
         here = np.arange(self.devices)
-        return here + self.devices * (np.array(self.device_kinds) != "CPU")
+        return np.where(np.array(self.device_kinds) == "CPU", here, here + self.devices)
 
     @cached_property
     def consumer_tensor(self) -> Ints:

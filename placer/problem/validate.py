@@ -111,7 +111,8 @@ def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
     for op, row in enumerate(problem.op_workspace_bytes.tolist()):
         hold(where[op], row[where[op]], op, op)
     for t, (src, *places) in enumerate(_places(problem, where)):
-        first, until = int(problem.tensor_op[t]), {}
+        first = int(problem.tensor_op[t])
+        until: dict[int, int] = {}
         for place, c in zip(places, range(start[t], start[t + 1]), strict=True):
             until[place] = max(until.get(place, 0), consumer[c])
         until[src] = ops - 1 if problem.tensor_is_result[t] else max([first, *until.values()])
