@@ -1,0 +1,41 @@
+# Every target makes the environment it needs; nothing has to be installed first but Python and make.
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first interpreter that really runs, is supported and can make environments (a shim that only exists is passed over).
+PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& { echo "$$python"; break; }; done)
+
+.PHONY: demo test lint bench clean
+
+demo: $(BIN)/.placer
+	$(BIN)/placer demo --out demo
+
+test: $(BIN)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(BIN)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(BIN)/.dev
+	$(BIN)/python -m tests.benchmarks.bench_planning
+	$(BIN)/python -m tests.benchmarks.bench_call_overhead
+	$(BIN)/python -m tests.benchmarks.bench_step_time $(if $(wildcard /dev/nvidia0),,--devices two-cpu)
+
+clean:
+	rm -rf $(VENV) demo
+
+$(BIN)/.placer: pyproject.toml
+	$(if $(PYTHON),,$(error no Python 3.11, 3.12 or 3.13 found: install one, or name it with make PYTHON=...))
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[viz]'
+	touch $@
+
+$(BIN)/.dev: $(BIN)/.placer
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@

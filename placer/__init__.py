@@ -1,0 +1,90 @@
+"""Decides which device every op of a TensorFlow function runs on.
+
+Importing this loads neither TensorFlow nor OR-Tools nor networkx: each public name is fetched where it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cost_models.machines import Machine, load_machine
+    from placer.decorator import PlacedFunction, optimized_placement
+    from placer.errors import (
+        ConstraintError,
+        DeviceError,
+        InfeasibleError,
+        OptionError,
+        PlacementWarning,
+        PlacerError,
+        PlanError,
+        RewriteError,
+        TraceError,
+    )
+    from placer.opgraph import OpGraph
+    from placer.options import Options
+    from placer.placement import Placement
+    from placer.planning import apply, build_graph, place, trace
+    from placer.solving import solve
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ConstraintError": "placer.errors",
+    "DeviceError": "placer.errors",
+    "InfeasibleError": "placer.errors",
+    "Machine": "cost_models.machines",
+    "OpGraph": "placer.opgraph",
+    "OptionError": "placer.errors",
+    "Options": "placer.options",
+    "PlacedFunction": "placer.decorator",
+    "Placement": "placer.placement",
+    "PlacementWarning": "placer.errors",
+    "PlacerError": "placer.errors",
+    "PlanError": "placer.errors",
+    "RewriteError": "placer.errors",
+    "TraceError": "placer.errors",
+    "apply": "placer.planning",
+    "build_graph": "placer.planning",
+    "load_machine": "cost_models.machines",
+    "optimized_placement": "placer.decorator",
+    "place": "placer.planning",
+    "solve": "placer.solving",
+    "trace": "placer.planning",
+}
+
+__all__ = [
+    "ConstraintError",
+    "DeviceError",
+    "InfeasibleError",
+    "Machine",
+    "OpGraph",
+    "OptionError",
+    "Options",
+    "PlacedFunction",
+    "Placement",
+    "PlacementWarning",
+    "PlacerError",
+    "PlanError",
+    "RewriteError",
+    "TraceError",
+    "apply",
+    "build_graph",
+    "load_machine",
+    "optimized_placement",
+    "place",
+    "solve",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
