@@ -85,7 +85,7 @@ def lstm_then_wide(size: Size = "full", by_hand: bool = False) -> Workload:
 
     Thousands of tiny ops beside four big ones. ``by_hand`` pins the first to the CPU and the second to the GPU.
     """
-    steps, units, rows, width = (64, 64, 512, 4096) if size == "full" else (8, 16, 64, 256)
+    steps, units, rows, width = (64, 64, 512, 4096) if size == "full" else (8, 16, 256, 256)
     on_cpu, on_gpu = _scopes(by_hand)
     with on_cpu():
         cell = keras.layers.LSTMCell(units)
@@ -190,7 +190,7 @@ def recommender_training(size: Size = "full") -> Workload:
 def mlp_inference(size: Size = "full") -> Workload:
     """Three layers of 64 units on one row: too small to be worth a launch."""
     model = _mlp()
-    fn = tf.function(lambda x: model(x))
+    fn = tf.function(lambda x: model(x, training=False))
     return Workload(fn, (_normal(1, 64),), tuple(v.value for v in model.variables), trains=False)
 
 

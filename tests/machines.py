@@ -10,8 +10,8 @@ from cost_models.machines import Link, Machine, load_machine
 def two_cpus(link_latency_ns: int = 1_000) -> Machine:
     """Two CPU devices of one host: a two-core CPU:0, and a CPU:1 that costs what an H100 does.
 
-    A process with two logical CPU devices can run a plan for it. The default latency is that of a fast link rather than of a
-    GPU's, so that small functions are worth splitting too.
+    A process with two logical CPU devices can run a plan for it. The default latency is far below a GPU's link, so that small
+    functions are worth splitting too.
     """
     gpu = load_machine("h100").device("GPU:0")
     cpu = load_machine("cpu2").device("CPU:0")
@@ -19,7 +19,7 @@ def two_cpus(link_latency_ns: int = 1_000) -> Machine:
     return Machine(
         name="two-cpus",
         devices=(cpu, second),
-        links=tuple(Link(a.name, b.name, link_latency_ns, bytes_per_s=1.2e10) for a, b in ((cpu, second), (second, cpu))),
+        links=tuple(Link(a.name, b.name, link_latency_ns, bytes_per_s=1e11) for a, b in ((cpu, second), (second, cpu))),
         call_overhead_ns=100_000,
         host_hop_ns=link_latency_ns,
     )

@@ -14,7 +14,6 @@ import placer
 from examples import workloads
 from examples.workloads import Workload
 from placer.placement import Placement
-from placer.tf.observing import observe
 from tests.machines import two_cpus
 
 FIVE: dict[str, Callable[[workloads.Size], Workload]] = {
@@ -89,7 +88,7 @@ def test_a_plan_that_splits_runs_as_planned_and_computes_the_same(name: str) -> 
     placed = placer.place(work.fn, *work.args, devices=two_cpus())
     assert {plan.device for plan in placed.placement.ops.values()} == {"CPU:0", "CPU:1"}
 
-    assert observe(placed, *work.args).mismatches == ()
+    assert placed.observe(*work.args).mismatches == ()
 
     expected, got = (outcome(work, fn, start) for fn in (work.fn, placed))
     assert any(np.any(after != before) for after, before in zip(expected["state"], start, strict=True)) == work.trains
