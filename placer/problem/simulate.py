@@ -1,0 +1,254 @@
+"""The execution model: what a step would take, and the objective "step_time"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush, heapreplace
+
+import numpy as np
+
+from placer.problem.memory import peaks
+from placer.problem.problem import Assignment, Bools, Floats, Ints, PlacementProblem
+
+WIDE_NS = 20_000
+"""An op that computes longer than this per run uses all cores of a CPU; about the grain at which Eigen splits work."""
+
+ISSUED, DONE = -2, -1  # when an edge that needs no copy lets its consumer go
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """A step as the model sees it. Times in ns from the first op's start; X copies."""
+
+    step_ns: int
+    """The whole call, its fixed overhead included."""
+    busy_ns: Ints
+    """[D]: an asynchronous device's stream, or the sum over another's threads."""
+    start_ns: Ints
+    """[N]: when each op starts to compute."""
+    end_ns: Ints
+    """[N]"""
+    peak_bytes: Ints
+    """[D]"""
+    copy_tensor: Ints
+    """[X]; -1 for a control edge's hop."""
+    copy_src: Ints
+    """[X]: place."""
+    copy_dst: Ints
+    """[X]: place."""
+    copy_start_ns: Ints
+    """[X]"""
+    copy_end_ns: Ints
+    """[X]: when it may be used there."""
+
+
+def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
+    """Runs one step of an assignment through the model; see `Simulator`."""
+    return Simulator(problem).run(assignment)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """The model of one problem, for many assignments.
+
+    Ops start in the order in which they become ready, then in their own order.
+
+    - A device that is not asynchronous runs an op for ``op_time_ns`` on one of its threads. An op that computes longer than
+      `WIDE_NS` per run uses all its cores, so no two of those overlap.
+    - An asynchronous device is fed by one host thread, busy ``op_dispatch_ns`` with each op, which runs ahead of the device's
+      stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
+      memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
+    - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
+      other waits for the end of the op, a copy out of the device too.
+    - Each ordered pair of places is a link: copies queue for its bandwidth, latency passes beside the next copy. Free tensors
+      are there already. A control edge waits for its producer to be issued, and for a host hop where it crosses.
+    - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
+      exact for a chain on one device, and for one that crosses at every step.
+
+    The end is that of the last op, plus ``call_overhead_ns``. Results stay where they are made.
+    """
+
+    problem: PlacementProblem
+
+    def step_ns(self, assignment: Assignment) -> int:
+        """The length of a step alone."""
+        _, end, *_ = self._play(assignment)
+        return max(end, default=0) + self.problem.call_overhead_ns
+
+    def run(self, assignment: Assignment) -> Simulation:
+        """The whole schedule."""
+        problem = self.problem
+        start, end, began, arrived, x, src, dst = self._play(assignment)
+        op_device = assignment.device[problem.op_unit]
+        every = np.arange(problem.ops)
+        streamed = problem.asynchronous[op_device] & ~self._host_only[every, op_device]
+        alone = np.where(problem.asynchronous[op_device], 0, problem.op_time_ns[every, op_device])
+        work = np.where(streamed, problem.op_compute_ns[every, op_device], alone)
+        busy = np.zeros(problem.devices, np.int64)
+        np.add.at(busy, op_device, work)
+        tensors = len(problem.tensor_op)
+        return Simulation(
+            step_ns=max(end, default=0) + problem.call_overhead_ns,
+            busy_ns=busy,
+            start_ns=np.array(start, np.int64),
+            end_ns=np.array(end, np.int64),
+            peak_bytes=peaks(problem, assignment),
+            copy_tensor=np.where(x < tensors, x, -1),
+            copy_src=src,
+            copy_dst=dst,
+            copy_start_ns=np.array(began, np.int64),
+            copy_end_ns=np.array(arrived, np.int64),
+        )
+
+    @cached_property
+    def _host_only(self) -> Bools:
+        """[N, D]: works in host memory alone on an asynchronous device."""
+        problem = self.problem
+        outputs = np.bincount(problem.tensor_op, minlength=problem.ops)
+        on_host = np.zeros((problem.ops, problem.devices), np.int64)
+        np.add.at(on_host, problem.tensor_op, problem.tensor_on_host)
+        result: Bools = (on_host == outputs[:, None]) & (outputs > 0)[:, None] & problem.asynchronous
+        return result
+
+    @cached_property
+    def _runs(self) -> Floats:
+        """[N]: at least 1."""
+        return np.maximum(self.problem.op_count, 1)
+
+    @cached_property
+    def _edges(self) -> _Edges:
+        return _Edges.of(self.problem)
+
+    def _play(self, assignment: Assignment) -> tuple[list[int], list[int], list[int], list[int], Ints, Ints, Ints]:
+        """Starts and ends of ops, begins and arrivals of copies, and the copies: number in `_Edges`, source and destination."""
+        problem, edges = self.problem, self._edges
+        ops = problem.ops
+        every = np.arange(ops)
+        op_device = assignment.device[problem.op_unit]
+        code, x, src, dst = edges.copies(problem, op_device)
+        latency = np.rint(edges.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64).tolist()
+        total = problem.copy_ns(edges.nbytes[x], edges.count[x], src, dst).tolist()
+        link = (src * 2 * problem.devices + dst).tolist()
+        hop = (x >= len(problem.tensor_op)).tolist()
+
+        time = problem.op_time_ns[every, op_device]
+        dispatched = problem.op_dispatch_ns[every, op_device]
+        computed = problem.op_compute_ns[every, op_device]
+        streamed = problem.asynchronous[op_device] & ~self._host_only[every, op_device]
+        wide = (computed > WIDE_NS * self._runs).tolist()
+        first = (dispatched / self._runs).astype(np.int64).tolist()
+        last = (computed / self._runs).astype(np.int64).tolist()
+        spent, dispatch, compute, stream = time.tolist(), dispatched.tolist(), computed.tolist(), streamed.tolist()
+        device, fed = op_device.tolist(), problem.asynchronous.tolist()
+        consumer, begin_edge = edges.consumer_list, edges.start_list
+
+        threads = [1] * problem.devices if problem.device_threads is None else problem.device_threads.tolist()
+        pools = [[0] * (1 if fed[d] else threads[d]) for d in range(problem.devices)]  # when each thread is free
+        stream_free, wide_free = [0] * problem.devices, [0] * problem.devices
+        link_free = [0] * (2 * problem.devices) ** 2
+        start, end = [0] * ops, [0] * ops
+        began, arrived = [0] * len(link), [-1] * len(link)
+        ready, waits = [0] * ops, edges.waits_list.copy()
+        queue = [i for i, n in enumerate(waits) if n == 0]  # an op ready at time t is t * ops + op: sorted, so a heap
+        while queue:
+            at, i = divmod(heappop(queue), ops)
+            d = device[i]
+            pool = pools[d]
+            if stream[i]:
+                begin = max(at, pool[0])
+                issued = pool[0] = begin + dispatch[i]
+                begin = max(begin + first[i], stream_free[d])
+                done = max(begin + compute[i], issued + last[i])  # the last run starts once it is issued
+                stream_free[d] = done
+            else:
+                begin = at
+                if spent[i]:
+                    begin = max(begin, pool[0])
+                    if wide[i]:
+                        begin = max(begin, wide_free[d])
+                        wide_free[d] = begin + spent[i]
+                    heapreplace(pool, begin + spent[i])
+                issued = done = begin + spent[i]
+            start[i], end[i] = begin, done
+            for e in range(begin_edge[i], begin_edge[i + 1]):
+                k = code[e]
+                if k == ISSUED:
+                    when = issued
+                elif k == DONE:
+                    when = done
+                elif arrived[k] >= 0:
+                    when = arrived[k]
+                else:
+                    began[k] = when = max(issued if hop[k] else done, link_free[link[k]])
+                    link_free[link[k]] = when + total[k] - latency[k]
+                    arrived[k] = when = when + total[k]
+                j = consumer[e]
+                ready[j] = max(ready[j], when)
+                waits[j] -= 1
+                if not waits[j]:
+                    heappush(queue, ready[j] * ops + j)
+        return start, end, began, arrived, x, src, dst
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """Who waits for whom, op by op: E edges carrying X tensors, the control edges out of an op being one more tensor."""
+
+    op: Ints
+    """[X]: producer."""
+    place: Ints
+    """[X, D]: where it is made."""
+    nbytes: Ints
+    count: Floats
+    free: Bools
+    tensor: Ints
+    """[E]"""
+    consumer: Ints
+    """[E]"""
+    taken: Ints
+    """[E, D]: place the consumer takes it from."""
+    start_list: list[int]
+    """Edges out of op i are start[i]:start[i+1]."""
+    consumer_list: list[int]
+    waits_list: list[int]
+    """[N]: edges into each op."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem) -> _Edges:
+        sources, source = np.unique(problem.control_src, return_inverse=True)
+        tensors = len(problem.tensor_op)
+        op = np.append(problem.tensor_op, sources)
+        tensor = np.append(problem.consumer_tensor, tensors + source)
+        consumer = np.append(problem.consumer_op, problem.control_dst)
+        order = np.argsort(op[tensor], kind="stable")
+        taken = np.concatenate([problem.consumer_place, np.tile(problem.host_place, (len(source), 1))])
+        return cls(
+            op=op,
+            place=np.concatenate([problem.tensor_place, np.tile(problem.host_place, (len(sources), 1))]),
+            nbytes=np.append(problem.tensor_bytes, np.zeros(len(sources), np.int64)),
+            count=np.append(problem.tensor_count, problem.op_count[sources]),
+            free=np.append(problem.tensor_free, np.zeros(len(sources), np.bool_)),
+            tensor=tensor[order],
+            consumer=consumer[order],
+            taken=taken[order],
+            start_list=np.searchsorted(op[tensor[order]], np.arange(problem.ops + 1)).tolist(),
+            consumer_list=consumer[order].tolist(),
+            waits_list=np.bincount(consumer, minlength=problem.ops).tolist(),
+        )
+
+    def copies(self, problem: PlacementProblem, op_device: Ints) -> tuple[list[int], Ints, Ints, Ints]:
+        """What each edge waits for ([E]: `ISSUED`, `DONE` or a copy's number), and each copy's tensor, source and destination."""
+        made = self.place[np.arange(len(self.op)), op_device[self.op]]
+        src = made[self.tensor]
+        dst = self.taken[np.arange(len(self.tensor)), op_device[self.consumer]]
+        control = self.tensor >= len(problem.tensor_op)
+        in_stream = (src == dst) & (src < problem.devices) & problem.asynchronous[src % problem.devices]
+        crosses = (src != dst) & ~self.free[self.tensor]
+        number = np.full((len(self.op), 2 * problem.devices), -1, np.int64)
+        number[self.tensor[crosses], dst[crosses]] = 0
+        x, place = np.nonzero(number == 0)
+        number[x, place] = np.arange(len(x))
+        code = np.where(in_stream | control, ISSUED, DONE)
+        code[crosses] = number[self.tensor[crosses], dst[crosses]]
+        return code.tolist(), x, made[x], place

@@ -1,0 +1,139 @@
+"""The execution model: cases worked out by hand, and what must hold in every schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.simulate import simulate
+from tests.random_problems import problems, random_assignment
+
+
+def ops_of(
+    edges: list[tuple[int, int]], cpu: int, dispatch: int, compute: int, *, nbytes: int = 0, count: float = 1, **changes: Any
+) -> PlacementProblem:
+    """Equal ops joined by tensors, on a CPU and a GPU 100 ns and 1 ns/byte apart."""
+    ops = 1 + max((max(edge) for edge in edges), default=0)
+    base = PlacementProblem(
+        device_names=("CPU:0", "GPU:0"),
+        device_kinds=("CPU", "GPU"),
+        memory_limit_bytes=np.array([-1, -1]),
+        asynchronous=np.array([False, True]),
+        op_names=tuple(f"op{i}" for i in range(ops)),
+        op_unit=np.arange(ops),
+        op_time_ns=np.tile([cpu, max(dispatch, compute)], (ops, 1)),
+        op_dispatch_ns=np.tile([0, dispatch], (ops, 1)),
+        op_compute_ns=np.tile([cpu, compute], (ops, 1)),
+        op_count=np.full(ops, float(count)),
+        op_workspace_bytes=np.zeros((ops, 2), np.int64),
+        unit_allowed=np.ones((ops, 2), np.bool_),
+        unit_persistent_bytes=np.zeros(ops, np.int64),
+        tensor_op=np.array([a for a, _ in edges], np.int64),
+        tensor_bytes=np.full(len(edges), nbytes),
+        tensor_count=np.ones(len(edges)),
+        tensor_on_host=np.zeros((len(edges), 2), np.bool_),
+        consumer_start=np.arange(len(edges) + 1),
+        consumer_op=np.array([b for _, b in edges], np.int64),
+        consumer_on_host=np.zeros((len(edges), 2), np.bool_),
+        tensor_free=np.zeros(len(edges), np.bool_),
+        tensor_is_result=np.zeros(len(edges), np.bool_),
+        control_src=np.zeros(0, np.int64),
+        control_dst=np.zeros(0, np.int64),
+        copy_latency_ns=100 * (1 - np.eye(4, dtype=np.int64)),
+        copy_ns_per_byte=1.0 - np.eye(4),
+        call_overhead_ns=7,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def step(problem: PlacementProblem, device: list[int]) -> int:
+    return simulate(problem, Assignment(np.array(device))).step_ns
+
+
+LINE = [(i, i + 1) for i in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "compute", "expected"),
+    [(5, 1, 10 * 5 + 1), (5, 50, 5 + 10 * 50), (0, 50, 10 * 50)],
+    ids=["dispatch decides", "the stream decides", "nothing to dispatch"],
+)
+def test_stream_overlaps_with_dispatch(dispatch: int, compute: int, expected: int) -> None:
+    assert step(ops_of(LINE, 20, dispatch, compute), [1] * 10) == expected + 7
+
+
+def test_a_loop_on_a_stream_overlaps_run_by_run() -> None:
+    problem = ops_of([(0, 1)], 20, 500, 100, count=100)
+    assert step(problem, [1, 1]) == 2 * 500 + 1 + 7
+
+
+def test_crossing_waits_for_the_stream_then_the_link() -> None:
+    problem = ops_of([(0, 1), (1, 2)], 20, 5, 50, nbytes=30)
+    there, work, back = 20 + 100 + 30, 5 + 50, 100 + 30
+    assert step(problem, [0, 1, 0]) == there + work + back + 20 + 7
+
+
+def test_copies_share_bandwidth_but_not_latency() -> None:
+    problem = ops_of([(0, 2), (1, 2)], 0, 0, 0, nbytes=1000)
+    assert step(problem, [0, 0, 1]) == 1000 + 1000 + 100 + 7
+
+
+def test_a_tensor_crosses_once_for_all_who_wait() -> None:
+    problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
+    both = dataclasses.replace(
+        problem, consumer_start=np.array([0, 2]), consumer_op=np.array([1, 2]), consumer_on_host=np.zeros((2, 2), np.bool_)
+    )
+    result = simulate(both, Assignment(np.array([0, 1, 1])))
+    assert len(result.copy_tensor) == 1
+    assert result.step_ns == 1000 + 100 + 7
+
+
+def test_cpu_threads_run_small_ops_side_by_side_and_large_ones_one_by_one() -> None:
+    apart: list[tuple[int, int]] = [(0, 3), (1, 3), (2, 3)]
+    threads = np.array([3, 1])
+    assert step(ops_of(apart, 1000, 5, 5), [0] * 4) == 4 * 1000 + 7
+    assert step(ops_of(apart, 1000, 5, 5, device_threads=threads), [0] * 4) == 2 * 1000 + 7
+    assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads), [0] * 4) == 4 * 100_000 + 7
+
+
+def test_shapes_on_a_gpu_stay_with_the_host() -> None:
+    """A host-memory output does not wait for the stream, and the stream does not wait for it."""
+    on_host = np.array([[False, False], [False, True]])
+    problem = ops_of([(0, 1), (1, 2)], 20, 5, 1000, tensor_on_host=on_host, consumer_on_host=on_host)
+    host_only = dataclasses.replace(problem, op_time_ns=np.array([[20, 1000], [20, 5], [20, 1000]]))
+    assert step(host_only, [1, 1, 1]) == 5 + 1000 + 1000 + 7
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
+    assignment = random_assignment(problem, seed)
+    result = simulate(problem, assignment)
+    device = assignment.device[problem.op_unit]
+    end = result.end_ns
+    assert result.step_ns == max(end.tolist()) + problem.call_overhead_ns
+    threads = problem.device_threads
+    assert threads is not None
+    assert ((result.step_ns - problem.call_overhead_ns) * threads >= result.busy_ns).all()
+    arrival = {
+        (int(t), int(q)): int(at)
+        for t, q, at in zip(result.copy_tensor, result.copy_dst, result.copy_end_ns, strict=True)
+        if t >= 0
+    }
+    for c, t in enumerate(problem.consumer_tensor):
+        src, dst = problem.tensor_op[t], problem.consumer_op[c]
+        here = problem.tensor_place[t, device[src]]
+        there = problem.consumer_place[c, device[dst]]
+        if here == there or problem.tensor_free[t]:
+            assert device[src] != device[dst] or problem.asynchronous[device[src]] or result.start_ns[dst] >= end[src]
+        else:
+            assert end[src] <= arrival[int(t), int(there)] <= result.start_ns[dst]
+    again = simulate(problem, assignment)
+    assert again.step_ns == result.step_ns
+    assert (again.start_ns == result.start_ns).all()
