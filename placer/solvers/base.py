@@ -27,7 +27,7 @@ class Solution:
     """A solver's answer.
 
     ``objective_ns`` is the value of the objective that was asked for, ``lower_bound_ns`` a proved bound on it (0 where the
-    solver has none); ``assignment`` is None for INFEASIBLE and UNKNOWN.
+    solver has none); ``assignment`` is None for INFEASIBLE, and for UNKNOWN None or an attempt that misses a memory limit.
     """
 
     assignment: Assignment | None

@@ -1,0 +1,55 @@
+"""What solvers share: pricing an answer and telling how good it is."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from placer.problem.memory import excess
+from placer.problem.price import total_cost_ns
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.simulate import simulate
+from placer.solvers.base import Objective, Solution, Status
+
+
+def answer(
+    problem: PlacementProblem,
+    objective: Objective,
+    assignment: Assignment,
+    *,
+    solver: str,
+    started: float,
+    stop_reason: str,
+    lower_bound_ns: int = 0,
+) -> Solution:
+    """Prices an assignment: OPTIMAL where its bound proves it, FEASIBLE where it fits, UNKNOWN where it misses a memory limit.
+
+    Args:
+        started: `time.perf_counter` when the search began.
+    """
+    value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulate(problem, assignment).step_ns
+    status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
+    if over := overfull(problem, assignment):
+        status, stop_reason = Status.UNKNOWN, over
+    return Solution(assignment, status, objective, value, lower_bound_ns, solver, time.perf_counter() - started, stop_reason)
+
+
+def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
+    """The device that misses its memory limit most and by how much, in words; "" where all hold."""
+    if not limits_can_bind(problem):
+        return ""
+    over = excess(problem, assignment)
+    d = int(np.argmax(over))
+    if not over[d]:
+        return ""
+    limit = int(problem.memory_limit_bytes[d])
+    return f"{problem.device_names[d]} would hold {limit + int(over[d])} bytes, {int(over[d])} over its limit of {limit}"
+
+
+def limits_can_bind(problem: PlacementProblem) -> bool:
+    """Whether holding everything at once, a copy at every place, could exceed any limit; False is cheap proof that all fits."""
+    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.tensor_bytes.sum())
+    most += int(problem.op_workspace_bytes.max(initial=0))
+    limits = problem.memory_limit_bytes
+    return bool(((limits >= 0) & (limits < most)).any())

@@ -1,0 +1,74 @@
+"""Moves of single units and what each changes in the total cost."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from placer.problem.problem import Assignment, PlacementProblem
+
+
+class Ledger:
+    """An assignment under change, with the number of users of each crossing at each place kept up to date.
+
+    A move is priced in time linear in the crossings its unit touches, however many users those have.
+    """
+
+    def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
+        crossings, places = problem.crossings, 2 * problem.devices
+        self.device: list[int] = assignment.device.tolist()
+        self._work: list[list[int]] = problem.unit_time_ns.tolist()
+        self._maker: list[int] = crossings.unit.tolist()
+        self._made_at: list[list[int]] = crossings.place.tolist()
+        self._places = range(places)
+        every = np.arange(len(crossings.unit))
+        self._copy: list[list[list[int]]] = problem.copy_ns(
+            crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], np.arange(places)
+        ).tolist()  # [X, D, P]: from where device d makes it to each place
+
+        here = crossings.user_place[np.arange(len(crossings.user)), assignment.device[crossings.user]]
+        users = np.bincount(crossings.user_crossing * places + here, minlength=len(every) * places)
+        self._users: list[list[int]] = users.reshape(-1, places).tolist()
+
+        touched = np.unique(
+            np.concatenate([crossings.unit * len(every) + every, crossings.user * len(every) + crossings.user_crossing])
+        )
+        unit, crossing = np.divmod(touched, max(1, len(every)))
+        starts = np.searchsorted(unit, np.arange(problem.units + 1)).tolist()
+        self._touches = [crossing[a:b].tolist() for a, b in pairwise(starts)]
+        order = np.argsort(crossings.user, kind="stable")
+        starts = np.searchsorted(crossings.user[order], np.arange(problem.units + 1)).tolist()
+        uses = list(zip(crossings.user_crossing[order].tolist(), crossings.user_place[order].tolist(), strict=True))
+        self._uses = [uses[a:b] for a, b in pairwise(starts)]
+
+    def _copies_ns(self, unit: int) -> int:
+        total = 0
+        for x in self._touches[unit]:
+            maker = self.device[self._maker[x]]
+            cost, users = self._copy[x][maker], self._users[x]
+            total += sum(cost[q] for q in self._places if users[q])
+        return total
+
+    def move(self, unit: int, device: int) -> int:
+        """Moves a unit and returns what that adds to the total cost, in ns."""
+        old = self.device[unit]
+        before = self._work[unit][old] + self._copies_ns(unit)
+        for x, at in self._uses[unit]:
+            users = self._users[x]
+            users[at[old]] -= 1
+            users[at[device]] += 1
+        self.device[unit] = device
+        return self._work[unit][device] + self._copies_ns(unit) - before
+
+    def change_ns(self, unit: int, device: int) -> int:
+        """What moving a unit would add to the total cost."""
+        old = self.device[unit]
+        added = self.move(unit, device)
+        self.move(unit, old)
+        return added
+
+    @property
+    def assignment(self) -> Assignment:
+        """As it stands."""
+        return Assignment(np.array(self.device, np.int64))

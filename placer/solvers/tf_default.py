@@ -1,0 +1,73 @@
+"""What TensorFlow's own placer would do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import answer, overfull
+from placer.solvers.base import Objective, Solution
+from placer.solvers.fixed import all_on
+
+
+def default_assignment(problem: PlacementProblem) -> Assignment:
+    """Everything on the first GPU that can be there, with the placer's two exceptions.
+
+    An op that only reads its input's metadata stays beside it, and then an op without inputs and with one output goes where
+    all its consumers are. Both need a unit of one op; pins, resources and colocation are in ``unit_allowed`` already.
+    """
+    device = all_on(problem, "GPU").device.copy()
+    allowed = problem.unit_allowed
+    alone = np.bincount(problem.op_unit, minlength=problem.units)[problem.op_unit] == 1
+    inputs = np.bincount(problem.consumer_op, minlength=problem.ops)
+
+    if problem.op_follows_input is not None:
+        first = np.full(problem.ops, -1, np.int64)
+        first[problem.consumer_op[::-1]] = problem.tensor_op[problem.consumer_tensor[::-1]]
+        for op in np.flatnonzero(problem.op_follows_input & alone & (inputs > 0)).tolist():
+            unit, there = problem.op_unit[op], device[problem.op_unit[first[op]]]
+            if allowed[unit, there]:
+                device[unit] = there
+
+    producer = np.append(problem.tensor_op[problem.consumer_tensor], problem.control_src)
+    consumer = device[problem.op_unit[np.append(problem.consumer_op, problem.control_dst)]]
+    low, high = np.full(problem.ops, problem.devices), np.full(problem.ops, -1)
+    np.minimum.at(low, producer, consumer)
+    np.maximum.at(high, producer, consumer)
+    outputs = np.bincount(problem.tensor_op, minlength=problem.ops)
+    generators = np.flatnonzero(alone & (inputs == 0) & (outputs == 1) & (low == high))
+    units, there = problem.op_unit[generators], low[generators]
+    can = allowed[units, there]
+    device[units[can]] = there[can]
+    return Assignment(device)
+
+
+@dataclass(frozen=True, slots=True)
+class TfDefault:
+    """TensorFlow's default, predicted. Knows no memory limits."""
+
+    name: str = "tf_default"
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        """Only what exceeds a memory limit so placed."""
+        return overfull(problem, default_assignment(problem))
+
+    def solve(
+        self,
+        problem: PlacementProblem,
+        objective: Objective,
+        *,
+        time_limit_s: float = 10.0,
+        seed: int = 0,
+    ) -> Solution:
+        """There is nothing to search."""
+        started = time.perf_counter()
+        assignment = default_assignment(problem)
+        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason="by rule")
+
+    def cite(self) -> str:
+        """TensorFlow's placer."""
+        return "TensorFlow, tensorflow/core/common_runtime/placer.cc"
