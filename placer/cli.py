@@ -9,7 +9,6 @@ import argparse
 import importlib
 import inspect
 import json
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -31,7 +30,6 @@ DEFAULT_SIGNATURE = "serving_default"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; argparse exits by itself with 2 for arguments it cannot read."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     args = _parser().parse_args(argv)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -62,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     command("solvers", _solvers, "List the solvers and where each algorithm comes from.")
 
     solve = command("solve", _solve, "Plan a function, a SavedModel or a saved graph.")
-    solve.add_argument("target", metavar="TARGET", help="a SavedModel's folder, a saved graph (.json), or MODULE:FUNCTION")
+    solve.add_argument(
+        "target", metavar="TARGET", help="a SavedModel's folder, a saved graph or plan (.json), or MODULE:FUNCTION"
+    )
     solve.add_argument(
         "--signature",
         metavar="TYPES",
@@ -91,12 +91,14 @@ def _demo(args: argparse.Namespace) -> tuple[Any, str]:
 
 def _devices(_: argparse.Namespace) -> tuple[Any, str]:
     from cost_models.machines import shipped_machines
-    from placer.tf.devices import local_machine
+    from placer.tf.starting import start
     from placer.units import format_bytes
     from placer.views.text import table
 
-    with progress("starting TensorFlow"):
-        machine = local_machine()
+    start()
+    from placer.tf.devices import local_machine
+
+    machine = local_machine()
     rows = [[d.name, d.model, format_bytes(d.memory_bytes), f"{d.flops['float32'] / 1e9:,.0f}"] for d in machine.devices]
     text = [
         table(["device", "model", "memory", "float32 GFLOP/s"], rows),
@@ -165,12 +167,17 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _graph(target: str, signature: str | None) -> OpGraph:
-    """The op graph a target names: a saved graph, a SavedModel's signature, or a function for the types in `signature`."""
-    from placer.opgraph import OpGraph
-
+    """The op graph a target names: that of a saved graph or plan, a SavedModel's signature, or a function for the types in `signature`."""
     path = Path(target)
     if path.suffix == ".json":
-        return OpGraph.load(path)
+        from placer.opgraph import OpGraph, read_json
+        from placer.placement import FORMAT, Placement
+
+        is_plan = read_json(path).get("format") == FORMAT
+        return Placement.load(path).graph if is_plan else OpGraph.load(path)
+    from placer.tf.starting import start
+
+    start()
     from placer.planning import build_graph
     from placer.tf.targets import load_saved_model, parse_specs
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 PATIENCE_S = 1.0
 """Anything quicker needs no telling."""
@@ -19,22 +21,23 @@ def progress(what: str) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, done), daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:  # its own, so that it goes on while standard error is held back
+        teller = threading.Thread(target=_tell, args=(what, terminal, done), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
 
 
-def _tell(what: str, done: threading.Event) -> None:
+def _tell(what: str, terminal: TextIO, done: threading.Event) -> None:
     start = time.monotonic()
     if done.wait(PATIENCE_S):
         return
     while not done.is_set():
-        sys.stderr.write(f"\r{what} … {time.monotonic() - start:.0f} s")
-        sys.stderr.flush()
+        terminal.write(f"\r{what} … {time.monotonic() - start:.0f} s")
+        terminal.flush()
         done.wait(0.5)
-    sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
+    terminal.write("\r\x1b[K")
+    terminal.flush()
