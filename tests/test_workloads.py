@@ -59,7 +59,8 @@ def test_big_convolutions_go_to_the_gpu() -> None:
 def test_a_loop_of_tiny_ops_stays_on_the_cpu_and_the_wide_layers_do_not() -> None:
     placement = planned_for_h100("lstm_then_wide")
     ops = placement.graph.graph.nodes.data("op")
-    assert {placement.ops[name].device for name, op in ops if op.body} == {"CPU:0"}
+    in_loop = [name for name, op in ops if op.body and op.role != "constant"]  # constants are copied to where they are used
+    assert {placement.ops[name].device for name in in_loop} == {"CPU:0"}
     wide = [name for name, op in ops if op.op_type == "MatMul" and op.signature.inputs[1].shape == (4096, 4096)]
     assert len(wide) == 4
     assert {placement.ops[name].device for name in wide} == {"GPU:0"}
@@ -74,7 +75,7 @@ def test_the_detector_is_cut_at_its_boxes_and_scores() -> None:
     leaving = [t for t in placement.transfers if t.src == "GPU:0"]
     assert leaving
     assert all(t.nbytes < feature_map_bytes for t in leaving)
-    assert sum(t.nbytes for t in leaving) <= 4 * boxes * (4 + 10) * 4
+    assert sum(t.nbytes for t in leaving) <= boxes * (4 + 10) * 4
 
 
 def test_strings_are_hashed_on_the_cpu() -> None:
