@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cost_models.machines import Link, Machine, load_machine
+from cost_models.machines import Machine, load_machine
 from placer.errors import OptionError, PlacerError
 from placer.planning import build_graph, place
 from placer.progress import progress
@@ -139,14 +139,18 @@ def _built_on(device: str, build: Callable[[], Work]) -> Work:
 
 
 def _pair_priced_as(machine: Machine) -> Machine:
-    """The machine with its GPU replaced by a CPU device that costs the same, for a process with two logical CPUs."""
+    """The machine with a CPU device in its GPU's place that costs the same, for a process with two logical CPUs.
+
+    The two share their memory, so what links them has a GPU's bandwidth and not its latency.
+    """
     cpu, gpu = machine.device("CPU:0"), machine.device("GPU:0")
     second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False)
-
-    def renamed(link: Link) -> Link:
-        return replace(link, **{end: getattr(link, end).replace("GPU:0", "CPU:1") for end in ("src", "dst")})
-
-    links = tuple(renamed(link) for link in machine.links if {link.src, link.dst} == {"CPU:0", "GPU:0"})
+    names = {cpu.name: cpu.name, gpu.name: second.name}
+    links = tuple(
+        replace(link, src=names[link.src], dst=names[link.dst], latency_ns=machine.host_hop_ns)
+        for link in machine.links
+        if link.src in names and link.dst in names
+    )
     return replace(machine, name=f"two CPUs, one priced as {gpu.model}", devices=(cpu, second), links=links, reserve_bytes={})
 
 
@@ -196,7 +200,11 @@ def _step_times_ns(build: Callable[[], Work], fn: Any, placed: PlacedFunction, a
         with tf.device("CPU:0"):
             return on_cpu(*cpu_args)
 
-    ways = {"TensorFlow's default": lambda: fn(*args), "all on the CPU": all_cpu, "this plan": lambda: placed(*args)}
+    ways: dict[str, Callable[[], Any]] = {
+        "TensorFlow's default": lambda: fn(*args),
+        "all on the CPU": all_cpu,
+        "this plan": lambda: placed(*args),
+    }
     times_ns: dict[str, list[int]] = {name: [] for name in ways}
     for turn in range(25):
         for name, step in ways.items():
@@ -236,10 +244,9 @@ def _saved(plan: Placement, out: Path) -> str:
         picture, drawn = out / "graph.dot", plan.view("dot")
     picture.write_text(drawn)
     op = max(plan.ops, key=lambda name: plan.ops[name].time_ns.get(plan.ops[name].device, 0))
-    signature = "float32[64,1,64], float32[512,4096]"
     return f"""
 wrote {out / "plan.json"} and {picture}. Try next:
   placer show {out / "plan.json"} --explain {op}
-  placer solve {out / "plan.json"} --devices 2xh100
-  placer solve yourmodule:yourfunction --signature "{signature}" --devices {TARGET}
-  @placer.optimized_placement on a function of yours, then print(yourfunction.placement.summary())"""
+  placer solve {out / "plan.json"} --devices {TARGET} --pins {plan.graph.op(op).op_type}=GPU:0
+  placer solve yourmodule:yourfunction --devices {TARGET} --signature "float32[8,224,224,3], int32[8]"
+and put @placer.optimized_placement on yourfunction, call it, and print(yourfunction.placement.summary())"""
