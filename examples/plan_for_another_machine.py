@@ -11,7 +11,7 @@ graph = placer.build_graph(placer.trace(work.fn, *work.args))  # traced, never r
 placement = placer.solve(graph, "h100")
 print(placement.summary())
 
-suppression = next(name for name, plan in placement.ops.items() if "NonMaxSuppression" in name)
+suppression = next(name for name in placement.ops if name.endswith("NonMaxSuppressionV3"))
 print(placement.explain(suppression))
 
 placement.save("detector_h100.json")  # there: placer.apply(detector().fn, placer.Placement.load("detector_h100.json"))
