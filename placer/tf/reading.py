@@ -106,6 +106,8 @@ class _Reader:
                 if body.kind == "root":
                     self._input(body, name, node)
                 continue
+            if name in body.hoisted:
+                continue
             children = body.children.get(name)
             waits = [n for i in node.input if i.startswith("^") for n in self._finished(body, i[1:])]
             if children is None:
@@ -220,8 +222,13 @@ class _Reader:
         trips, source_of_trips = self._trips(cond, inner, sources)
         self.trip_counts[path] = (trips, source_of_trips)
         carried = [(i, s) for i, s in enumerate(sources) if self.specs[s[0]][s[1]].dtype != "resource"]
+        for j, hoist in enumerate(inner.hoists):
+            handle = self._resolve(body, *hoist.handle)
+            self._read(f"{path}/read{j}", hoist.reader.nodes[hoist.read], handle, hoist.tensor, count, body, waits)
+            carried.append((len(sources) + j, (f"{path}/read{j}", 0)))
         for i, (source, index) in carried:
-            spec = self._spec(f"{path}/in{i}", 0, inner.input_tensors[i])
+            tensor = inner.input_tensors[i] if i < len(sources) else inner.hoists[i - len(sources)].tensor
+            spec = self._spec(f"{path}/in{i}", 0, tensor)
             self._loop_value(f"{path}/in{i}", "LoopVariable", "Switch", spec, count * max(trips, 1), inner)
             self._edge(source, f"{path}/in{i}", index, 0)
             for wait in waits:
@@ -246,8 +253,12 @@ class _Reader:
         self._body(inner, count * trips, waits)
         governed = [n for n in list(self.pending)[first:] if self.pending[n]["role"] not in ("constant",)]
         for i, _ in carried:
-            result = self._resolve(inner, *inner.outputs[i])
-            spec = self._spec(f"{path}/out{i}", 0, body.operations[name].outputs[i])
+            if i < len(sources):
+                result = self._resolve(inner, *inner.outputs[i])
+                spec = self._spec(f"{path}/out{i}", 0, body.operations[name].outputs[i])
+            else:
+                result = f"{path}/in{i}", 0
+                spec = self.specs[f"{path}/in{i}"][0]
             self._loop_value(f"{path}/out{i}", "NextIteration", "NextIteration", spec, count * max(trips, 1), inner)
             self._edge(result[0], f"{path}/out{i}", result[1], 0)
             self._join(f"{path}/in{i}", f"{path}/out{i}", f"loop variable {i} of {path} keeps one device")
@@ -255,6 +266,26 @@ class _Reader:
         for other in governed:
             self._edge(path, other, 0, PREDICATE)
         self.after[path] = [path, *(f"{path}/out{i}" for i, _ in carried), *self._ends(inner)]
+
+    def _read(
+        self, path: str, node: NodeDef, handle: Source, value: Any, count: float, body: Body, waits: Sequence[str]
+    ) -> None:
+        """A read of a variable moved in front of the loop that repeats it."""
+        key, attrs = self._attrs(node)
+        signature = self._signature(node.op, (self.specs[handle[0]][handle[1]],), (self._spec(path, 0, value),), attrs, key)
+        self._add(
+            path,
+            op_type=node.op,
+            signature=signature,
+            count=count,
+            role="op",
+            support=self.kernels.lookup(node),
+            flags=("stateful",),
+            body=body.frame.path,
+        )
+        self._edge(handle[0], path, handle[1], 0)
+        for wait in waits:
+            self._control(wait, path)
 
     def _loop_value(self, path: str, op_type: str, kernel: str, spec: TensorSpec, count: float, inner: Body) -> None:
         attrs: tuple[tuple[str, AttrValue], ...] = (("T", spec.dtype),)
@@ -342,6 +373,10 @@ class _Reader:
                 body = body.parent
                 continue
             children = body.children.get(name)
+            if name in body.hoisted:
+                loop = body.frame
+                assert loop.parent is not None
+                return f"{loop.parent.names[loop.site]}/in{len(loop.passed) + body.hoisted[name]}", 0
             if children is None:
                 return body.names[name], index
             kind = children[0].kind
@@ -358,7 +393,7 @@ class _Reader:
 
     def _finished(self, body: Body, name: str) -> list[str]:
         """The nodes after which op `name` of `body` is done."""
-        if name in body.inputs:
+        if name in body.inputs or name in body.hoisted:
             return [self._resolve(body, name, 0)[0]]
         path = body.names[name]
         return self.after.get(path, [path])

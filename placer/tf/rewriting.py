@@ -16,7 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from placer.errors import RewriteError
 from placer.tf import _private
 from placer.tf.optypes import is_stateful
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
 
 def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
     """Rebuilds a traced function with the given devices.
@@ -46,6 +46,7 @@ class _Rewriter:
     device_of: Mapping[str, str] | None
     graphs: dict[int, Any] = field(default_factory=dict)
     """By id of a frame's Body: its new FuncGraph."""
+    placeholders: dict[int, set[str]] = field(default_factory=dict)
     input_names: dict[tuple[int, str], str] = field(default_factory=dict)
     """By id of a frame's Body and input op: the new placeholder's name."""
 
@@ -95,15 +96,19 @@ class _Rewriter:
                 placeholder = tf.compat.v1.placeholder(tensor.dtype, shape, name=name)
                 _private.copy_handle_data(tensor, placeholder)
                 graph.inputs.append(placeholder)
+            for j in self.lifted(frame):
+                tensor = self._loop_body(frame).hoists[j].tensor
+                graph.inputs.append(tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=self.input_names[id(frame), f"hoist {j}"]))
         graph.seed = old.seed
+        mapped = {(t.op.name, 0): t for t in graph.inputs}
+        self.placeholders[id(frame)] = {name for name, _ in mapped}
         # Functions of loops and branches first: the nodes that name them are imported after.
         renamed: dict[str, list[str]] = {}
-        for body in _inlined(frame):
+        for body in inlined(frame):
             for site, children in body.children.items():
                 if children[0].kind != "call":
                     renamed[body.names[site]] = [self._register(child, graph) for child in children]
         nodes = _Assembly(self, frame, renamed).nodes()
-        mapped = {(t.op.name, 0): t for t in graph.inputs}
         used = {split_input(i) for n in nodes for i in n.input if not i.startswith("^")}
         _private.import_nodes(graph, nodes, {k: v for k, v in mapped.items() if k in used}, old.graph_def_versions)
         self._restore(frame, graph)
@@ -111,7 +116,7 @@ class _Rewriter:
 
     def _name_inputs(self, frame: Body) -> list[str]:
         """Names for a frame's inputs that are no other node's name nor, as the importer demands, a scope of one."""
-        taken = {path for body in _inlined(frame) for path in body.names.values()}
+        taken = {path for body in inlined(frame) for path in body.names.values()}
         names = []
         for position, tensor in enumerate(frame.input_tensors):
             path = frame.names[tensor.op.name]
@@ -120,12 +125,37 @@ class _Rewriter:
                 name += "_"
             self.input_names[id(frame), tensor.op.name] = name
             names.append(name)
+        for j in self.lifted(frame):
+            name = f"variable_{j}"
+            while name in taken:
+                name += "_"
+            self.input_names[id(frame), f"hoist {j}"] = name
         return names
+
+    @staticmethod
+    def _loop_body(frame: Body) -> Body:
+        """The body graph of the loop whose condition or body `frame` is."""
+        assert frame.parent is not None
+        return frame.parent.children[frame.site][1]
+
+    def lifted(self, frame: Body) -> list[int]:
+        """Of a loop: the hoists done, those whose variable is on another device than the loop keeps its value on."""
+        if self.device_of is None or frame.kind not in ("cond", "body") or frame.parent is None:
+            return []
+        path = frame.parent.names[frame.site]
+        inner = self._loop_body(frame)
+        return [
+            j
+            for j in range(len(inner.hoists))
+            if self.device(f"{path}/read{j}") != self.device(f"{path}/in{len(inner.passed) + j}")
+        ]
 
     def _register(self, frame: Body, outer: Any) -> str:
         with outer.as_default():
             graph = self.frame_graph(frame)
         graph.outputs.extend(self._tensor(frame, *ref) for ref in frame.outputs)
+        if frame.kind == "body":
+            graph.outputs.extend(graph.inputs[len(frame.passed) :])
         graph.control_outputs.extend(
             graph.get_operation_by_name(n) for name in frame.control_outputs for n in self._finished(frame, name)
         )
@@ -137,7 +167,7 @@ class _Rewriter:
 
     def _restore(self, frame: Body, graph: Any) -> None:
         """What NodeDefs do not carry: Python gradients, cached loop bodies, handle shapes that only Python knew."""
-        for body in _inlined(frame):
+        for body in inlined(frame):
             for name, node in body.nodes.items():
                 if name in body.inputs:
                     continue
@@ -160,7 +190,7 @@ class _Rewriter:
                         self._restore_shapes(frame, graph)
 
     def _restore_shapes(self, frame: Body, graph: Any) -> None:
-        for body in _inlined(frame):
+        for body in inlined(frame):
             for name, old in body.operations.items():
                 if name in body.inputs or name in body.children:
                     continue
@@ -181,6 +211,8 @@ class _Rewriter:
             elif name in body.children and body.children[name][0].kind == "call":
                 body = body.children[name][0]
                 name, index = body.outputs[index]
+            elif name in body.hoisted and body.hoisted[name] in self.lifted(body.frame):
+                return self.input_names[id(body.frame), f"hoist {body.hoisted[name]}"], 0
             else:
                 return body.names[name], index
 
@@ -189,9 +221,10 @@ class _Rewriter:
         return self.graphs[id(body.frame)].get_operation_by_name(node).outputs[output]
 
     def _finished(self, body: Body, name: str) -> list[str]:
-        """Nodes of the new graph after which op `name` is done."""
-        if name in body.inputs:
-            return [self.local(body, name, 0)[0]]
+        """Nodes of the new graph after which op `name` is done; none for a frame's input, which is there from the start."""
+        if name in body.inputs or name in body.hoisted:
+            source = self.local(body, name, 0)[0]
+            return [] if source in self.placeholders.get(id(body.frame), ()) else [source]
         children = body.children.get(name)
         if children is None or children[0].kind != "call":
             return [body.names[name]]
@@ -242,8 +275,9 @@ class _Assembly:
         rewriter = self.rewriter
         placed = rewriter.device_of is not None
         graph = rewriter.graphs[id(self.frame)]
+        lifted = rewriter.lifted(body.frame)
         for name, node in body.nodes.items():
-            if name in body.inputs:
+            if name in body.inputs or body.hoisted.get(name) in lifted:
                 continue
             waits = list(dict.fromkeys(n for i in node.input if i.startswith("^") for n in rewriter._finished(body, i[1:])))
             children = body.children.get(name)
@@ -256,7 +290,7 @@ class _Assembly:
                 if key not in ("_class", "_output_shapes"):
                     new.attr[key].CopyFrom(value)
             if placed:
-                device = rewriter.device(path)
+                device = self._planned(body, name)
                 new.device = device
                 self.devices[path] = device
             else:
@@ -277,10 +311,39 @@ class _Assembly:
                 entering = body.operations[name].inputs[position].dtype if node.op in LOOPS else None
                 source, index = self._at(source, index, wanted, entering, f"{path}/enter{position}")
                 new.input.append(source if index == 0 else f"{source}:{index}")
+            if node.op in LOOPS and children is not None:
+                self._lift(body, name, new, waits)
             new.input.extend(f"^{w}" for w in waits)
             if "_gradient_op_type" in new.attr:
                 new.attr["_gradient_op_type"].s = self._gradient(body, new.attr["_gradient_op_type"].s.decode()).encode()
             self.made.append(new)
+
+    def _planned(self, body: Body, name: str) -> str:
+        if name in body.hoisted:
+            loop = body.frame
+            assert loop.parent is not None
+            return self.rewriter.device(f"{loop.parent.names[loop.site]}/read{body.hoisted[name]}")
+        return self.rewriter.device(body.names[name])
+
+    def _lift(self, body: Body, name: str, loop: NodeDef, waits: Sequence[str]) -> None:
+        """Reads in front of a loop what its body would read in each iteration from another device."""
+        inner = body.children[name][1]
+        for j in self.rewriter.lifted(inner):
+            hoist = inner.hoists[j]
+            path = f"{body.names[name]}/read{j}"
+            read = NodeDef(op="ReadVariableOp", name=path, device=self.rewriter.device(path))
+            read.attr["dtype"].type = hoist.tensor.dtype.as_datatype_enum
+            source, index = self.rewriter.local(body, *hoist.handle)
+            read.input.append(source if index == 0 else f"{source}:{index}")
+            read.input.extend(f"^{w}" for w in waits)
+            self.made.append(read)
+            self.devices[path] = read.device
+            position = len(inner.passed) + j
+            wanted = self.rewriter.device(f"{body.names[name]}/in{position}")
+            entry, _ = self._at(path, 0, wanted, hoist.tensor.dtype, f"{body.names[name]}/enter{position}")
+            loop.input.append(entry)
+            loop.attr["T"].list.type.append(hoist.tensor.dtype.as_datatype_enum)
+            loop.attr["output_shapes"].list.shape.append(hoist.tensor.shape.as_proto())
 
     def _carried_device(self, body: Body, name: str, node: NodeDef, position: int, source: str) -> str:
         """Where input `position` of a loop or branch should be when it goes in."""
@@ -355,15 +418,6 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
         return filled if isinstance(results, (list, tuple)) else filled[0]
 
     return gradient
-
-
-def _inlined(frame: Body) -> list[Body]:
-    """The frame and every function body inlined into it."""
-    found = [frame]
-    for bodies in frame.children.values():
-        if bodies[0].kind == "call":
-            found += _inlined(bodies[0])
-    return found
 
 
 def _graph_attributes(node: NodeDef) -> list[str]:

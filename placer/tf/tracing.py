@@ -20,7 +20,26 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 LOOPS = frozenset({"While", "StatelessWhile"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+"""Ops that leave the variable behind their handle as it is."""
+
 BodyKind = Literal["root", "call", "cond", "body", "branch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Hoist:
+    """A variable that a loop's body reads and nothing in the loop writes: reading it once, before the loop, is the same."""
+
+    handle: tuple[str, int]
+    """Op and output of the loop's parent body that gives the handle."""
+    reader: Body
+    read: str
+    """One of the reads: an op of `reader`."""
+
+    @property
+    def tensor(self) -> Any:
+        """The value read."""
+        return self.reader.operations[self.read].outputs[0]
 
 
 @dataclass(eq=False)
@@ -42,6 +61,10 @@ class Body:
     """Path of each op, unique in the trace."""
     children: dict[str, tuple[Body, ...]] = field(default_factory=dict)
     """By the op that calls them: one body for a call, cond and body for a loop, one for each branch."""
+    hoists: list[Hoist] = field(default_factory=list)
+    """Of a loop body: the variables it could be given instead of their handles."""
+    hoisted: dict[str, int] = field(default_factory=dict)
+    """Reads of this body that a hoist of its frame stands for: position in the frame's `hoists`."""
     input_tensors: tuple[Any, ...] = field(init=False)
     inputs: dict[str, int] = field(init=False)
     """Position of each input op."""
@@ -183,7 +206,60 @@ def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site:
         ]
         if bodies:
             body.children[name] = tuple(bodies)
+            if node.op in LOOPS:
+                _find_hoists(*bodies)
     return body
+
+
+def inlined(frame: Body) -> Iterator[Body]:
+    """The frame and every called function that becomes part of it."""
+    yield frame
+    for bodies in frame.children.values():
+        if bodies[0].kind == "call":
+            yield from inlined(bodies[0])
+
+
+def _find_hoists(cond: Body, inner: Body) -> None:
+    written: set[tuple[str, int]] = set()
+    reads: list[tuple[tuple[str, int], Body, str]] = []
+    members = set(map(id, inlined(inner)))
+    for body in [*cond.walk(), *inner.walk()]:
+        for name, node in body.nodes.items():
+            if name in body.inputs or name in body.children:
+                continue
+            for position, tensor in enumerate(body.operations[name].inputs):
+                if tensor.dtype != tf.resource:
+                    continue
+                handle = _outside(body, *split_input(node.input[position]), inner.parent)
+                if handle is None:
+                    continue
+                if node.op not in READS:
+                    written.add(handle)
+                elif node.op == "ReadVariableOp" and id(body) in members:
+                    reads.append((handle, body, name))
+    positions: dict[tuple[str, int], int] = {}
+    for handle, body, name in reads:
+        if handle not in written:
+            if handle not in positions:
+                positions[handle] = len(inner.hoists)
+                inner.hoists.append(Hoist(handle, body, name))
+            body.hoisted[name] = positions[handle]
+
+
+def _outside(body: Body, name: str, index: int, parent: Body | None) -> tuple[str, int] | None:
+    """What `parent` passes in as output `index` of op `name`; None if it is made inside."""
+    while body is not parent:
+        if name in body.inputs:
+            name, index = body.passed[body.inputs[name]]
+            if body.parent is None:
+                return None
+            body = body.parent
+        elif name in body.children and body.children[name][0].kind == "call":
+            body = body.children[name][0]
+            name, index = body.outputs[index]
+        else:
+            return None
+    return name, index
 
 
 def is_compiled(node: NodeDef, function: Any = None) -> bool:

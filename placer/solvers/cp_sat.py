@@ -1,0 +1,271 @@
+"""Any number of devices and memory limits over lifetimes: constraint programming with lazy limits."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placer.problem.memory import excess, usage
+from placer.problem.price import total_cost_ns
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import answer, limits_can_bind
+from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.fit import fit
+from placer.solvers.fixed import all_on
+from placer.solvers.greedy import greedy_assignment
+from placer.solvers.min_cut import minimum_cut
+from placer.solvers.tf_default import default_assignment
+
+WORKERS = 8
+"""Search strategies that take turns; in turns, not side by side, so that equal runs are equal."""
+DETERMINISTIC_PER_SECOND = 0.3
+"""How much of its own unit of work the solver surely does in a second, so that this ends a search before the clock does."""
+STRETCHES = 8
+"""Parts of a step in each of which the worst moment over a limit becomes a constraint."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpSat:
+    """Total cost under memory limits, with a proved bound, until the time is over.
+
+    Limits become constraints only at moments where a solution exceeds them, so that every model on the way is a relaxation and
+    its bound holds. The search is seeded and single-threaded in effect, and ends by deterministic time before the clock ends it.
+    """
+
+    name: str = "cp_sat"
+    starts: tuple[Assignment, ...] = ()
+    """Assignments to start from, beside the simple ones."""
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        """Other objectives."""
+        return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
+
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
+        """Tightens and solves again until a solution meets every limit or the time is over."""
+        started = time.perf_counter()
+        if why := cannot_fit(problem):
+            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+        limited = limits_can_bind(problem)
+        starts, bound = _starts(problem, self.starts)
+        model = _Model(problem)
+        if limited:
+            for start in starts:
+                model.limit_where_exceeded(start)
+        fitting = [a for a in (fit(problem, start) if limited else start for start in starts) if a is not None]
+        best = min(fitting, key=lambda a: total_cost_ns(problem, a), default=None)
+
+        reason = "time limit"
+        while (left := time_limit_s - (time.perf_counter() - started)) > 0:
+            if best is not None and total_cost_ns(problem, best) <= bound:
+                reason = "optimal"
+                break
+            verdict, found, proved = model.minimise(best or starts[0], left, seed)
+            if verdict is Status.INFEASIBLE:
+                short = model.least_raise(max(1.0, left), seed)
+                why = f"no assignment meets the limits; they would have to be at least {short} bytes higher"
+                return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+            bound = max(bound, proved)
+            if found is None:
+                break
+            if not limited or not excess(problem, found).any():
+                best = min((a for a in (best, found) if a is not None), key=lambda a: total_cost_ns(problem, a))
+                if verdict is Status.FEASIBLE:
+                    break
+                continue
+            repaired = fit(problem, found)
+            if repaired is not None and (best is None or total_cost_ns(problem, repaired) < total_cost_ns(problem, best)):
+                best = repaired
+            model.limit_where_exceeded(found)
+        if best is None:
+            return Solution(
+                None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started,
+                f"nothing that meets the limits found in {time_limit_s:g} s",
+            )  # fmt: skip
+        return answer(problem, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
+
+    def cite(self) -> str:
+        """The solver."""
+        return "L. Perron, F. Didier, S. Gay, The CP-SAT-LP solver, CP 2023 (OR-Tools 9.14)"
+
+
+def cannot_fit(problem: PlacementProblem) -> str:
+    """A cheap proof that no assignment meets the limits, in words; "" where none is found."""
+    limits, names, kept = problem.memory_limit_bytes, problem.device_names, problem.unit_persistent_bytes
+    only = problem.unit_allowed.sum(axis=1) == 1
+    for d in np.flatnonzero(limits >= 0).tolist():
+        held = int(kept[only & problem.unit_allowed[:, d]].sum())
+        if held > limits[d]:
+            return f"what can only be on {names[d]} takes {held} bytes, {held - int(limits[d])} over its limit of {limits[d]}"
+    room = np.where(limits < 0, np.iinfo(np.int64).max, limits)
+    homeless = np.flatnonzero((kept > np.where(problem.unit_allowed, room, -1).max(axis=1)))
+    if len(homeless):
+        unit = int(homeless[0])
+        most = int(np.where(problem.unit_allowed, room, -1)[unit].max(axis=0))
+        op = problem.op_names[int(np.flatnonzero(problem.op_unit == unit)[0])]
+        return f"{op} takes {kept[unit]} bytes, {int(kept[unit]) - most} more than any device it may be on has"
+    if (limits >= 0).all() and kept.sum() > limits.sum():
+        return f"variables and captures take {kept.sum()} bytes, {int(kept.sum() - limits.sum())} more than all limits together"
+    return ""
+
+
+def _starts(problem: PlacementProblem, given: Sequence[Assignment]) -> tuple[list[Assignment], int]:
+    """Distinct assignments, the most promising first, and a bound on the total cost that came with them."""
+    found, bound = list(given), 0
+    if problem.devices == 2:
+        cut = minimum_cut(problem)
+        found, bound = [cut.assignment, *found], cut.bound_ns
+    found += [greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
+    return list({a.device.tobytes(): a for a in found}.values()), bound
+
+
+class _Model:
+    """The assignment as a CP-SAT model: a literal for each unit and device, a charge for each copy that could be due."""
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        from ortools.sat.python import cp_model
+
+        self._problem = problem
+        self._cp = cp_model
+        self._model = cp_model.CpModel()
+        self._never = self._model.new_constant(0)
+        self._always = self._model.new_constant(1)
+        self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
+        self._most = int(2 * problem.devices * problem.tensor_bytes.sum() + problem.unit_persistent_bytes.sum())
+        self._most += int(np.max(problem.op_workspace_bytes, initial=0))
+        self._short = self._model.new_int_var(0, 0, "")  # by how much limits are missed
+        self._limited: set[tuple[int, int]] = set()
+        literals = [literal for row in self._on for literal in row]
+        charges, costs = self._charges()
+        self._cost = cp_model.LinearExpr.weighted_sum(literals + charges, problem.unit_time_ns.ravel().tolist() + costs)
+
+    def _literals(self, allowed: list[bool]) -> list[Any]:
+        """By device: true where the unit is there."""
+        choices = [d for d, ok in enumerate(allowed) if ok]
+        row = [self._never] * len(allowed)
+        if len(choices) == 1:
+            row[choices[0]] = self._always
+        elif len(choices) == 2:
+            row[choices[0]] = self._model.new_bool_var("")
+            row[choices[1]] = ~row[choices[0]]
+        else:
+            for d in choices:
+                row[d] = self._model.new_bool_var("")
+            self._model.add_exactly_one(row[d] for d in choices)
+        return row
+
+    def _charges(self) -> tuple[list[Any], list[int]]:
+        """A variable for each crossing, place and price: true where that copy is due."""
+        problem, crossings = self._problem, self._problem.crossings
+        places = np.arange(2 * problem.devices)
+        prices = problem.copy_ns(
+            crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], places
+        ).tolist()
+        start, user, user_place = crossings.start.tolist(), crossings.user.tolist(), crossings.user_place.tolist()
+        due: list[Any] = []
+        costs: list[int] = []
+        for x, maker in enumerate(crossings.unit.tolist()):
+            for q in places.tolist():
+                e = q % problem.devices
+                users = [user[i] for i in range(start[x], start[x + 1]) if user_place[i][e] == q]
+                wanted = self._any([self._on[u][e] for u in dict.fromkeys(users)])
+                by_price: dict[int, list[int]] = {}
+                for d, row in enumerate(prices[x]):
+                    if row[q] and self._on[maker][d] is not self._never:
+                        by_price.setdefault(row[q], []).append(d)
+                if wanted is self._never:
+                    continue
+                for price, origins in by_price.items():
+                    charge = self._model.new_bool_var("")
+                    for d in origins:
+                        self._model.add_bool_or(~self._on[maker][d], ~wanted, charge)
+                    due.append(charge)
+                    costs.append(price)
+        return due, costs
+
+    def _any(self, literals: list[Any]) -> Any:
+        """A literal that is true where one of these is; it may be true elsewhere too, which nothing rewards."""
+        literals = [literal for literal in literals if literal is not self._never]
+        if any(literal is self._always for literal in literals):
+            return self._always
+        if len(literals) < 2:
+            return literals[0] if literals else self._never
+        result = self._model.new_bool_var("")
+        for literal in literals:
+            self._model.add_implication(literal, result)
+        return result
+
+    def limit_where_exceeded(self, assignment: Assignment) -> None:
+        """Adds the limits that an assignment exceeds, at its worst moment in each stretch of the step."""
+        held = usage(self._problem, assignment)
+        for d, limit in enumerate(self._problem.memory_limit_bytes.tolist()):
+            for stretch in np.array_split(np.arange(self._problem.ops), STRETCHES):
+                if limit >= 0 and len(stretch):
+                    moment = int(stretch[np.argmax(held[d, stretch])])
+                    if held[d, moment] > limit and (d, moment) not in self._limited:
+                        self._limited.add((d, moment))
+                        self._model.add(self._held(d, moment) <= limit + self._short)
+
+    def _held(self, device: int, moment: int) -> Any:
+        """Bytes of a device's memory held while an op runs, as `placer.problem.memory.usage` counts them."""
+        problem, on = self._problem, self._on
+        literals = [row[device] for row in on]
+        nbytes: list[int] = problem.unit_persistent_bytes.tolist()
+        literals.append(on[problem.op_unit[moment]][device])
+        nbytes.append(int(problem.op_workspace_bytes[moment, device]))
+
+        last = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
+        np.maximum.at(last, problem.consumer_tensor, problem.consumer_op)
+        live = problem.tensor_free | ((problem.tensor_op <= moment) & (last >= moment))
+        for t in np.flatnonzero(live & (problem.tensor_bytes > 0)).tolist():
+            maker = on[problem.op_unit[problem.tensor_op[t]]]
+            first, end = int(problem.consumer_start[t]), int(problem.consumer_start[t + 1])
+            waiting = [c for c in range(first, end) if problem.tensor_free[t] or problem.consumer_op[c] >= moment]
+            for q in np.flatnonzero(problem.place_device == device).tolist():
+                e = q % problem.devices
+                holders = [maker[d] for d in range(problem.devices) if problem.tensor_place[t, d] == q]
+                units = dict.fromkeys(
+                    int(problem.op_unit[problem.consumer_op[c]]) for c in waiting if problem.consumer_place[c, e] == q
+                )
+                literals.append(self._any(holders + [on[u][e] for u in units]))
+                nbytes.append(int(problem.tensor_bytes[t]))
+        return self._cp.LinearExpr.weighted_sum(literals, nbytes)
+
+    def minimise(self, hint: Assignment, seconds: float, seed: int) -> tuple[Status, Assignment | None, int]:
+        """What is known of this relaxation within the time: its status, its best assignment and its bound."""
+        self._model.minimize(self._cost)
+        self._model.clear_hints()
+        for row, device in zip(self._on, hint.device.tolist(), strict=True):
+            open_to = [d for d, literal in enumerate(row) if literal is not self._never]
+            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
+                self._model.add_hint(row[d], d == device)
+        solver, status = self._search(seconds, seed)
+        if status == self._cp.INFEASIBLE:
+            return Status.INFEASIBLE, None, 0
+        bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
+        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
+            return Status.UNKNOWN, None, bound
+        device = [next(d for d, literal in enumerate(row) if solver.boolean_value(literal)) for row in self._on]
+        found = Assignment(np.array(device, np.int64))
+        return (Status.OPTIMAL if status == self._cp.OPTIMAL else Status.FEASIBLE), found, bound
+
+    def least_raise(self, seconds: float, seed: int) -> int:
+        """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""
+        self._short.proto.domain[:] = [0, self._most]
+        self._model.clear_hints()
+        self._model.minimize(self._short)
+        solver, _ = self._search(seconds, seed)
+        return max(1, math.ceil(solver.best_objective_bound - 0.5))
+
+    def _search(self, seconds: float, seed: int) -> tuple[Any, Any]:
+        solver = self._cp.CpSolver()
+        solver.parameters.num_workers = WORKERS
+        solver.parameters.interleave_search = True
+        solver.parameters.random_seed = seed
+        solver.parameters.max_time_in_seconds = seconds
+        solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_PER_SECOND
+        return solver, solver.solve(self._model)

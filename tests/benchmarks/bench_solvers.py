@@ -1,0 +1,151 @@
+"""Seconds that pricing, simulating and each solver take on a training step of stacked encoder layers, and how they grow.
+
+Run: python -m tests.benchmarks.bench_solvers [ops ...]      (default: 3000 12000 100000)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from placer.problem.memory import peaks
+from placer.problem.price import total_cost_ns
+from placer.problem.problem import PlacementProblem
+from placer.problem.simulate import Simulator
+from placer.solvers.base import Objective
+from placer.solvers.min_cut import minimum_cut
+from placer.solvers.registry import solver
+from placer.solvers.tf_default import default_assignment
+
+LAYER = 40
+"""Forward ops of a layer; as many go backward, and four weights have three update ops each."""
+
+
+def training_step(ops: int, seed: int = 0, gpus: int = 1) -> PlacementProblem:
+    """About `ops` ops: forward, backward and update of encoder layers of random small and large sizes, on a CPU and GPUs."""
+    rng = np.random.default_rng(seed)
+    layers = max(1, (ops - 2) // (2 * LAYER + 16))
+    edges: list[tuple[int, int]] = []
+    shapes: list[tuple[int, int]] = []  # edges in host memory
+    kind: list[str] = ["data", "scalar"]
+    forward: list[int] = [0]
+
+    def add(what: str, *inputs: int) -> int:
+        kind.append(what)
+        edges.extend((i, len(kind) - 1) for i in inputs)
+        return len(kind) - 1
+
+    weights = []
+    for _ in range(layers):
+        start = forward[-1]
+        for k in range(LAYER):
+            inputs = [forward[-1]]
+            if k % 10 == 0:
+                weights.append((len(forward), add("read")))
+                inputs.append(weights[-1][1])
+            if k % 10 == 9:
+                inputs.append(start)
+            if k % 10 == 5:
+                shape = add("shape", forward[-1])
+                shapes.append((shape, len(kind)))
+            forward.append(add("wide" if k % 10 == 0 else "small", *inputs))
+    gradient = add("small", forward[-1])
+    by_forward = dict(weights)
+    for position in range(len(forward) - 1, 0, -1):
+        gradient = add("wide" if position in by_forward else "small", gradient, forward[position])
+        if position in by_forward:
+            update = add("small", gradient, 1)
+            add("small", add("small", update), by_forward[position])
+
+    edges = sorted(set(edges + shapes))
+    n, d = len(kind), 1 + gpus
+    producers = np.array([a for a, _ in edges])
+    tensor_op, start_at = np.unique(producers, return_index=True)
+    wide = np.array([k == "wide" for k in kind])
+    host = np.array([k == "shape" for k in kind])
+    compute = np.where(wide, rng.integers(5_000, 60_000, n), rng.integers(1_000, 4_000, n))
+    cpu = np.where(wide, compute * 30, rng.integers(500, 30_000, n))
+    cpu[host] = compute[host] = 500
+    gpu = np.column_stack([compute] * gpus)
+    latency = np.full((2 * d, 2 * d), 70_000)
+    per_byte = np.full((2 * d, 2 * d), 0.1)
+    on_host = [0, *range(d, 2 * d)]
+    latency[np.ix_(on_host, on_host)], per_byte[np.ix_(on_host, on_host)] = 3_000, 0
+    np.fill_diagonal(latency, 0)
+    np.fill_diagonal(per_byte, 0)
+    in_host = set(shapes)
+    gpu_columns = np.arange(d) > 0
+    return PlacementProblem(
+        device_names=("CPU:0", *(f"GPU:{i}" for i in range(gpus))),
+        device_kinds=("CPU", *["GPU"] * gpus),
+        memory_limit_bytes=np.full(d, -1),
+        asynchronous=gpu_columns,
+        op_names=tuple(f"{k}{i}" for i, k in enumerate(kind)),
+        op_unit=np.arange(n),
+        op_time_ns=np.column_stack([cpu + 500, np.maximum(5_300, gpu)]),
+        op_dispatch_ns=np.column_stack([np.full(n, 500), np.full((n, gpus), 5_300)]),
+        op_compute_ns=np.column_stack([cpu, gpu]),
+        op_count=np.ones(n),
+        op_workspace_bytes=np.zeros((n, d), np.int64),
+        unit_allowed=np.column_stack([np.ones(n, np.bool_), *[np.arange(n) > 0] * gpus]),
+        unit_persistent_bytes=np.where(np.array([k == "read" for k in kind]), 1 << 20, 0),
+        tensor_op=tensor_op,
+        tensor_bytes=np.where(host[tensor_op], 8, rng.integers(1 << 12, 1 << 20, len(tensor_op))),
+        tensor_count=np.ones(len(tensor_op)),
+        tensor_on_host=host[tensor_op][:, None] & gpu_columns,
+        consumer_start=np.append(start_at, len(edges)),
+        consumer_op=np.array([b for _, b in edges]),
+        consumer_on_host=np.array([e in in_host for e in edges])[:, None] & gpu_columns,
+        tensor_free=np.zeros(len(tensor_op), np.bool_),
+        tensor_is_result=np.zeros(len(tensor_op), np.bool_),
+        control_src=np.zeros(0, np.int64),
+        control_dst=np.zeros(0, np.int64),
+        copy_latency_ns=latency,
+        copy_ns_per_byte=per_byte,
+        call_overhead_ns=100_000,
+        device_threads=np.array([16, *[1] * gpus]),
+    )
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long one run takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main(sizes: list[int]) -> None:
+    import ortools.graph.python.max_flow  # noqa: F401  # not counted
+
+    first: dict[str, tuple[int, float]] = {}
+
+    def show(problem: PlacementProblem, what: str, took: float, note: str = "") -> None:
+        ops, before = first.setdefault(what, (problem.ops, took))
+        growth = f"{took / before:5.1f}x for {problem.ops / ops:4.1f}x ops" if problem.ops != ops else ""
+        print(f"{problem.ops:7d} ops  {what:24s} {took:8.3f} s  {growth:26s} {note}")
+
+    for size in sizes:
+        problem = training_step(size)
+        default = default_assignment(problem)
+        show(problem, "crossings", seconds(lambda: problem.crossings))
+        show(problem, "price", seconds(lambda: total_cost_ns(problem, default)))
+        show(problem, "peaks", seconds(lambda: peaks(problem, default)))
+        model = Simulator(problem)
+        show(problem, "simulate, first", seconds(lambda: model.step_ns(default)))
+        show(problem, "simulate, then", seconds(lambda: model.step_ns(default)))
+        show(problem, "minimum cut", seconds(lambda: minimum_cut(problem)))
+        objectives: tuple[Objective, ...] = ("total_cost", "step_time")
+        for objective in objectives:
+            baseline = solver("tf_default").solve(problem, objective)
+            for name in ("greedy", "auto"):
+                solution = solver(name).solve(problem, objective)
+                ratio = solution.objective_ns / baseline.objective_ns
+                note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_reason}"
+                show(problem, f"{name} {objective}", solution.seconds, note)
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[1:]] or [3_000, 12_000, 100_000])
