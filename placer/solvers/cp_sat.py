@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from placer.problem.memory import excess, usage
+from placer.problem.memory import excess, holdings, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
@@ -102,7 +103,7 @@ def cannot_fit(problem: PlacementProblem) -> str:
         if held > limits[d]:
             return f"what can only be on {names[d]} takes {held} bytes, {held - int(limits[d])} over its limit of {limits[d]}"
     room = np.where(limits < 0, np.iinfo(np.int64).max, limits)
-    homeless = np.flatnonzero((kept > np.where(problem.unit_allowed, room, -1).max(axis=1)))
+    homeless = np.flatnonzero(kept > np.where(problem.unit_allowed, room, -1).max(axis=1))
     if len(homeless):
         unit = int(homeless[0])
         most = int(np.where(problem.unit_allowed, room, -1)[unit].max(axis=0))
@@ -211,29 +212,11 @@ class _Model:
                         self._model.add(self._held(d, moment) <= limit + self._short)
 
     def _held(self, device: int, moment: int) -> Any:
-        """Bytes of a device's memory held while an op runs, as `placer.problem.memory.usage` counts them."""
-        problem, on = self._problem, self._on
-        literals = [row[device] for row in on]
-        nbytes: list[int] = problem.unit_persistent_bytes.tolist()
-        literals.append(on[problem.op_unit[moment]][device])
-        nbytes.append(int(problem.op_workspace_bytes[moment, device]))
-
-        last = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
-        np.maximum.at(last, problem.consumer_tensor, problem.consumer_op)
-        live = problem.tensor_free | ((problem.tensor_op <= moment) & (last >= moment))
-        for t in np.flatnonzero(live & (problem.tensor_bytes > 0)).tolist():
-            maker = on[problem.op_unit[problem.tensor_op[t]]]
-            first, end = int(problem.consumer_start[t]), int(problem.consumer_start[t + 1])
-            waiting = [c for c in range(first, end) if problem.tensor_free[t] or problem.consumer_op[c] >= moment]
-            for q in np.flatnonzero(problem.place_device == device).tolist():
-                e = q % problem.devices
-                holders = [maker[d] for d in range(problem.devices) if problem.tensor_place[t, d] == q]
-                units = dict.fromkeys(
-                    int(problem.op_unit[problem.consumer_op[c]]) for c in waiting if problem.consumer_place[c, e] == q
-                )
-                literals.append(self._any(holders + [on[u][e] for u in units]))
-                nbytes.append(int(problem.tensor_bytes[t]))
-        return self._cp.LinearExpr.weighted_sum(literals, nbytes)
+        """Bytes of a device's memory in use while an op runs."""
+        held = holdings(self._problem, device, moment)
+        holders = [self._on[u][d] for u, d in zip(held.unit.tolist(), held.on_device.tolist(), strict=True)]
+        present = [self._any(holders[a:b]) for a, b in pairwise(held.start.tolist())]
+        return self._cp.LinearExpr.weighted_sum(present, held.nbytes.tolist())
 
     def minimise(self, hint: Assignment, seconds: float, seed: int) -> tuple[Status, Assignment | None, int]:
         """What is known of this relaxation within the time: its status, its best assignment and its bound."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placer.problem.memory import Holdings
 from placer.problem.problem import Assignment, Ints, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution, Status
@@ -22,12 +24,22 @@ class Cut:
     bound_ns: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rent:
+    """A price of the memory in use on a device at one moment, in ns for each holding."""
+
+    device: int
+    holdings: Holdings
+    price_ns: Ints
+
+
 def minimum_cut(
     problem: PlacementProblem,
     devices: tuple[int, int] = (0, 1),
     *,
     work_ns: Ints | None = None,
     copies: float = 1.0,
+    rents: Sequence[Rent] = (),
 ) -> Cut:
     """Splits the units over two devices by an s-t minimum cut.
 
@@ -51,7 +63,8 @@ def minimum_cut(
     Args:
         devices: the pair; every unit must be allowed on one of them.
         work_ns: shape [U, D], what to take for `problem.unit_time_ns`.
-        copies: scales what every copy costs. With either of these the bound is one on the changed problem.
+        copies: scales what every copy costs.
+        rents: are added to the total. With any of these the bound is one on the changed problem.
 
     Raises:
         ValueError: a unit is allowed on neither device.
@@ -72,6 +85,8 @@ def minimum_cut(
     arcs = _Arcs(2 + len(free))
     constant += arcs.either(node[free], work[free, 0], work[free, 1])
     _add_crossings(problem, devices, copies, node, arcs)
+    for rent in rents:
+        _add_rent(rent, devices, node, arcs)
     tail, head, capacity = arcs.merged()
 
     flow = max_flow.SimpleMaxFlow()
@@ -166,7 +181,7 @@ def _add_crossings(problem: PlacementProblem, devices: tuple[int, int], copies: 
             arcs.either(maker[x], *((due, zero) if e == 0 else (zero, due)))
 
     for e in range(2):
-        terminal = np.full(count, (SOURCE, SINK)[1 - e])
+        terminal = np.full(count, (SINK, SOURCE)[e])
         for k in range(2):
             taking = np.flatnonzero(kind[:, e] == k)
             of, user = crossings.user_crossing[taking], node[crossings.user[taking]]
@@ -183,6 +198,18 @@ def _add_crossings(problem: PlacementProblem, devices: tuple[int, int], copies: 
             _directed(arcs, e, maker[used], gate[used], cross[used, e, k])
             _directed(arcs, e, terminal[used], gate[used], base[used, e, k])
             _directed(arcs, e, aux[of[hung]], user[hung], both[of[hung]])
+
+
+def _add_rent(rent: Rent, devices: tuple[int, int], node: Ints, arcs: _Arcs) -> None:
+    """Charges each holding once where any of its holders is on the device; those that others can hold too go free."""
+    e = devices.index(rent.device)
+    held = rent.holdings
+    holding = np.repeat(np.arange(len(held.nbytes)), np.diff(held.start))
+    elsewhere = np.bincount(holding, held.on_device != rent.device, minlength=len(held.nbytes))
+    price = np.where(elsewhere > 0, 0, rent.price_ns)
+    aux = arcs.fresh(len(price))
+    _directed(arcs, e, np.full(len(price), (SINK, SOURCE)[e]), aux, price)
+    _directed(arcs, e, aux[holding], node[held.unit], price[holding])
 
 
 def _directed(arcs: _Arcs, e: int, away: Ints, here: Ints, cost: Ints) -> None:
