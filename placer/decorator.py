@@ -17,6 +17,7 @@ from placer.options import Options
 if TYPE_CHECKING:
     from placer.placement import Placement
     from placer.tf.observing import Observation
+    from placer.tf.tracing import Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +25,8 @@ class _Entry:
     """What is known of one traced signature."""
 
     signature: str
-    traced: Any
-    """The plain ConcreteFunction."""
+    trace: Trace
+    """Of the plain ConcreteFunction."""
     placement: Placement | None
     """None for a function that is left as it is."""
     run: Any
@@ -50,6 +51,7 @@ class PlacedFunction:
         self._entries: dict[int, _Entry] = {}
         self._latest: _Entry | None = None
         self._bound: weakref.WeakKeyDictionary[Any, PlacedFunction] = weakref.WeakKeyDictionary()
+        self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
         functools.update_wrapper(self, fn, updated=())
 
     def __repr__(self) -> str:
@@ -79,7 +81,20 @@ class PlacedFunction:
         if entry is None:
             entry = self._prepared(args, kwargs, key)
         self._latest = entry
-        return entry.run(*args, **kwargs)
+        try:
+            return entry.run(*args, **kwargs)
+        except Exception as error:
+            # Refused before anything ran: under a tape outside, TensorFlow's own forward function of a loop can be impossible
+            # to place, whatever the plan (it pins the handles the loop passes on to where the loop is).
+            if "Cannot place the graph" not in str(error) or entry.run is entry.trace.concrete:
+                raise
+            warnings.warn(
+                f"{self.__name__} runs unplaced here: TensorFlow cannot place its forward function under a tape outside; "
+                f"put the GradientTape inside the placed function",
+                PlacementWarning,
+                stacklevel=2,
+            )
+            return entry.trace.concrete(*args, **kwargs)
 
     @functools.cached_property
     def _call_key(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Hashable | None]:
@@ -91,7 +106,7 @@ class PlacedFunction:
         with self._lock:
             entry = self._planned(args, kwargs)
             if entry.run is None:
-                entry = self._applied(entry, args, kwargs)
+                entry = self._applied(entry)
             if key is not None:
                 self._calls[key] = entry
             return entry
@@ -110,20 +125,20 @@ class PlacedFunction:
         reason = calling.leave_alone(trace)
         if reason:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
-            entry = _Entry(signature, traced, None, traced)
+            entry = _Entry(signature, trace, None, traced)
         else:
             graph = build_graph(trace)
             if self._plan is None:
                 placement = solve(graph, self._options.devices, options=self._options)
             else:
                 placement = self._plan.bound_to(graph)
-            entry = _Entry(signature, traced, placement, None)
+            entry = _Entry(signature, trace, placement, None)
         self._entries[id(traced)] = entry
         self._latest = entry
         return entry
 
-    def _applied(self, entry: _Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
-        from placer.tf import rewriting, tracing
+    def _applied(self, entry: _Entry) -> _Entry:
+        from placer.tf import rewriting
         from placer.tf.devices import full_name, process_devices
 
         placement = entry.placement
@@ -134,14 +149,13 @@ class PlacedFunction:
                 f"the plan for {self.__name__} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
-        trace = tracing.trace_concrete(entry.traced, args, kwargs)
         try:
-            run = rewriting.rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+            run = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
-            run = entry.traced
-        entry = _Entry(entry.signature, entry.traced, placement, run)
-        self._entries[id(entry.traced)] = entry
+            run = entry.trace.concrete
+        entry = _Entry(entry.signature, entry.trace, placement, run)
+        self._entries[id(entry.trace.concrete)] = entry
         return entry
 
     # -- plans -----------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (1, ["{graph}", "placer.plan"], ["show", "{graph}"]),
         (
             3,
-            ["GPU:0", "CPU:0"],
+            ["GPU:0", "limit"],
             ["solve", "{graph}", "--devices", "h100", "--memory-limits", "GPU:0=1", "--memory-limits", "CPU:0=1"],
         ),
     ],

@@ -22,6 +22,9 @@ FREE_ROLES = frozenset({"argument", "capture", "constant"})
 METADATA = frozenset({"Shape", "Size", "Rank"})
 """Ops that TensorFlow's placer leaves beside their input."""
 
+SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
+"""Beginnings of op types whose CPU kernels use one thread."""
+
 
 @dataclass(frozen=True, eq=False)
 class Formulation:
@@ -81,6 +84,7 @@ def formulate(
         call_overhead_ns=machine.call_overhead_ns,
         device_threads=np.array([1 if d.asynchronous else d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
+        op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)

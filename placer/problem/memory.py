@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from placer.problem.problem import Assignment, Ints, PlacementProblem
@@ -50,3 +52,51 @@ def excess(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """By how many bytes each device's limit is missed, shape [D]; 0 where it holds."""
     over = peaks(problem, assignment) - problem.memory_limit_bytes
     return np.where(problem.memory_limit_bytes < 0, 0, np.maximum(over, 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holdings:
+    """Everything that could take a device's memory at one moment: H holdings, each there if any of its holders is.
+
+    A holder is a unit being on a device; holding h has the entries start[h]:start[h+1].
+    """
+
+    nbytes: Ints
+    """[H]"""
+    start: Ints
+    """[H + 1]"""
+    unit: Ints
+    on_device: Ints
+
+
+def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
+    """What `usage` of `device` while op `moment` runs depends on: the bytes whose holders are true sum up to it."""
+    until = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
+    np.maximum.at(until, problem.consumer_tensor, problem.consumer_op)
+    live = problem.tensor_free | ((problem.tensor_op <= moment) & (until >= moment))
+    waiting = problem.tensor_free[problem.consumer_tensor] | (problem.consumer_op >= moment)
+    waiting &= live[problem.consumer_tensor]
+
+    kept = np.flatnonzero(problem.unit_persistent_bytes)
+    keys = [np.arange(-1, len(kept))]
+    units = [np.append(problem.op_unit[moment], kept)]
+    devices = [np.full(len(kept) + 1, device)]
+    nbytes = [np.append(problem.op_workspace_bytes[moment, device], problem.unit_persistent_bytes[kept])]
+    for q in np.flatnonzero(problem.place_device == device).tolist():
+        made, d = np.nonzero((problem.tensor_place == q) & live[:, None])
+        e = q % problem.devices
+        taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q))
+        tensor = np.append(made, problem.consumer_tensor[taken])
+        keys.append(tensor * 2 * problem.devices + q + len(kept))
+        units.append(problem.op_unit[np.append(problem.tensor_op[made], problem.consumer_op[taken])])
+        devices.append(np.append(d, np.full(len(taken), e)))
+        nbytes.append(problem.tensor_bytes[tensor])
+    key, unit, on_device, size = (np.concatenate(parts) for parts in (keys, units, devices, nbytes))
+    order = np.lexsort((on_device, unit, key))
+    order = order[size[order] > 0]
+    key, unit, on_device = key[order], unit[order], on_device[order]
+    again = np.zeros(len(key), np.bool_)
+    again[1:] = (key[1:] == key[:-1]) & (unit[1:] == unit[:-1]) & (on_device[1:] == on_device[:-1])
+    order, key, unit, on_device = order[~again], key[~again], unit[~again], on_device[~again]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
+    return Holdings(size[order[first]], np.append(first, len(key)), unit, on_device)

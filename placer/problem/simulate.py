@@ -55,7 +55,7 @@ class Simulator:
     Ops start in the order in which they become ready, then in their own order.
 
     - A device that is not asynchronous runs an op for ``op_time_ns`` on one of its threads. An op that computes longer than
-      `WIDE_NS` per run uses all its cores, so no two of those overlap.
+      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``op_serial`` ones never do.
     - An asynchronous device is fed by one host thread, busy ``op_dispatch_ns`` with each op, which runs ahead of the device's
       stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
@@ -136,7 +136,8 @@ class Simulator:
         dispatched = problem.op_dispatch_ns[every, op_device]
         computed = problem.op_compute_ns[every, op_device]
         streamed = problem.asynchronous[op_device] & ~self._host_only[every, op_device]
-        wide = (computed > WIDE_NS * self._runs).tolist()
+        broad = computed > WIDE_NS * self._runs
+        wide = (broad if problem.op_serial is None else broad & ~problem.op_serial).tolist()
         first = (dispatched / self._runs).astype(np.int64).tolist()
         last = (computed / self._runs).astype(np.int64).tolist()
         spent, dispatch, compute, stream = time.tolist(), dispatched.tolist(), computed.tolist(), streamed.tolist()

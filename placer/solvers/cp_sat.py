@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,7 +18,7 @@ from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.fit import fit
 from placer.solvers.fixed import all_on
 from placer.solvers.greedy import greedy_assignment
-from placer.solvers.min_cut import minimum_cut
+from placer.solvers.priced_cut import priced_cut
 from placer.solvers.tf_default import default_assignment
 
 WORKERS = 8
@@ -39,8 +38,6 @@ class CpSat:
     """
 
     name: str = "cp_sat"
-    starts: tuple[Assignment, ...] = ()
-    """Assignments to start from, beside the simple ones."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Other objectives."""
@@ -52,7 +49,7 @@ class CpSat:
         if why := cannot_fit(problem):
             return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
         limited = limits_can_bind(problem)
-        starts, bound = _starts(problem, self.starts)
+        starts, bound = _starts(problem, time_limit_s / 2)
         model = _Model(problem)
         if limited:
             for start in starts:
@@ -114,12 +111,14 @@ def cannot_fit(problem: PlacementProblem) -> str:
     return ""
 
 
-def _starts(problem: PlacementProblem, given: Sequence[Assignment]) -> tuple[list[Assignment], int]:
-    """Distinct assignments, the most promising first, and a bound on the total cost that came with them."""
-    found, bound = list(given), 0
+def _starts(problem: PlacementProblem, time_limit_s: float) -> tuple[list[Assignment], int]:
+    """Distinct assignments to start from, and a bound on the total cost that came with them."""
+    found, bound = [], 0
     if problem.devices == 2:
-        cut = minimum_cut(problem)
-        found, bound = [cut.assignment, *found], cut.bound_ns
+        priced = priced_cut(problem, time_limit_s=time_limit_s)
+        bound = priced.bound_ns
+        if priced.assignment is not None:
+            found.append(priced.assignment)
     found += [greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
     return list({a.device.tobytes(): a for a in found}.values()), bound
 
@@ -132,13 +131,13 @@ class _Model:
 
         self._problem = problem
         self._cp = cp_model
-        self._model = cp_model.CpModel()
+        self._model: Any = cp_model.CpModel()
         self._never = self._model.new_constant(0)
         self._always = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
         self._most = int(2 * problem.devices * problem.tensor_bytes.sum() + problem.unit_persistent_bytes.sum())
         self._most += int(np.max(problem.op_workspace_bytes, initial=0))
-        self._short = self._model.new_int_var(0, 0, "")  # by how much limits are missed
+        self._short: Any = self._model.new_int_var(0, 0, "")  # by how much limits are missed
         self._limited: set[tuple[int, int]] = set()
         literals = [literal for row in self._on for literal in row]
         charges, costs = self._charges()
@@ -234,7 +233,9 @@ class _Model:
             return Status.UNKNOWN, None, bound
         device = [next(d for d, literal in enumerate(row) if solver.boolean_value(literal)) for row in self._on]
         found = Assignment(np.array(device, np.int64))
-        return (Status.OPTIMAL if status == self._cp.OPTIMAL else Status.FEASIBLE), found, bound
+        if status == self._cp.OPTIMAL:
+            return Status.OPTIMAL, found, round(solver.objective_value)
+        return Status.FEASIBLE, found, bound
 
     def least_raise(self, seconds: float, seed: int) -> int:
         """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""

@@ -54,18 +54,20 @@ def observe_concrete(concrete: Any, graph: OpGraph, planned: Mapping[str, str], 
         outputs = fresh(*args, **kwargs)
         tf.nest.map_structure(lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs)
     ran: dict[str, str] = {}
-    fusions: list[str] = []
+    fusions: dict[str, frozenset[str]] = {}
     for function in functions:
         for partition in function.partition_graphs:
             for node in partition.node:
                 name = next((n for n in _names(node.name) if n in planned), None)
                 if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv"):
                     continue
+                if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
+                    continue  # folded into a constant that kept its name
                 spec = tf.DeviceSpec.from_string(node.device)
                 ran[name] = f"{spec.device_type}:{spec.device_index}"
-                if node.op.startswith("_Fused") or "Composition" in node.op or node.op.startswith("_Mkl"):
-                    fusions.append(name)
-    fused = {part: whole for whole in fusions for part in _parts(graph, whole, ran)}
+                if members := _members(node):
+                    fusions[name] = members
+    fused = {part: whole for whole, members in fusions.items() for part in _parts(graph, whole, members, ran)}
     ran |= {part: ran[whole] for part, whole in fused.items()}
     mismatches = tuple(
         Mismatch(name, planned[name], device)
@@ -83,12 +85,24 @@ def _names(name: str) -> Iterator[str]:
         yield name[match.end() :]
 
 
-def _parts(graph: OpGraph, whole: str, ran: Mapping[str, str]) -> Iterator[str]:
+def _members(node: Any) -> frozenset[str]:
+    """Types of the ops a fused op stands for; empty for any other op."""
+    names = [s.decode() for key in ("fused_ops", "op_names") if key in node.attr for s in node.attr[key].list.s]
+    if "activation_mode" in node.attr and node.op.startswith("_Fused"):
+        names.append(node.attr["activation_mode"].s.decode())
+    if not names:
+        return frozenset()
+    head = node.op.removeprefix("_Fused").removesuffix("Ex")
+    return frozenset({*names, head, f"{head}V3", "FusedBatchNormV3" if "BatchNorm" in node.op else head})
+
+
+def _parts(graph: OpGraph, whole: str, members: frozenset[str], ran: Mapping[str, str]) -> Iterator[str]:
     """Ops that vanished into the fused op `whole`: those that feed it and nothing that ran by itself."""
     stack, seen = [whole], {whole}
     while stack:
         for before in graph.graph.pred[stack.pop()]:
-            if before in seen or before in ran or graph.graph.nodes[before]["op"].role != "op":
+            node = graph.graph.nodes[before]["op"]
+            if before in seen or before in ran or node.op_type not in members:
                 continue
             if all(after in seen for after in graph.graph.succ[before]):
                 seen.add(before)

@@ -69,20 +69,9 @@ class _Rewriter:
         )
         attrs = {k: v for k, v in _attributes(self.trace.concrete).items() if k not in ("forward_function_name", "backward_function_name")}
         concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
-        self._free_handles(graph)
         # Python callbacks and the closures of custom gradients live as long as the trace that made them.
         concrete._placer_trace = self.trace
         return concrete
-
-    def _free_handles(self, graph: Any) -> None:
-        """Lets the forward function that TensorFlow derives under a tape return a handle that passed through a loop.
-
-        It pins such a result to the loop op's device, which need not be the variable's. The inference function is registered
-        by now and keeps its devices.
-        """
-        for op in graph.get_operations():
-            if (op.type in LOOPS or op.type in BRANCHES) and any(t.dtype == tf.resource for t in op.outputs):
-                op._set_device("/job:localhost/replica:0/task:0/device:CPU:0")
 
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""

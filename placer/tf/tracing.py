@@ -115,7 +115,8 @@ class Trace:
 
     @property
     def name(self) -> str:
-        return str(self.concrete.name)
+        name = self.concrete.name
+        return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def split_input(text: str) -> tuple[str, int]:

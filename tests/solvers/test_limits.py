@@ -1,0 +1,102 @@
+"""Exact solvers under memory limits, and on more than two devices, against brute force."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placer.problem.memory import holdings, usage
+from placer.problem.price import total_cost_ns
+from placer.problem.problem import PlacementProblem
+from placer.problem.validate import validate
+from placer.solvers.base import Status
+from placer.solvers.cp_sat import CpSat, cannot_fit
+from placer.solvers.fit import fit
+from placer.solvers.priced_cut import priced_cut
+from tests.problem.test_price import chain
+from tests.random_problems import assignments, problems, random_assignment
+
+
+def cheapest_that_fits(problem: PlacementProblem) -> int | None:
+    return min((total_cost_ns(problem, a) for a in assignments(problem) if validate(problem, a).ok), default=None)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(problems())
+def test_cp_sat_finds_the_optimum_or_proves_that_nothing_fits(problem: PlacementProblem) -> None:
+    solution = CpSat().solve(problem, "total_cost")
+    best = cheapest_that_fits(problem)
+    if best is None:
+        assert solution.status is Status.INFEASIBLE
+        assert solution.assignment is None
+    else:
+        assert solution.status is Status.OPTIMAL
+        assert solution.objective_ns == solution.lower_bound_ns == best
+        assert solution.assignment is not None
+        assert validate(problem, solution.assignment, best).ok
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(devices=2, limits=True))
+def test_priced_cut_bounds_every_assignment_that_fits(problem: PlacementProblem) -> None:
+    priced = priced_cut(problem)
+    best = cheapest_that_fits(problem)
+    if priced.assignment is not None:
+        assert best is not None
+        assert validate(problem, priced.assignment).ok
+        assert best <= total_cost_ns(problem, priced.assignment)
+    if best is not None:
+        assert priced.bound_ns <= best
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(limits=True), st.integers(0, 2**32 - 1))
+def test_holdings_sum_up_to_usage(problem: PlacementProblem, seed: int) -> None:
+    assignment = random_assignment(problem, seed)
+    held = usage(problem, assignment)
+    for device in range(problem.devices):
+        for moment in range(problem.ops):
+            parts = holdings(problem, device, moment)
+            true = assignment.device[parts.unit] == parts.on_device
+            there = np.array([true[a:b].any() for a, b in zip(parts.start[:-1], parts.start[1:], strict=True)], np.bool_)
+            assert parts.nbytes[there].sum() == held[device, moment]
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(limits=True), st.integers(0, 2**32 - 1))
+def test_what_fit_repairs_fits(problem: PlacementProblem, seed: int) -> None:
+    fitting = fit(problem, random_assignment(problem, seed))
+    if fitting is not None:
+        assert validate(problem, fitting).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"unit_allowed": np.array([[True, True], [False, True], [True, True]]), "memory_limit_bytes": np.array([-1, 900])},
+            "100 over",
+        ),
+        ({"memory_limit_bytes": np.array([900, 950])}, "work takes 1000 bytes, 50 more"),
+        ({"memory_limit_bytes": np.array([1150, -1]), "unit_allowed": np.array([[True, False]] * 3)}, "50 bytes higher"),
+    ],
+)
+def test_infeasible_by_how_many_bytes(changes: dict[str, object], told: str) -> None:
+    solution = CpSat().solve(chain(**changes), "total_cost")
+    assert solution.status is Status.INFEASIBLE
+    assert told in solution.stop_reason
+    assert cannot_fit(chain()) == ""
+
+
+def test_limits_change_the_plan_only_where_they_bind() -> None:
+    free = CpSat().solve(chain(), "total_cost")
+    assert free.assignment is not None
+    loose = CpSat().solve(chain(memory_limit_bytes=np.array([10**6, 1207])), "total_cost")
+    assert loose.objective_ns == free.objective_ns
+    tight = CpSat().solve(dataclasses.replace(chain(), memory_limit_bytes=np.array([-1, 1206])), "total_cost")
+    assert tight.assignment is not None
+    assert tight.assignment.device[1] == 0

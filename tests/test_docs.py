@@ -1,0 +1,61 @@
+"""The pages say what is there, and their examples run."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from tests.graphs import layers
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_architecture_page_names_every_file_and_no_other() -> None:
+    named: set[str] = set()
+    folders: dict[int, str] = {}
+    for indent, name in re.findall(
+        r"^( *)(\w+/|\w+\.py)(?= |$)", code(ARCHITECTURE, "", containing="cost_models/"), re.MULTILINE
+    ):
+        inside = folders.get(len(indent) - 2, "")
+        if name.endswith("/"):
+            folders[len(indent)] = inside + name
+        else:
+            named.add(inside + name)
+    files = [path for package in ("placer", "cost_models") for path in (ROOT / package).rglob("*.py")]
+    assert named == {str(path.relative_to(ROOT)) for path in files if not path.name.startswith("__")}
+
+
+def test_the_solver_on_the_architecture_page_solves(tmp_path: Path) -> None:
+    names = run(code(ARCHITECTURE, "python"), tmp_path)
+    placement = placer.solve(layers(), "h100", solver=names["Cheapest"]())
+    assert placement.solver == "cheapest"
+
+
+def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run(code(README, "python"), tmp_path)
+    assert capsys.readouterr().out.strip() == names["step"].placement.summary()
+
+
+def test_the_readme_lists_every_option() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
+    assert listed == [option.name for option in fields(placer.Options)]
+
+
+def code(page: str, language: str, containing: str = "") -> str:
+    """The first code block of a page in that language that contains the text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return next(block for block in blocks if containing in block)
+
+
+def run(source: str, folder: Path) -> dict[str, Any]:
+    """The names that a page's code defines."""
+    (folder / "page.py").write_text(source)
+    return runpy.run_path(str(folder / "page.py"))
