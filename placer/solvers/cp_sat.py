@@ -146,7 +146,7 @@ class _Model:
     def _literals(self, allowed: list[bool]) -> list[Any]:
         """By device: true where the unit is there."""
         choices = [d for d, ok in enumerate(allowed) if ok]
-        row = [self._never] * len(allowed)
+        row: list[Any] = [self._never] * len(allowed)
         if len(choices) == 1:
             row[choices[0]] = self._always
         elif len(choices) == 2:
@@ -243,7 +243,8 @@ class _Model:
         self._model.clear_hints()
         self._model.minimize(self._short)
         solver, _ = self._search(seconds, seed)
-        return max(1, math.ceil(solver.best_objective_bound - 0.5))
+        bound: int = math.ceil(solver.best_objective_bound - 0.5)
+        return max(1, bound)
 
     def _search(self, seconds: float, seed: int) -> tuple[Any, Any]:
         solver = self._cp.CpSolver()
