@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
-    from placer.decorator import PlacedFunction, optimized_placement
+    from placer.decorator import PlacedFunction, apply, optimized_placement, place
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from placer.opgraph import OpGraph
     from placer.options import Options
     from placer.placement import Placement
-    from placer.planning import apply, build_graph, place, trace
+    from placer.planning import build_graph, trace
     from placer.solving import solve
 
 __version__ = "0.1.0"
@@ -45,11 +45,11 @@ _HOME = {
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
     "TraceError": "placer.errors",
-    "apply": "placer.planning",
+    "apply": "placer.decorator",
     "build_graph": "placer.planning",
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.decorator",
-    "place": "placer.planning",
+    "place": "placer.decorator",
     "solve": "placer.solving",
     "trace": "placer.planning",
 }

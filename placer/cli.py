@@ -167,7 +167,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _graph(target: str, signature: str | None) -> OpGraph:
-    """The op graph a target names: that of a saved graph or plan, a SavedModel's signature, or a function for the types in `signature`."""
+    """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function for the types in `signature`."""
     path = Path(target)
     if path.suffix == ".json":
         from placer.opgraph import OpGraph, read_json

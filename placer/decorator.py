@@ -42,7 +42,9 @@ class PlacedFunction:
 
     def __init__(self, fn: Callable[..., Any], options: Options, plan: Placement | None = None) -> None:
         if not callable(fn):
-            raise OptionError(f"cannot place {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function")
+            raise OptionError(
+                f"cannot place {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function"
+            )
         self._fn = fn
         self._options = options
         self._plan = plan
@@ -69,9 +71,9 @@ class PlacedFunction:
 
     @functools.cached_property
     def _traceable(self) -> Any:
-        import tensorflow as tf
+        from placer.tf.tracing import traceable
 
-        return self._fn if hasattr(self._fn, "get_concrete_function") else tf.function(self._fn)
+        return traceable(self._fn)
 
     # -- calling ---------------------------------------------------------------------------------------------------
 
@@ -226,4 +228,29 @@ def optimized_placement(fn: Callable[..., Any] | None = None, /, **options: Any)
     return lambda function: PlacedFunction(function, checked)
 
 
-__all__ = ["PlacedFunction", "optimized_placement"]
+def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
+    """Wraps a function so that its calls run where a solved plan says; plans at once if example arguments are given.
+
+    Args:
+        fn: a callable, a tf.function or a method.
+        *args: example arguments or TensorSpecs; without any, each signature is planned at its first call.
+        **options: the fields of `placer.Options`.
+
+    Raises:
+        OptionError: an unknown option, or a value that cannot be used.
+        PlacerError: planning failed; the function is as it was.
+    """
+    placed = PlacedFunction(fn, Options.of(options))
+    if args:
+        placed.plan(*args)
+    return placed
+
+
+def apply(fn: Callable[..., Any], placement: Placement) -> PlacedFunction:
+    """Wraps a function so that its calls run by a plan made before.
+
+    Raises (at the first call):
+        PlanError: the function's graph is not the one the plan was made for.
+        DeviceError: the plan uses devices this process does not have.
+    """
+    return PlacedFunction(fn, Options(), plan=placement)

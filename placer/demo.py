@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cost_models.machines import Machine, load_machine
+from placer.decorator import place
 from placer.errors import OptionError, PlacerError
-from placer.planning import build_graph, place
+from placer.planning import build_graph
 from placer.progress import progress
 from placer.solving import solve
 from placer.units import format_ns

@@ -20,7 +20,8 @@ class Options:
     """How to place a function. Every field has a default."""
 
     devices: Machine | str | None = field(
-        default=None, metadata={"help": "what to place on: nothing for what TensorFlow sees, a shipped machine's name, or a TOML file"}
+        default=None,
+        metadata={"help": "what to place on: nothing for what TensorFlow sees, a shipped machine's name, or a TOML file"},
     )
     memory_limits: Mapping[str, str | int] = field(
         default_factory=dict, metadata={"help": 'bytes a device may hold, such as {"GPU:0": "8GiB"}'}
@@ -31,11 +32,15 @@ class Options:
     objective: Objective = field(default="step_time", metadata={"help": "what to minimise: step_time or total_cost"})
     solver: Solver | str = field(default="auto", metadata={"help": "a registered solver's name, or a solver"})
     cost_model: CostModel | str = field(default="auto", metadata={"help": "a registered cost model's name, or a cost model"})
-    variables: Literal["fixed", "move"] = field(default="fixed", metadata={"help": "leave variables where they are, or move them"})
+    variables: Literal["fixed", "move"] = field(
+        default="fixed", metadata={"help": "leave variables where they are, or move them"}
+    )
     on_missing_device: Literal["relax", "error"] = field(
         default="relax", metadata={"help": "a tf.device scope whose device is not there: relax it with a warning, or refuse"}
     )
-    time_limit_s: float | None = field(default=None, metadata={"help": "seconds the solver may search; chosen by size if not given"})
+    time_limit_s: float | None = field(
+        default=None, metadata={"help": "seconds the solver may search; chosen by size if not given"}
+    )
     seed: int = field(default=0, metadata={"help": "makes searches repeatable"})
 
     @classmethod
@@ -56,7 +61,9 @@ class Options:
             if getattr(options, name) not in choices:
                 raise OptionError(f"{name}={getattr(options, name)!r} is none of {', '.join(map(repr, choices))}")
         if options.variables == "move":
-            raise OptionError('variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead')
+            raise OptionError(
+                'variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead'
+            )
         return options
 
 

@@ -1,16 +1,12 @@
-"""From a function to a plan and back: trace, read, solve, rewrite."""
+"""From a function to its op graph: trace and read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from placer.opgraph import OpGraph
-from placer.options import Options
 
 if TYPE_CHECKING:
-    from placer.decorator import PlacedFunction
-    from placer.placement import Placement
     from placer.tf.tracing import Trace
 
 
@@ -33,35 +29,3 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
 
     traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
     return reading.read(traced, calling.known_shapes(traced))
-
-
-def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
-    """Wraps a function so that its calls run where a solved plan says; plans at once if example arguments are given.
-
-    Args:
-        fn: a callable, a tf.function or a method.
-        *args: example arguments or TensorSpecs; without any, each signature is planned at its first call.
-        **options: the fields of `placer.Options`.
-
-    Raises:
-        OptionError: an unknown option, or a value that cannot be used.
-        PlacerError: planning failed; the function is as it was.
-    """
-    from placer.decorator import PlacedFunction
-
-    placed = PlacedFunction(fn, Options.of(options))
-    if args:
-        placed.plan(*args)
-    return placed
-
-
-def apply(fn: Callable[..., Any], placement: Placement) -> PlacedFunction:
-    """Wraps a function so that its calls run by a plan made before.
-
-    Raises (at the first call):
-        PlanError: the function's graph is not the one the plan was made for.
-        DeviceError: the plan uses devices this process does not have.
-    """
-    from placer.decorator import PlacedFunction
-
-    return PlacedFunction(fn, Options(), plan=placement)

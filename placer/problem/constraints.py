@@ -18,7 +18,6 @@ from placer.options import Options
 from placer.problem.problem import Bools, Ints
 from placer.reasons import Reason, ReasonKind
 
-
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
 """Element types of eager tensors that TensorFlow puts on a GPU where there is one; integers and strings stay with the host."""
 

@@ -105,7 +105,8 @@ class PlacementProblem:
         shapes = {
             "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
-            "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,), "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
+            "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
+            "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
             "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,),
             "control_src": (k,), "control_dst": (k,), "copy_latency_ns": (2 * d, 2 * d), "copy_ns_per_byte": (2 * d, 2 * d),

@@ -168,7 +168,11 @@ def copy_deferred_captures(source: Any, target: Any, internal_of: Mapping[int, A
     for key, old in captures.by_ref_internal.items():
         new = tf.nest.map_structure(lambda t: internal_of[id(t)], old, expand_composites=True)
         target.function_captures.add_or_replace(
-            key=key, external=captures.by_ref_external[key], internal=new, tracetype=captures.by_ref_tracetype[key], is_by_ref=True
+            key=key,
+            external=captures.by_ref_external[key],
+            internal=new,
+            tracetype=captures.by_ref_tracetype[key],
+            is_by_ref=True,
         )
 
 
@@ -182,7 +186,6 @@ def recorded_partitions() -> Iterator[list[Any]]:
         found.extend(context.context().export_run_metadata().function_graphs)
     finally:
         context.context().disable_run_metadata()
-
 
 
 def device_scope() -> str:
@@ -205,6 +208,8 @@ def is_parallel(tensor: Any) -> bool:
 
 def is_distributed(variable: Any) -> bool:
     """True for a variable that a distribution strategy mirrors or shards."""
-    return getattr(variable, "_distribute_strategy", None) is not None and hasattr(variable, "_distributed_container") and (
-        variable._distributed_container() is not None
+    return (
+        getattr(variable, "_distribute_strategy", None) is not None
+        and hasattr(variable, "_distributed_container")
+        and (variable._distributed_container() is not None)
     )

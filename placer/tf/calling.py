@@ -24,11 +24,11 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
         return None
     try:
         return (_private.device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
-    except _NoKey:
+    except _NoKeyError:
         return None
 
 
-class _NoKey(Exception):
+class _NoKeyError(Exception):
     pass
 
 
@@ -42,7 +42,7 @@ def _part(value: Any) -> Hashable:
         return (kind, *map(_part, value))
     if kind is dict:
         return (kind, *((k, _part(v)) for k, v in value.items()))
-    raise _NoKey
+    raise _NoKeyError
 
 
 def leave_alone(trace: Trace) -> str:

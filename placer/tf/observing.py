@@ -39,7 +39,9 @@ class Observation:
     """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
 
 
-def observe_concrete(concrete: Any, graph: OpGraph, planned: Mapping[str, str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
+def observe_concrete(
+    concrete: Any, graph: OpGraph, planned: Mapping[str, str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Observation:
     """Runs a placed function once, for real, and reads TensorFlow's partition graphs.
 
     Args:
@@ -52,21 +54,24 @@ def observe_concrete(concrete: Any, graph: OpGraph, planned: Mapping[str, str], 
     fresh = _private.concrete_from_graph(concrete.graph, concrete.function_type, {})
     with _private.recorded_partitions() as functions:
         outputs = fresh(*args, **kwargs)
-        tf.nest.map_structure(lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs)
+        tf.nest.map_structure(
+            lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
+        )
     ran: dict[str, str] = {}
     fusions: dict[str, frozenset[str]] = {}
-    for function in functions:
-        for partition in function.partition_graphs:
-            for node in partition.node:
-                name = next((n for n in _names(node.name) if n in planned), None)
-                if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv"):
-                    continue
-                if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
-                    continue  # folded into a constant that kept its name
-                spec = tf.DeviceSpec.from_string(node.device)
-                ran[name] = f"{spec.device_type}:{spec.device_index}"
-                if members := _members(node):
-                    fusions[name] = members
+    # Eager ops whose inputs are on several devices run as functions of one op: the call's own function is the largest.
+    own = max((f.partition_graphs for f in functions), key=lambda parts: sum(len(g.node) for g in parts), default=())
+    for partition in own:
+        for node in partition.node:
+            name = next((n for n in _names(node.name) if n in planned), None)
+            if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv"):
+                continue
+            if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
+                continue  # folded into a constant that kept its name
+            spec = tf.DeviceSpec.from_string(node.device)
+            ran[name] = f"{spec.device_type}:{spec.device_index}"
+            if members := _members(node):
+                fusions[name] = members
     fused = {part: whole for whole, members in fusions.items() for part in _parts(graph, whole, members, ran)}
     ran |= {part: ran[whole] for part, whole in fused.items()}
     mismatches = tuple(
@@ -92,7 +97,7 @@ def _members(node: Any) -> frozenset[str]:
         names.append(node.attr["activation_mode"].s.decode())
     if not names:
         return frozenset()
-    head = node.op.removeprefix("_Fused").removesuffix("Ex")
+    head = node.op.rpartition("Fused")[2].removesuffix("Ex")
     return frozenset({*names, head, f"{head}V3", "FusedBatchNormV3" if "BatchNorm" in node.op else head})
 
 

@@ -95,7 +95,9 @@ class _Reader:
             name=self.trace.name,
             graph=self.graph,
             resources=self.resources,
-            group_reasons={g: self.reasons.get(g, "they pass a handle or list that cannot change device") for g in set(groups.values())},
+            group_reasons={
+                g: self.reasons.get(g, "they pass a handle or list that cannot change device") for g in set(groups.values())
+            },
             process_devices=process_devices(),
             trip_counts=self.trip_counts,
             outputs=outputs,
@@ -218,9 +220,7 @@ class _Reader:
                 if other in body.names and other != name and other not in body.inputs and other not in body.children:
                     self._join(path, body.names[other], "they are colocated in the graph")
 
-    def _loop(
-        self, body: Body, name: str, node: NodeDef, children: tuple[Body, ...], count: float, waits: Sequence[str]
-    ) -> None:
+    def _loop(self, body: Body, name: str, node: NodeDef, children: tuple[Body, ...], count: float, waits: Sequence[str]) -> None:
         cond, inner = children
         path = body.names[name]
         sources = [self._resolve(body, *split_input(i)) for i in node.input if not i.startswith("^")]
@@ -256,7 +256,7 @@ class _Reader:
             self._control(wait, path)
         first = len(self.pending)
         self._body(inner, count * trips, waits)
-        governed = [n for n in list(self.pending)[first:] if self.pending[n]["role"] not in ("constant",)]
+        governed = [n for n in list(self.pending)[first:] if self.pending[n]["role"] != "constant"]
         for i, _ in carried:
             if i < len(sources):
                 result = self._resolve(inner, *inner.outputs[i])
@@ -272,9 +272,7 @@ class _Reader:
             self._edge(path, other, 0, PREDICATE)
         self.after[path] = [path, *(f"{path}/out{i}" for i, _ in carried), *self._ends(inner)]
 
-    def _read(
-        self, path: str, node: NodeDef, handle: Source, value: Any, count: float, body: Body, waits: Sequence[str]
-    ) -> None:
+    def _read(self, path: str, node: NodeDef, handle: Source, value: Any, count: float, body: Body, waits: Sequence[str]) -> None:
         """A read of a variable moved in front of the loop that repeats it."""
         key, attrs = self._attrs(node)
         signature = self._signature(node.op, (self.specs[handle[0]][handle[1]],), (self._spec(path, 0, value),), attrs, key)
@@ -505,7 +503,13 @@ class _Reader:
                 head = self.pending[before]
                 joins = head["op_type"] in FUSED_HEADS or head["op_type"] in ("BiasAdd", "Add", "AddV2")
                 alone = len(self.graph.succ[before]) == 1 and before not in results
-                if joins and alone and self.graph.edges[before, name]["tensors"] and head["requested_device"] == fields["requested_device"] and head["body"] == fields["body"]:
+                if (
+                    joins
+                    and alone
+                    and self.graph.edges[before, name]["tensors"]
+                    and head["requested_device"] == fields["requested_device"]
+                    and head["body"] == fields["body"]
+                ):
                     self._join(before, name, "TensorFlow fuses them into one kernel")
 
     # -- groups ----------------------------------------------------------------------------------------------------

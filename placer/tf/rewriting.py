@@ -18,6 +18,7 @@ from placer.tf import _private
 from placer.tf.optypes import is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
 
+
 def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
     """Rebuilds a traced function with the given devices.
 
@@ -56,7 +57,9 @@ class _Rewriter:
         old = root.graph
         flat = [self._tensor(root, *ref) for ref in root.outputs]
         graph.outputs.extend(flat)
-        graph.control_outputs.extend(graph.get_operation_by_name(n) for name in root.control_outputs for n in self._finished(root, name))
+        graph.control_outputs.extend(
+            graph.get_operation_by_name(n) for name in root.control_outputs for n in self._finished(root, name)
+        )
         new_of = {id(t): n for t, n in zip(root.input_tensors, graph.inputs, strict=True)}
         for external, internal in _private.external_captures(old):
             _private.add_capture(graph, external, new_of[id(internal)])
@@ -67,7 +70,11 @@ class _Rewriter:
         graph.structured_outputs = tf.nest.map_structure(
             lambda t: new_out.get(id(t), t), old.structured_outputs, expand_composites=True
         )
-        attrs = {k: v for k, v in _attributes(self.trace.concrete).items() if k not in ("forward_function_name", "backward_function_name")}
+        attrs = {
+            k: v
+            for k, v in _attributes(self.trace.concrete).items()
+            if k not in ("forward_function_name", "backward_function_name")
+        }
         concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
         # Python callbacks and the closures of custom gradients live as long as the trace that made them.
         concrete._placer_trace = self.trace
@@ -87,7 +94,9 @@ class _Rewriter:
                 graph.inputs.append(placeholder)
             for j in self.lifted(frame):
                 tensor = self._loop_body(frame).hoists[j].tensor
-                graph.inputs.append(tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=self.input_names[id(frame), f"hoist {j}"]))
+                graph.inputs.append(
+                    tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=self.input_names[id(frame), f"hoist {j}"])
+                )
         graph.seed = old.seed
         mapped = {(t.op.name, 0): t for t in graph.inputs}
         self.placeholders[id(frame)] = {name for name, _ in mapped}
@@ -238,7 +247,8 @@ class _Rewriter:
                 return self._tensor(around, tensor.op.name, tensor.value_index)
             around = around.parent
         raise RewriteError(
-            f"the custom gradient of an op in {body.path or self.trace.name!r} uses {tensor.name}, which is outside the traced function"
+            f"the custom gradient of an op in {body.path or self.trace.name!r} uses {tensor.name}, "
+            "which is outside the traced function"
         )
 
 
@@ -344,7 +354,7 @@ class _Assembly:
         return self.devices.get(source, "")
 
     def _at(self, source: str, index: int, device: str, entering: tf.DType | None, name: str) -> tuple[str, int]:
-        """`source` for a reader on `device`: a constant has a copy there; a loop variable (of type `entering`) goes in from there."""
+        """`source` for a reader on `device`: a constant has a copy there, a loop variable (of type `entering`) enters there."""
         here = self.devices.get(source)
         if not device or here == device:
             return source, index

@@ -125,6 +125,11 @@ def split_input(text: str) -> tuple[str, int]:
     return name, int(index) if index else 0
 
 
+def traceable(fn: Callable[..., Any]) -> Any:
+    """`fn` if it is a tf.function, otherwise one of it."""
+    return fn if hasattr(fn, "get_concrete_function") else tf.function(fn)
+
+
 def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
     """The ConcreteFunction of `fn` for these arguments.
 
@@ -135,9 +140,8 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
         return fn
     if not callable(fn):
         raise TraceError(f"cannot trace {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function")
-    traceable = fn if hasattr(fn, "get_concrete_function") else tf.function(fn)
     try:
-        return traceable.get_concrete_function(*args, **(kwargs or {}))
+        return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
         name = getattr(fn, "__name__", type(fn).__name__)
         raise TraceError(f"{name} failed while it was traced: {type(error).__name__}: {error}") from error

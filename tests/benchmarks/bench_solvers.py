@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -130,13 +131,13 @@ def main(sizes: list[int]) -> None:
     for size in sizes:
         problem = training_step(size)
         default = default_assignment(problem)
-        show(problem, "crossings", seconds(lambda: problem.crossings))
-        show(problem, "price", seconds(lambda: total_cost_ns(problem, default)))
-        show(problem, "peaks", seconds(lambda: peaks(problem, default)))
+        show(problem, "crossings", seconds(lambda p=problem: p.crossings))
+        show(problem, "price", seconds(partial(total_cost_ns, problem, default)))
+        show(problem, "peaks", seconds(partial(peaks, problem, default)))
         model = Simulator(problem)
-        show(problem, "simulate, first", seconds(lambda: model.step_ns(default)))
-        show(problem, "simulate, then", seconds(lambda: model.step_ns(default)))
-        show(problem, "minimum cut", seconds(lambda: minimum_cut(problem)))
+        show(problem, "simulate, first", seconds(partial(model.step_ns, default)))
+        show(problem, "simulate, then", seconds(partial(model.step_ns, default)))
+        show(problem, "minimum cut", seconds(partial(minimum_cut, problem)))
         objectives: tuple[Objective, ...] = ("total_cost", "step_time")
         for objective in objectives:
             baseline = solver("tf_default").solve(problem, objective)
