@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.errors import InfeasibleError, OptionError, PlanError
-from placer.expanding import move_costs_ns
 from placer.opgraph import OpGraph
 from placer.options import Options
 from placer.placement import Placement
-from placer.problem.price import total_cost_ns
+from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solving import solve
 from tests.graphs import CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers

@@ -53,6 +53,42 @@ def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
     return Transfers(tensor, src[tensor], dst, cost)
 
 
+def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
+    """[U, D]: what the copies of all that a unit makes or takes cost in a step, were it alone moved to device d.
+
+    With its own time there, the difference to where it is says by how much the move changes `total_cost_ns`.
+    """
+    crossings, device = problem.crossings, assignment.device
+    places = 2 * problem.devices
+    count = len(crossings.unit)
+    # A pair is one crossing seen from one unit that makes or uses it.
+    key = np.concatenate(
+        [np.arange(count) * problem.units + crossings.unit, crossings.user_crossing * problem.units + crossings.user]
+    )
+    pairs, pair_of = np.unique(key, return_inverse=True)
+    pair_x, pair_unit = pairs // problem.units, pairs % problem.units
+    use_pair = pair_of[count:]  # of each use: the pair of its own unit
+
+    here = crossings.user_place[np.arange(len(crossings.user)), device[crossings.user]]
+    uses = np.bincount(crossings.user_crossing * places + here, minlength=count * places).reshape(count, places)
+    mine = np.bincount(use_pair * places + here, minlength=len(pairs) * places).reshape(len(pairs), places)
+    fixed = uses[pair_x] > mine  # [pairs, P]: taken at a place by others
+    src_here = crossings.place[np.arange(count), device[crossings.unit]][pair_x]
+    makes = crossings.unit[pair_x] == pair_unit
+
+    costs = np.zeros((problem.units, problem.devices), np.int64)
+    for d in range(problem.devices):
+        taken = fixed.copy()
+        taken[use_pair, crossings.user_place[:, d]] = True
+        src = np.where(makes, crossings.place[pair_x, d], src_here)
+        taken[np.arange(len(pairs)), src] = False
+        pair, place = np.nonzero(taken)
+        x = pair_x[pair]
+        cost = problem.copy_ns(crossings.nbytes[x], crossings.count[x], src[pair], place)
+        np.add.at(costs[:, d], pair_unit[pair], cost)
+    return costs
+
+
 def _distinct(problem: PlacementProblem, what: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
     """The pairs (what, place) among the uses ``(what[i], dst[i])`` that differ from where it is made, each once."""
     used = np.zeros((len(src), 2 * problem.devices), np.bool_)

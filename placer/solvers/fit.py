@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.memory import excess, usage
+from placer.problem.memory import usage
+from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.solvers.ledger import Ledger
 
 ROUNDS = 200
+NEVER = np.iinfo(np.int64).max // 4
 
 
 def fit(problem: PlacementProblem, assignment: Assignment) -> Assignment | None:
     """Moves units off overfull devices, those first that add least to the total cost per byte they hold at the peak.
 
-    A heuristic: None says that it found nothing, not that there is nothing. A unit never comes back to a device it left.
+    A heuristic: None says that it found nothing, not that there is nothing. A unit never comes back to a device it left, so
+    it ends.
     """
-    if not excess(problem, assignment).any():
-        return assignment
-    ledger = Ledger(problem, assignment)
+    device = assignment.device.copy()
     open_to = problem.unit_allowed.copy()
+    units = np.arange(problem.units)
     for _ in range(ROUNDS):
-        over = excess(problem, ledger.assignment)
-        d = int(np.argmax(over))
-        if not over[d]:
-            return ledger.assignment
-        moment = int(np.argmax(usage(problem, ledger.assignment)[d]))
-        held = held_by_unit(problem, ledger.assignment, d, moment)
-        open_to[:, d] &= np.array(ledger.device) == d  # who is elsewhere stays elsewhere
-        movable = np.flatnonzero((held > 0) & (open_to.sum(axis=1) > open_to[:, d]))
-        offers = []
-        for unit in movable.tolist():
-            change, to = min((ledger.change_ns(unit, to), to) for to in np.flatnonzero(open_to[unit]).tolist() if to != d)
-            offers.append((change / held[unit], unit, to))
-        if not offers:
+        current = Assignment(device)
+        held = usage(problem, current)
+        over = np.where(problem.memory_limit_bytes < 0, 0, held.max(axis=1, initial=0) - problem.memory_limit_bytes)
+        full = int(np.argmax(over))
+        if over[full] <= 0:
+            return current
+        part = held_by_unit(problem, current, full, int(np.argmax(held[full])))
+        open_to[:, full] &= device == full  # who is elsewhere stays elsewhere
+        there = problem.unit_time_ns + move_costs_ns(problem, current)
+        there[~open_to] = NEVER
+        now = np.where(open_to[units, device], there[units, device], 0)
+        there[:, full] = NEVER
+        to = there.argmin(axis=1)
+        movable = np.flatnonzero((part > 0) & (there[units, to] < NEVER))
+        if not len(movable):
             return None
-        freed = 0
-        for _, unit, to in sorted(offers):
-            ledger.move(unit, to)
-            open_to[unit, d] = False
-            freed += int(held[unit])
-            if freed >= over[d]:
-                break
+        added = (there[movable, to[movable]] - now[movable]) / part[movable]
+        order = movable[np.argsort(added, kind="stable")]
+        enough = int(np.searchsorted(np.cumsum(part[order]), over[full])) + 1
+        device = device.copy()
+        device[order[:enough]] = to[order[:enough]]
+        open_to[order[:enough], full] = False
     return None
 
 

@@ -12,7 +12,7 @@ from placer.problem.memory import Holdings, holdings, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.fit import fit
-from placer.solvers.min_cut import Cut, Rent, minimum_cut
+from placer.solvers.min_cut import Rent, minimum_cut
 
 MOMENTS = 8
 HALVINGS = 10
@@ -45,53 +45,43 @@ def priced_cut(problem: PlacementProblem, *, time_limit_s: float = math.inf) -> 
     limits would pay is taken off (Held, Karp 1971; Fisher 1981). Cuts that miss a limit are repaired by single moves.
     """
     ends = time.perf_counter() + time_limit_s
+    limits = problem.memory_limit_bytes
     moments: list[_Moment] = []
-    best: Assignment | None = None
-    best_ns, bound = 0, 0
+    bound = 0
 
-    def cut() -> Cut:
+    def cut() -> Assignment:
         nonlocal bound
         result = minimum_cut(problem, rents=[moment.rent() for moment in moments])
-        paid = sum(m.ns_per_byte * int(problem.memory_limit_bytes[m.device]) for m in moments)
+        paid = sum(m.ns_per_byte * int(limits[m.device]) for m in moments)
         bound = max(bound, math.floor(result.bound_ns - paid))
-        return result
+        return result.assignment
 
-    def consider(assignment: Assignment) -> None:
-        nonlocal best, best_ns
-        fitting = fit(problem, assignment)
-        if fitting is not None and (best is None or total_cost_ns(problem, fitting) < best_ns):
-            best, best_ns = fitting, total_cost_ns(problem, fitting)
-
-    current = cut()
+    current, nearly = cut(), None
     for _ in range(MOMENTS):
-        consider(current.assignment)
-        held = usage(problem, current.assignment)
-        over = np.where(problem.memory_limit_bytes < 0, 0, held.max(axis=1, initial=0) - problem.memory_limit_bytes)
+        held = usage(problem, current)
+        over = np.where(limits < 0, 0, held.max(axis=1, initial=0) - limits)
         device = int(np.argmax(over))
         if over[device] <= 0 or time.perf_counter() >= ends:
             break
         at = int(np.argmax(held[device]))
-        moment = next((m for m in moments if (m.device, m.at) == (device, at)), None)
-        if moment is None:
-            moment = _Moment(device, at, holdings(problem, device, at))
-            moments.append(moment)
-        low = moment.ns_per_byte
-        high = max(2 * low, (total_cost_ns(problem, current.assignment) + 1) / int(over[device]))
+        moment = _Moment(device, at, holdings(problem, device, at))
+        moments.append(moment)
+        low, high = 0.0, (total_cost_ns(problem, current) + 1) / int(over[device])
         lowest = None
         for _ in range(HALVINGS):
             moment.ns_per_byte = high if lowest is None else math.sqrt(max(low, high / 1024) * high)
             trial = cut()
-            if usage(problem, trial.assignment)[device, at] <= problem.memory_limit_bytes[device]:
+            if usage(problem, trial)[device, at] <= limits[device]:
                 high, lowest = moment.ns_per_byte, trial
             elif lowest is None:
                 low, high = high, 16 * high
             else:
-                low = moment.ns_per_byte
-                consider(trial.assignment)
+                low, nearly = moment.ns_per_byte, trial
             if time.perf_counter() >= ends:
                 break
         if lowest is None:
             break
         moment.ns_per_byte, current = high, lowest
-    consider(current.assignment)
+    repaired = [fit(problem, a) for a in (current, nearly) if a is not None]
+    best = min((a for a in repaired if a is not None), key=lambda a: total_cost_ns(problem, a), default=None)
     return PricedCut(best, bound)
