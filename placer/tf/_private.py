@@ -181,6 +181,7 @@ def recorded_partitions() -> Iterator[list[Any]]:
     """Collects, into the list it yields, the partition graphs of every function first run inside the block."""
     found: list[Any] = []
     context.context().enable_run_metadata()
+    context.context().export_run_metadata()  # once enabled, it goes on collecting when disabled: drop what is there already
     try:
         yield found
         found.extend(context.context().export_run_metadata().function_graphs)
