@@ -82,7 +82,7 @@ class Simulator:
         start, end, began, arrived, x, src, dst = self._play(assignment)
         op_device = assignment.device[problem.op_unit]
         every = np.arange(problem.ops)
-        streamed = problem.asynchronous[op_device] & ~self._host_only[every, op_device]
+        streamed = problem.asynchronous[op_device] & ~self.host_only[every, op_device]
         alone = np.where(problem.asynchronous[op_device], 0, problem.op_time_ns[every, op_device])
         work = np.where(streamed, problem.op_compute_ns[every, op_device], alone)
         busy = np.zeros(problem.devices, np.int64)
@@ -102,7 +102,7 @@ class Simulator:
         )
 
     @cached_property
-    def _host_only(self) -> Bools:
+    def host_only(self) -> Bools:
         """[N, D]: works in host memory alone on an asynchronous device."""
         problem = self.problem
         outputs = np.bincount(problem.tensor_op, minlength=problem.ops)
@@ -112,17 +112,23 @@ class Simulator:
         return result
 
     @cached_property
-    def _runs(self) -> Floats:
+    def runs(self) -> Floats:
         """[N]: at least 1."""
         return np.maximum(self.problem.op_count, 1)
 
     @cached_property
-    def _edges(self) -> _Edges:
-        return _Edges.of(self.problem)
+    def wide(self) -> Bools:
+        """[N, D]: uses all cores of a device that is not asynchronous."""
+        broad = self.problem.op_compute_ns > WIDE_NS * self.runs[:, None]
+        return broad if self.problem.op_serial is None else broad & ~self.problem.op_serial[:, None]
+
+    @cached_property
+    def edges(self) -> Edges:
+        return Edges.of(self.problem)
 
     def _play(self, assignment: Assignment) -> tuple[list[int], list[int], list[int], list[int], Ints, Ints, Ints]:
-        """Starts and ends of ops, begins and arrivals of copies, and the copies: number in `_Edges`, source and destination."""
-        problem, edges = self.problem, self._edges
+        """Starts and ends of ops, begins and arrivals of copies, and the copies: number in `Edges`, source and destination."""
+        problem, edges = self.problem, self.edges
         ops = problem.ops
         every = np.arange(ops)
         op_device = assignment.device[problem.op_unit]
@@ -135,11 +141,10 @@ class Simulator:
         time = problem.op_time_ns[every, op_device]
         dispatched = problem.op_dispatch_ns[every, op_device]
         computed = problem.op_compute_ns[every, op_device]
-        streamed = problem.asynchronous[op_device] & ~self._host_only[every, op_device]
-        broad = computed > WIDE_NS * self._runs
-        wide = (broad if problem.op_serial is None else broad & ~problem.op_serial).tolist()
-        first = (dispatched / self._runs).astype(np.int64).tolist()
-        last = (computed / self._runs).astype(np.int64).tolist()
+        streamed = problem.asynchronous[op_device] & ~self.host_only[every, op_device]
+        wide = self.wide[every, op_device].tolist()
+        first = (dispatched / self.runs).astype(np.int64).tolist()
+        last = (computed / self.runs).astype(np.int64).tolist()
         spent, dispatch, compute, stream = time.tolist(), dispatched.tolist(), computed.tolist(), streamed.tolist()
         device, fed = op_device.tolist(), problem.asynchronous.tolist()
         consumer, begin_edge = edges.consumer_list, edges.start_list
@@ -193,7 +198,7 @@ class Simulator:
 
 
 @dataclass(frozen=True, eq=False)
-class _Edges:
+class Edges:
     """Who waits for whom, op by op: E edges carrying X tensors, the control edges out of an op being one more tensor."""
 
     op: Ints
@@ -214,9 +219,11 @@ class _Edges:
     consumer_list: list[int]
     waits_list: list[int]
     """[N]: edges into each op."""
+    hop_list: list[bool]
+    """[E]: a control edge."""
 
     @classmethod
-    def of(cls, problem: PlacementProblem) -> _Edges:
+    def of(cls, problem: PlacementProblem) -> Edges:
         sources, source = np.unique(problem.control_src, return_inverse=True)
         tensors = len(problem.tensor_op)
         op = np.append(problem.tensor_op, sources)
@@ -236,6 +243,7 @@ class _Edges:
             start_list=np.searchsorted(op[tensor[order]], np.arange(problem.ops + 1)).tolist(),
             consumer_list=consumer[order].tolist(),
             waits_list=np.bincount(consumer, minlength=problem.ops).tolist(),
+            hop_list=(tensor[order] >= tensors).tolist(),
         )
 
     def copies(self, problem: PlacementProblem, op_device: Ints) -> tuple[list[int], Ints, Ints, Ints]:
@@ -253,3 +261,14 @@ class _Edges:
         code = np.where(in_stream | control, ISSUED, DONE)
         code[crosses] = number[self.tensor[crosses], dst[crosses]]
         return code.tolist(), x, made[x], place
+
+    def pairs(self, problem: PlacementProblem) -> tuple[Ints, Ints]:
+        """For each edge, [E, D] `ISSUED` or `DONE` with both ends on device d, and [E, D, D] the copy from device to device."""
+        here = np.arange(problem.devices)
+        src, dst = self.place[self.tensor], self.taken
+        control = self.tensor >= len(problem.tensor_op)
+        in_stream = (src == here) & problem.asynchronous
+        code = np.where((src == dst) & (in_stream | control[:, None]), ISSUED, DONE)
+        nbytes, count = self.nbytes[self.tensor][:, None, None], self.count[self.tensor][:, None, None]
+        copy = problem.copy_ns(nbytes, count, src[:, :, None], dst[:, None, :])
+        return code, np.where(self.free[self.tensor][:, None, None], 0, copy)

@@ -1,0 +1,54 @@
+"""The step time search and its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placer.problem.problem import PlacementProblem
+from placer.problem.simulate import Simulator, simulate
+from placer.problem.validate import validate
+from placer.solvers.base import Status
+from placer.solvers.registry import solver
+from placer.solvers.step_bound import step_bound_ns
+from placer.solvers.step_time import StepTime
+from tests.random_problems import assignments, problems
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems())
+def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
+    simulator = Simulator(problem)
+    bound = step_bound_ns(simulator)
+    for assignment in assignments(problem):
+        assert simulator.step_ns(assignment) >= bound
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(), st.integers(0, 3))
+def test_never_worse_than_the_simple_placements(problem: PlacementProblem, seed: int) -> None:
+    solution = StepTime().solve(problem, "step_time", seed=seed)
+    if solution.assignment is None:
+        assert solution.status is Status.UNKNOWN
+        return
+    assert solution.objective_ns == simulate(problem, solution.assignment).step_ns
+    assert solution.lower_bound_ns <= solution.objective_ns
+    assert validate(problem, solution.assignment).ok
+    for name in ("tf_default", "all_cpu", "all_gpu", "greedy"):
+        simple = solver(name).solve(problem, "step_time")
+        if simple.status is Status.FEASIBLE:
+            assert solution.objective_ns <= simple.objective_ns
+    again = StepTime().solve(problem, "step_time", seed=seed)
+    assert again.assignment is not None
+    assert (again.assignment.device == solution.assignment.device).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(limits=False))
+def test_small_problems_are_nearly_solved(problem: PlacementProblem) -> None:
+    """Local search may miss the best of a random problem, never by much more than a tenth here."""
+    best = min(simulate(problem, assignment).step_ns for assignment in assignments(problem))
+    solution = StepTime().solve(problem, "step_time")
+    assert solution.objective_ns <= 1.5 * best
+    assert np.isfinite(solution.gap)
