@@ -37,7 +37,7 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     change = np.zeros((problem.devices, ops + 1), np.int64)
     np.add.at(change, (problem.place_device[place], begin), problem.tensor_bytes[tensor])
     np.subtract.at(change, (problem.place_device[place], end + 1), problem.tensor_bytes[tensor])
-    np.add.at(change, (device, 0), problem.unit_persistent_bytes)
+    np.add.at(change[:, 0], device, problem.unit_persistent_bytes)
     held = np.cumsum(change[:, :-1], axis=1)
     held[op_device, np.arange(ops)] += problem.op_workspace_bytes[np.arange(ops), op_device]
     return held
@@ -45,7 +45,8 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
 def peaks(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """The most bytes each device holds at once, shape [D]; see `usage`."""
-    return usage(problem, assignment).max(axis=1, initial=0)
+    most: Ints = usage(problem, assignment).max(axis=1, initial=0)
+    return most
 
 
 def excess(problem: PlacementProblem, assignment: Assignment) -> Ints:

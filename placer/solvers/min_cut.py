@@ -155,7 +155,7 @@ def _add_crossings(problem: PlacementProblem, devices: tuple[int, int], copies: 
     kind = (crossings.user_place[:, devices] != ends).astype(np.int64)  # [E, 2]: 1 for host memory
     users = np.zeros((count, 2, 2), np.int64)
     for e in range(2):
-        np.add.at(users, (crossings.user_crossing, e, kind[:, e]), 1)
+        np.add.at(users[:, e], (crossings.user_crossing, kind[:, e]), 1)
     same[users == 0] = cross[users == 0] = 0
     base = np.minimum(same, cross)
     cross -= base
