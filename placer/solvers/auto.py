@@ -10,12 +10,18 @@ from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.min_cut import MinCut
+from placer.solvers.priced_cut import PricedCut
 from placer.solvers.step_time import StepTime
+
+CP_SAT_S = 3.0
+"""How long constraint programming may take where no limit is given."""
+CP_SAT_OPS = 5_000
+"""From here on its model takes longer to build than cuts take to come within a few percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Step time by local search; total cost by a minimum cut where that is exact; otherwise constraint programming."""
+    """Step time by local search; total cost by minimum cuts, priced ones where limits bind; else constraint programming."""
 
     name: str = "auto"
 
@@ -23,8 +29,15 @@ class Auto:
         """It takes everything."""
         return ""
 
-    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Solves with the solver chosen; its name and the reason lead the stop reason."""
+    def solve(
+        self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
+    ) -> Solution:
+        """Solves with the solver chosen; the reason leads the stop reason.
+
+        Args:
+            time_limit_s: None lets it grow with the size: under half a second at 10,000 ops, a few seconds at 100,000.
+            seed: makes searches repeatable.
+        """
         started = time.perf_counter()
         if why := cannot_fit(problem):
             return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
@@ -32,24 +45,30 @@ class Auto:
             found = StepTime().solve(problem, objective, time_limit_s=time_limit_s, seed=seed)
             if found.assignment is not None:
                 return _told(found, "step time is what the execution model predicts")
-            # Only a solver that knows memory over lifetimes can still find something that fits.
-            left = max(1.0, time_limit_s - (time.perf_counter() - started))
-            fitting = CpSat().solve(problem, "total_cost", time_limit_s=left, seed=seed)
+            # What is left is to find anything that fits.
+            fitting = CpSat().solve(problem, "total_cost", time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
             if fitting.assignment is None:
                 return replace(_told(fitting, "the memory limits bind"), objective=objective)
             priced = answer(
-                problem, objective, fitting.assignment, solver="cp_sat", started=started, stop_reason=fitting.stop_reason
+                problem,
+                objective,
+                fitting.assignment,
+                solver=fitting.solver,
+                started=started,
+                stop_reason=fitting.stop_reason,
+                lower_bound_ns=found.lower_bound_ns,
             )
-            return _told(priced, "the memory limits bind; least total cost that fits")
-        cut = MinCut()
-        if not cut.unsupported(problem, objective):
-            found = cut.solve(problem, objective, time_limit_s=time_limit_s, seed=seed)
-            if found.status is not Status.UNKNOWN:
-                return _told(found, "two devices and no limit that binds")
-        return _told(
-            CpSat().solve(problem, objective, time_limit_s=time_limit_s, seed=seed),
-            "a memory limit binds" if problem.devices == 2 else f"{problem.devices} devices",
-        )
+            return _told(priced, "the memory limits bind, least total cost that fits")
+        if problem.devices == 2:
+            cut = MinCut().solve(problem, objective)
+            if cut.status is not Status.UNKNOWN:
+                return _told(cut, "two devices and no limit that binds")
+            if time_limit_s is None and problem.ops > CP_SAT_OPS:
+                priced_solution = PricedCut().solve(problem, objective)
+                if priced_solution.status is Status.FEASIBLE:
+                    return _told(priced_solution, "a memory limit binds")
+        found = CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
+        return _told(found, "a memory limit binds" if problem.devices == 2 else f"{problem.devices} devices")
 
     def cite(self) -> str:
         """Those of the solvers it calls."""

@@ -19,6 +19,7 @@ GROUP = "placer.solvers"
 _BUILT_IN = (
     EntryPoint("auto", "placer.solvers.auto:Auto", GROUP),
     EntryPoint("min_cut", "placer.solvers.min_cut:MinCut", GROUP),
+    EntryPoint("priced_cut", "placer.solvers.priced_cut:PricedCut", GROUP),
     EntryPoint("cp_sat", "placer.solvers.cp_sat:CpSat", GROUP),
     EntryPoint("step_time", "placer.solvers.step_time:StepTime", GROUP),
     EntryPoint("greedy", "placer.solvers.greedy:Greedy", GROUP),
