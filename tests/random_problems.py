@@ -19,7 +19,8 @@ def random_problem(
     gpu = np.array([kind == "GPU" for kind in kinds])
     unit = rng.integers(units, size=ops)
     unit[:units] = rng.permutation(units)[: len(unit[:units])]
-    units = len(np.bincount(unit))
+    present, unit = np.unique(unit, return_inverse=True)
+    units = len(present)
     allowed = rng.random((units, devices)) > forced
     allowed[np.arange(units), rng.integers(devices, size=units)] = True
 

@@ -117,8 +117,6 @@ class PlacementProblem:
                 raise ValueError(f"{name} has shape {np.shape(array)} where {shape} belongs.")
         if not self.unit_allowed.any(axis=1).all():
             raise ValueError(f"unit {int(np.argmin(self.unit_allowed.any(axis=1)))} is allowed on no device.")
-        if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
-            raise ValueError("consumer_start does not run from 0 to the number of consumers.")
         for name, index, size in (
             ("op_unit", self.op_unit, u),
             ("tensor_op", self.tensor_op, n),
@@ -126,6 +124,10 @@ class PlacementProblem:
         ):
             if ((index < 0) | (index >= size)).any():
                 raise ValueError(f"{name} leaves the range 0..{size - 1}.")
+        if len(idle := np.flatnonzero(np.bincount(self.op_unit, minlength=u) == 0)):
+            raise ValueError(f"unit {int(idle[0])} has no ops.")
+        if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
+            raise ValueError("consumer_start does not run from 0 to the number of consumers.")
         for src, dst in ((self.tensor_op[self.consumer_tensor], self.consumer_op), (self.control_src, self.control_dst)):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))

@@ -106,3 +106,5 @@ def test_problem_whose_arrays_do_not_fit_is_refused() -> None:
         chain(control_src=np.array([2]), control_dst=np.array([0]))
     with pytest.raises(ValueError, match="allowed on no device"):
         chain(unit_allowed=np.zeros((3, 2), np.bool_))
+    with pytest.raises(ValueError, match="unit 1 has no ops"):
+        chain(op_unit=np.array([0, 2, 2]))
