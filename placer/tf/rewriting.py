@@ -343,6 +343,8 @@ class _Assembly:
             loop.input.append(entry)
             loop.attr["T"].list.type.append(hoist.tensor.dtype.as_datatype_enum)
             loop.attr["output_shapes"].list.shape.append(hoist.tensor.shape.as_proto())
+            if "_num_original_outputs" in loop.attr:  # the outputs that have gradients; the variable's is one of them
+                loop.attr["_num_original_outputs"].i += 1
 
     def _carried_device(self, body: Body, name: str, node: NodeDef, position: int, source: str) -> str:
         """Where input `position` of a loop or branch should be when it goes in."""
