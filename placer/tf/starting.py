@@ -13,12 +13,12 @@ from placer.progress import progress
 
 
 def start(cpus: int = 1) -> None:
-    """Imports TensorFlow and starts its runtime, with this many logical CPU devices."""
+    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with progress("starting TensorFlow"), _held_back():
         import tensorflow as tf
 
-        if cpus > 1:
+        if cpus > 1 and not tf.config.list_physical_devices("GPU"):
             parts = [tf.config.LogicalDeviceConfiguration()] * cpus
             tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
         tf.config.list_logical_devices()
