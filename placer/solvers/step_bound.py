@@ -45,18 +45,15 @@ def longest_chain_ns(simulator: Simulator) -> int:
             else:
                 issued[d] = done[d] = at + alone[op][d]
         end = max(end, min(done[d] for d in own))
+        follow = [done[d] if streamed[op][d] else issued[d] for d in devices]
         for e in range(begin[op], begin[op + 1]):
-            to = consumer[e]
-            goes, follows = ready[to], behind[to]
+            to, costs = consumer[e], copy[e]
+            goes, follows, gone = ready[to], behind[to], issued if hop[e] else done
             for d in allowed[to]:
-                host = stream = -1
-                for s in own:
-                    if s == d and code[e][d] == ISSUED:
-                        when, after = issued[s], done[s] if streamed[op][s] and not hop[e] else issued[s]
-                    else:
-                        when = after = (issued if hop[e] else done)[s] + copy[e][s][d]
-                    host = when if host < 0 else min(host, when)
-                    stream = after if stream < 0 else min(stream, after)
+                host = min([gone[s] + costs[s][d] for s in own])
+                stream = host
+                if code[e][d] == ISSUED and d in own:  # staying is never later than leaving and coming back
+                    host, stream = min(host, issued[d]), min(host, issued[d] if hop[e] else follow[d])
                 goes[d] = max(goes[d], host)
                 follows[d] = max(follows[d], stream)
     return end

@@ -69,7 +69,9 @@ class StepTime:
         best_ns = 0
         seen: set[bytes] = set()
         for start in _starts(simulator, limited):
-            candidate = fit(problem, start) if limited else start
+            candidate: Assignment | None = start
+            if limited and excess(problem, start).any():
+                candidate = fit(problem, start) if best is None or problem.ops <= LARGE else None
             if candidate is None or candidate.device.tobytes() in seen:
                 continue
             seen.add(candidate.device.tobytes())
@@ -114,9 +116,13 @@ class StepTime:
 
 
 def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
-    """The simple placements first, so that nothing found is worse than they are."""
+    """The simple placements, so that nothing found is worse than they are, and what may be better."""
     problem = simulator.problem
     large = problem.ops > LARGE
+    if limited and problem.devices == 2:
+        priced = priced_cut(problem)
+        if priced.assignment is not None:
+            yield priced.assignment
     yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")
@@ -127,10 +133,6 @@ def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
         if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    if limited and problem.devices == 2:
-        priced = priced_cut(problem)
-        if priced.assignment is not None:
-            yield priced.assignment
     yield earliest_finish(simulator)
     if not large:
         yield greedy_assignment(problem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,7 @@ from placer.problem.simulate import Simulator
 from placer.solvers.base import Objective
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.registry import solver
+from placer.solvers.step_bound import step_bound_ns
 from placer.solvers.tf_default import default_assignment
 
 LAYER = 40
@@ -131,21 +133,24 @@ def main(sizes: list[int]) -> None:
     for size in sizes:
         problem = training_step(size)
         default = default_assignment(problem)
-        show(problem, "crossings", seconds(lambda p=problem: p.crossings))
+        show(problem, "crossings", seconds(partial(getattr, problem, "crossings")))
         show(problem, "price", seconds(partial(total_cost_ns, problem, default)))
         show(problem, "peaks", seconds(partial(peaks, problem, default)))
         model = Simulator(problem)
         show(problem, "simulate, first", seconds(partial(model.step_ns, default)))
         show(problem, "simulate, then", seconds(partial(model.step_ns, default)))
         show(problem, "minimum cut", seconds(partial(minimum_cut, problem)))
+        show(problem, "bound of the step time", seconds(partial(step_bound_ns, model)))
+        limits = np.array([-1, int(0.7 * peaks(problem, default)[1])])
+        limited = replace(problem, memory_limit_bytes=limits)
         objectives: tuple[Objective, ...] = ("total_cost", "step_time")
         for objective in objectives:
             baseline = solver("tf_default").solve(problem, objective)
-            for name in ("greedy", "auto"):
-                solution = solver(name).solve(problem, objective)
+            for what, name, case in (("greedy", "greedy", problem), ("auto", "auto", problem), ("70% memory", "auto", limited)):
+                solution = solver(name).solve(case, objective)
                 ratio = solution.objective_ns / baseline.objective_ns
                 note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_reason}"
-                show(problem, f"{name} {objective}", solution.seconds, note)
+                show(problem, f"{what} {objective}", solution.seconds, note)
 
 
 if __name__ == "__main__":
