@@ -100,6 +100,8 @@ def test_cpu_threads_run_small_ops_side_by_side_and_large_ones_one_by_one() -> N
     assert step(ops_of(apart, 1000, 5, 5), [0] * 4) == 4 * 1000 + 7
     assert step(ops_of(apart, 1000, 5, 5, device_threads=threads), [0] * 4) == 2 * 1000 + 7
     assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads), [0] * 4) == 4 * 100_000 + 7
+    serial = np.ones(4, np.bool_)
+    assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads, op_serial=serial), [0] * 4) == 2 * 100_000 + 7
 
 
 def test_shapes_on_a_gpu_stay_with_the_host() -> None:
