@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import warnings
 import weakref
@@ -78,6 +79,8 @@ class PlacedFunction:
     # -- calling ---------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._signature is not None:
+            args, kwargs = self._filled(self._signature, args, kwargs)
         key = self._call_key(args, kwargs)
         entry = self._calls.get(key) if key is not None else None
         if entry is None:
@@ -97,6 +100,26 @@ class PlacedFunction:
                 stacklevel=2,
             )
             return entry.trace.concrete(*args, **kwargs)
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature | None:
+        """The function's signature if any parameter has a default: a ConcreteFunction wants those values said."""
+        try:
+            signature = inspect.signature(self._fn)
+        except (TypeError, ValueError):
+            return None
+        return signature if any(p.default is not p.empty for p in signature.parameters.values()) else None
+
+    @staticmethod
+    def _filled(
+        signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return args, kwargs  # TensorFlow says what is wrong with the call
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
 
     @functools.cached_property
     def _call_key(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Hashable | None]:
@@ -191,6 +214,8 @@ class PlacedFunction:
         """Runs one call for real and reports where each op ran; see `placer.tf.observing`."""
         from placer.tf.observing import observe_concrete
 
+        if self._signature is not None:
+            args, kwargs = self._filled(self._signature, args, kwargs)
         entry = self._prepared(args, kwargs, None)
         placement = _placement(entry, self.__name__)
         planned = {name: plan.device for name, plan in placement.ops.items()}

@@ -1,0 +1,95 @@
+"""Calling a placed function: like calling the function it wraps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.errors import OptionError, PlanError, TraceError
+from tests.machines import two_cpus
+
+X = tf.constant(np.arange(32.0, dtype=np.float32).reshape(4, 8) / 32)
+
+
+def twice(x: tf.Tensor, repeat: int = 2, *, add: float = 0.5) -> dict[str, tf.Tensor]:
+    for _ in range(repeat):
+        x = tf.tanh(x) + add
+    return {"y": x}
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((X,), {}), ((X, 3), {}), ((X,), {"repeat": 1, "add": 1.0}), ((), {"x": X, "add": 0.25})]
+)
+def test_defaults_and_keywords_reach_the_function(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    plain, placed = tf.function(twice), placer.optimized_placement(devices=two_cpus())(twice)
+    for _ in range(2):
+        np.testing.assert_allclose(placed(*args, **kwargs)["y"], plain(*args, **kwargs)["y"], rtol=1e-6)
+
+
+def test_one_plan_for_each_signature_and_no_more_traces_than_the_plain_function() -> None:
+    traces = []
+
+    @placer.optimized_placement(devices=two_cpus())
+    def f(x: tf.Tensor) -> tf.Tensor:
+        traces.append(1)
+        return tf.nn.relu(x)
+
+    for rows in (2, 2, 4, 2):
+        f(tf.ones([rows, 8]))
+    assert len(f.placements) == len(traces) == 2
+    assert "float32[4,8]" in f.placements
+
+
+def test_a_method_is_placed_for_each_instance() -> None:
+    class Scale(tf.Module):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = tf.Variable(by)
+
+        @placer.optimized_placement(devices=two_cpus())
+        def run(self, x: tf.Tensor) -> tf.Tensor:
+            return x * self.by
+
+    one, two = Scale(2.0), Scale(3.0)
+    np.testing.assert_allclose(one.run(X), 2 * X.numpy())
+    np.testing.assert_allclose(two.run(X), 3 * X.numpy())
+    one.by.assign(4.0)
+    np.testing.assert_allclose(one.run(X), 4 * X.numpy())
+
+
+@pytest.mark.parametrize("hoisted", [False, True])
+def test_a_loop_that_only_reads_a_variable_has_its_gradient_wherever_it_runs(hoisted: bool) -> None:
+    weights = tf.Variable(tf.fill([8, 8], 0.1), name="weights")
+
+    @tf.function
+    def f(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):
+            x = tf.tanh(tf.matmul(x, weights))
+        return tf.reduce_sum(x)
+
+    pins = {"MatMul": "CPU:1" if hoisted else "CPU:0"}
+    placed = placer.place(f, X, devices=two_cpus(), pins=pins)
+    gradients = []
+    for run in (f, placed):
+        with tf.GradientTape() as tape:
+            value = run(X)
+        gradients.append(tape.gradient(value, weights))
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5)
+    assert np.abs(gradients[0]).max() > 0
+
+
+def test_bad_input_has_an_error_of_its_own() -> None:
+    with pytest.raises(OptionError, match="not a function"):
+        placer.place(3)
+    with pytest.raises(OptionError, match="pins"):
+        placer.place(twice, pin={"a": "CPU:0"})
+    with pytest.raises(PlanError, match="no plan yet"):
+        _ = placer.place(twice).placement
+
+    def broken(x: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(x, x)
+
+    with pytest.raises(TraceError, match="broken"):
+        placer.place(broken, X)
