@@ -85,7 +85,11 @@ def test_validator_agrees(problem: PlacementProblem, seed: int) -> None:
         problem if not len(problem.control_src) else dataclasses.replace(problem, control_src=limits[:0], control_dst=limits[:0])
     )
     work = problem.unit_time_ns[np.arange(problem.units), assignment.device].sum()
-    assert total_cost_ns(hops, assignment) == work + transfers(problem, assignment).cost_ns.sum()
+    copies = transfers(problem, assignment)
+    assert total_cost_ns(hops, assignment) == work + copies.cost_ns.sum()
+    assert (copies.src != copies.dst).all()
+    pairs = list(zip(copies.tensor.tolist(), copies.dst.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
 
 
 def test_violations_are_told_in_words() -> None:
