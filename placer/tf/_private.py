@@ -5,6 +5,7 @@ Each is checked by tests/tf/test_private.py, so that a TensorFlow upgrade that m
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -174,6 +175,18 @@ def copy_deferred_captures(source: Any, target: Any, internal_of: Mapping[int, A
             tracetype=captures.by_ref_tracetype[key],
             is_by_ref=True,
         )
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Keeps Python's cycle collector from scanning a large trace again and again while thousands of nodes are made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
