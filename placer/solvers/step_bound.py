@@ -50,17 +50,12 @@ def longest_chain_ns(simulator: Simulator) -> int:
             to, costs = consumer[e], copy[e]
             goes, follows, gone = ready[to], behind[to], issued if hop[e] else done
             for d in allowed[to]:
-                host = gone[own[0]] + costs[own[0]][d]
-                for s in own[1:]:
-                    if gone[s] + costs[s][d] < host:
-                        host = gone[s] + costs[s][d]
+                host = min([gone[s] + costs[s][d] for s in own])
                 stream = host
                 if code[e][d] == ISSUED and d in own:  # staying is never later than leaving and coming back
                     host, stream = min(host, issued[d]), min(host, issued[d] if hop[e] else follow[d])
-                if host > goes[d]:
-                    goes[d] = host
-                if stream > follows[d]:
-                    follows[d] = stream
+                goes[d] = max(goes[d], host)
+                follows[d] = max(follows[d], stream)
     return end
 
 
