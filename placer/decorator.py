@@ -91,7 +91,10 @@ class PlacedFunction:
         except Exception as error:
             # Refused before anything ran: under a tape outside, TensorFlow's own forward function of a loop can be impossible
             # to place, whatever the plan (it pins the handles the loop passes on to where the loop is).
-            if "Cannot place the graph" not in str(error) or entry.run is entry.trace.concrete:
+            if (
+                not all(part in str(error) for part in ("Cannot place the graph", "__forward_"))
+                or entry.run is entry.trace.concrete
+            ):
                 raise
             warnings.warn(
                 f"{self.__name__} runs unplaced here: TensorFlow cannot place its forward function under a tape outside; "

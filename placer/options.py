@@ -55,7 +55,7 @@ class Options:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise OptionError(f"unknown option {name!r}{hint} The options are {', '.join(known)}")
+                raise OptionError(f"unknown option {name!r}{hint}. The options are {', '.join(known)}")
         options = cls(**given)
         for name, choices in _CHOICES.items():
             if getattr(options, name) not in choices:

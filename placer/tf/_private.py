@@ -1,6 +1,6 @@
-"""Every TensorFlow name placer uses that is not public, in one place.
+"""The TensorFlow names that tracing, rewriting and observing use and that are not public, in one place.
 
-Each is checked by tests/tf/test_private.py, so that a TensorFlow upgrade that moves one says so there and not in a user's step.
+The registry's and the devices' own are imported where they are used, in kernels.py, optypes.py and devices.py.
 """
 
 from __future__ import annotations
