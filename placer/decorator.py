@@ -142,7 +142,7 @@ class PlacedFunction:
     def _planned(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
         from placer.planning import build_graph
         from placer.solving import solve
-        from placer.tf import _private, calling, tracing
+        from placer.tf import calling, tracing
 
         traced = tracing.concrete_function(self._traceable, args, kwargs)
         entry = self._entries.get(id(traced))
@@ -155,19 +155,18 @@ class PlacedFunction:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
             entry = _Entry(signature, trace, None, traced)
         else:
-            with _private.paused_collection():
-                graph = build_graph(trace)
-                if self._plan is None:
-                    placement = solve(graph, self._options.devices, options=self._options)
-                else:
-                    placement = self._plan.bound_to(graph)
+            graph = build_graph(trace)
+            if self._plan is None:
+                placement = solve(graph, self._options.devices, options=self._options)
+            else:
+                placement = self._plan.bound_to(graph)
             entry = _Entry(signature, trace, placement, None)
         self._entries[id(traced)] = entry
         self._latest = entry
         return entry
 
     def _applied(self, entry: _Entry) -> _Entry:
-        from placer.tf import _private, rewriting
+        from placer.tf import rewriting
         from placer.tf.devices import full_name, process_devices
 
         placement = entry.placement
@@ -179,8 +178,7 @@ class PlacedFunction:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
         try:
-            with _private.paused_collection():
-                run = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+            run = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
             run = entry.trace.concrete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from placer.problem.formulate import Formulation
 from placer.problem.memory import excess, peaks
 from placer.problem.price import move_costs_ns, total_cost_ns, transfers
 from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.problem.simulate import simulate
 from placer.solvers.base import Solution
 from placer.solvers.registry import solver
 from placer.units import format_bytes
@@ -36,9 +35,7 @@ def expand(
     problem, assignment = formulation.problem, solution.assignment
     assert assignment is not None
     op_device = assignment.device[problem.op_unit]
-    prices = _Prices(problem)
-    others = {name: _baseline(problem, name, options, prices) for name in BASELINES}
-    cost, step = prices.of(assignment)
+    others = {name: _baseline(problem, name, options) for name in BASELINES}
     return Placement(
         graph=graph,
         machine=machine.name,
@@ -52,8 +49,8 @@ def expand(
         status=solution.status,
         objective_ns=solution.objective_ns,
         lower_bound_ns=solution.lower_bound_ns,
-        total_cost_ns=cost,
-        step_time_ns=step,
+        total_cost_ns=total_cost_ns(problem, assignment),
+        step_time_ns=problem.simulator.step_ns(assignment),
         solver=solution.solver,
         solver_seconds=solution.seconds,
         stop_reason=solution.stop_reason,
@@ -133,21 +130,7 @@ def _totals(problem: PlacementProblem, assignment: Assignment) -> dict[str, Devi
     return dict(zip(problem.device_names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
 
 
-@dataclass
-class _Prices:
-    """Total cost and step time, each assignment once: the simple ones often coincide, and simulating is what takes long here."""
-
-    problem: PlacementProblem
-    known: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-
-    def of(self, assignment: Assignment) -> tuple[int, int]:
-        key = assignment.device.tobytes()
-        if key not in self.known:
-            self.known[key] = total_cost_ns(self.problem, assignment), simulate(self.problem, assignment).step_ns
-        return self.known[key]
-
-
-def _baseline(problem: PlacementProblem, name: str, options: Options, prices: _Prices) -> tuple[Baseline, Assignment | None]:
+def _baseline(problem: PlacementProblem, name: str, options: Options) -> tuple[Baseline, Assignment | None]:
     chosen = solver(name)
     solution = chosen.solve(problem, options.objective, seed=options.seed)
     assignment = solution.assignment
@@ -159,7 +142,8 @@ def _baseline(problem: PlacementProblem, name: str, options: Options, prices: _P
     if over[worst]:
         limit = format_bytes(int(problem.memory_limit_bytes[worst]))
         note = f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}"
-    return Baseline(not over[worst], *prices.of(assignment), note), assignment
+    cost, step = total_cost_ns(problem, assignment), problem.simulator.step_ns(assignment)
+    return Baseline(not over[worst], cost, step, note), assignment
 
 
 def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: Assignment | None) -> list[str]:

@@ -11,6 +11,7 @@ from placer.expanding import expand
 from placer.infeasible import explain_infeasible
 from placer.opgraph import OpGraph
 from placer.options import Options
+from placer.pausing import paused_collection
 from placer.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
@@ -18,6 +19,7 @@ from placer.problem.validate import validate
 from placer.solvers.registry import solver
 
 
+@paused_collection()
 def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Placement:
     """Decides the device of every op.
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placer.problem.crossings import Crossings
+
+if TYPE_CHECKING:
+    from placer.problem.simulate import Simulator
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -183,6 +186,13 @@ class PlacementProblem:
     def crossings(self) -> Crossings:
         """What can cost a copy, between units."""
         return Crossings.of(self)
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """The execution model, which remembers the steps it has played."""
+        from placer.problem.simulate import Simulator
+
+        return Simulator(self)
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
         """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""

@@ -9,7 +9,6 @@ import numpy as np
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import simulate
 from placer.solvers.base import Objective, Solution, Status
 
 
@@ -28,7 +27,7 @@ def answer(
     Args:
         started: `time.perf_counter` when the search began.
     """
-    value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulate(problem, assignment).step_ns
+    value = total_cost_ns(problem, assignment) if objective == "total_cost" else problem.simulator.step_ns(assignment)
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
     if over := overfull(problem, assignment):
         status, stop_reason = Status.UNKNOWN, over

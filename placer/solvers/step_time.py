@@ -58,7 +58,7 @@ class StepTime:
             seed: nothing here is random.
         """
         started = time.perf_counter()
-        simulator = Simulator(problem)
+        simulator = problem.simulator
         bound = step_bound_ns(simulator)
         limited = limits_can_bind(problem)
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s

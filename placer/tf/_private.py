@@ -5,7 +5,6 @@ The registry's and the devices' own are imported where they are used, in kernels
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -96,7 +95,9 @@ def import_nodes(graph: Any, nodes: Sequence[NodeDef], inputs: Mapping[tuple[str
                 c_api_util.ScopedTFImportGraphDefResults(c_api.TF_GraphImportGraphDefWithResults(c_graph, buffer, scoped.options))
         finally:
             c_api.TF_DeleteBuffer(buffer)
-        graph._add_new_tf_operations(compute_devices=False)
+        # What `_add_new_tf_operations` does but for its care of version 1 control flow, which costs as much again.
+        for operation in graph.new_operations():
+            graph._create_op_from_tf_operation(operation, compute_device=False)
 
 
 def copy_handle_data(source: Any, target: Any) -> None:
@@ -175,18 +176,6 @@ def copy_deferred_captures(source: Any, target: Any, internal_of: Mapping[int, A
             tracetype=captures.by_ref_tracetype[key],
             is_by_ref=True,
         )
-
-
-@contextmanager
-def paused_collection() -> Iterator[None]:
-    """Keeps Python's cycle collector from scanning a large trace again and again while thousands of nodes are made."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -46,3 +46,10 @@ def is_stateful(op_type: str) -> bool:
     """
     definition = op_def_registry.get(op_type)
     return definition is None or bool(definition.is_stateful)
+
+
+@functools.cache
+def function_attributes(op_type: str) -> tuple[str, ...]:
+    """The attributes by which ops of this type name functions."""
+    definition = op_def_registry.get(op_type)
+    return tuple(a.name for a in definition.attr if a.type in ("func", "list(func)")) if definition is not None else ()

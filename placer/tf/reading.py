@@ -15,6 +15,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
 from placer.opgraph import Kernel, OpGraph, OpNode, Resource, Role, TensorEdge
+from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
@@ -38,6 +39,7 @@ Source = tuple[str, int]
 """A node of the flattened graph and one of its outputs."""
 
 
+@paused_collection()
 def read(trace: Trace, shapes: Callable[[str, int], tuple[int | None, ...] | None] | None = None) -> OpGraph:
     """Flattens a trace.
 

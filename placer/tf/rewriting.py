@@ -14,11 +14,13 @@ import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.errors import RewriteError
+from placer.pausing import paused_collection
 from placer.tf import _private
-from placer.tf.optypes import is_stateful
+from placer.tf.optypes import function_attributes, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
 
 
+@paused_collection()
 def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
     """Rebuilds a traced function with the given devices.
 
@@ -85,18 +87,15 @@ class _Rewriter:
         old = frame.graph
         graph = _private.FuncGraph(f"{old.name}_placed")
         self.graphs[id(frame)] = graph
-        with graph.as_default():
-            names = self._name_inputs(frame)
-            for position, (name, tensor) in enumerate(zip(names, frame.input_tensors, strict=True)):
-                shape = tensor.shape if shapes is None else shapes[position]
-                placeholder = tf.compat.v1.placeholder(tensor.dtype, shape, name=name)
-                _private.copy_handle_data(tensor, placeholder)
-                graph.inputs.append(placeholder)
-            for j in self.lifted(frame):
-                tensor = self._loop_body(frame).hoists[j].tensor
-                graph.inputs.append(
-                    tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=self.input_names[id(frame), f"hoist {j}"])
-                )
+        names = self._name_inputs(frame)
+        given = [*frame.input_tensors, *(self._loop_body(frame).hoists[j].tensor for j in self.lifted(frame))]
+        inputs = [_placeholder(name, tensor.dtype, tensor.shape) for name, tensor in zip(names, given, strict=True)]
+        for node, shape in zip(inputs, shapes or (), strict=False):
+            node.attr["shape"].shape.CopyFrom(shape.as_proto())
+        _private.import_nodes(graph, inputs, {}, old.graph_def_versions)
+        graph.inputs.extend(graph.get_operation_by_name(name).outputs[0] for name in names)
+        for before, after in zip(given, graph.inputs, strict=True):
+            _private.copy_handle_data(before, after)
         graph.seed = old.seed
         mapped = {(t.op.name, 0): t for t in graph.inputs}
         self.placeholders[id(frame)] = {name for name, _ in mapped}
@@ -113,7 +112,7 @@ class _Rewriter:
         return graph
 
     def _name_inputs(self, frame: Body) -> list[str]:
-        """Names for a frame's inputs that are no other node's name nor, as the importer demands, a scope of one."""
+        """Names for a frame's inputs, hoists last, that are no other node's name nor, as the importer demands, a scope of one."""
         taken = {path for body in inlined(frame) for path in body.names.values()}
         names = []
         for position, tensor in enumerate(frame.input_tensors):
@@ -128,6 +127,7 @@ class _Rewriter:
             while name in taken:
                 name += "_"
             self.input_names[id(frame), f"hoist {j}"] = name
+            names.append(name)
         return names
 
     @staticmethod
@@ -284,16 +284,15 @@ class _Assembly:
                 self._body(children[0], [*waits, *before])
                 continue
             path = body.names[name]
-            new = NodeDef(op=node.op, name=path)
-            for key, value in node.attr.items():
-                if key not in ("_class", "_output_shapes"):
-                    new.attr[key].CopyFrom(value)
+            new = NodeDef()
+            new.CopyFrom(node)
+            new.name = path
+            new.ClearField("input")
+            new.attr.pop("_class", None)
+            new.attr.pop("_output_shapes", None)
+            device = new.device = self._planned(body, name) if placed else ""
             if placed:
-                device = self._planned(body, name)
-                new.device = device
                 self.devices[path] = device
-            else:
-                device = ""
             if node.op == "Const":
                 self.constants[path] = new
             if children is not None:
@@ -381,7 +380,8 @@ class _Assembly:
 
     def _functions(self, body: Body, node: NodeDef, graph: Any) -> None:
         """Functions that a kept op names (a compiled call, a dataset's map) come along unchanged."""
-        for value in node.attr.values():
+        for attribute in function_attributes(node.op):
+            value = node.attr[attribute]
             named = [value.func.name] if value.HasField("func") else [f.name for f in value.list.func]
             for name in named:
                 function = _private.library_function(body.graph, name)
@@ -438,6 +438,13 @@ def _rename(node: NodeDef, names: Sequence[str]) -> None:
             function.name = name
     else:
         node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = names
+
+
+def _placeholder(name: str, dtype: tf.DType, shape: tf.TensorShape) -> NodeDef:
+    node = NodeDef(op="Placeholder", name=name)
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(shape.as_proto())
+    return node
 
 
 def _attributes(concrete: Any) -> dict[str, Any]:
