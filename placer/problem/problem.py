@@ -92,9 +92,9 @@ class PlacementProblem:
     device_threads: Ints | None = None
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
     op_follows_input: Bools | None = None
+    """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
     op_serial: Bools | None = None
     """[N]: the kernel uses one thread of a CPU however long it takes, so several run side by side; None for none."""
-    """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
 
     def __post_init__(self) -> None:
         n, u, d, t, c, k = (
