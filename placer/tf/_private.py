@@ -65,6 +65,22 @@ def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]
     return ConcreteFunction.from_func_graph(graph, function_type, attrs)
 
 
+def result_count(concrete: Any) -> int:
+    """Tensors a call returns. Its graph has more outputs once a gradient was taken: what the backward function needs."""
+    return len(concrete.inference_fn.function_type.flat_outputs)
+
+
+def renamed_copy(concrete: Any) -> Any:
+    """A ConcreteFunction that runs the same graph under a name of its own."""
+    outputs = concrete.graph.outputs
+    extra = outputs[result_count(concrete) :]
+    del outputs[len(outputs) - len(extra) :]
+    try:
+        return concrete_from_graph(concrete.graph, concrete.function_type, {})
+    finally:
+        outputs.extend(extra)
+
+
 def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The call's tensors in the order of the graph's inputs (captures left out)."""
     function_type = concrete.function_type

@@ -51,7 +51,7 @@ def observe_concrete(
         args, kwargs: the call's; its side effects happen.
     """
     # TensorFlow hands out partition graphs only at a function's first call, so the same graph runs under a new name.
-    fresh = _private.concrete_from_graph(concrete.graph, concrete.function_type, {})
+    fresh = _private.renamed_copy(concrete)
     with _private.recorded_partitions() as functions:
         outputs = fresh(*args, **kwargs)
         tf.nest.map_structure(

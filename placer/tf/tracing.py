@@ -171,6 +171,9 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
             flat = ()  # specs instead of values: nothing is known beyond the signature
     taken: set[str] = set()
     root = _read_body(concrete.graph, "", "root", None, "", taken)
+    results = _private.result_count(concrete)
+    del root.outputs[results:]
+    root.output_tensors = root.output_tensors[:results]
     return Trace(concrete, root, flat)
 
 

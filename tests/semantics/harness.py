@@ -1,0 +1,269 @@
+"""Runs a function plain and placed, and compares all that can be told apart: the one harness of every semantics test.
+
+A test hands over a *builder*: called anew for each run, it returns a `Program` with variables of its own, so that the plain
+run and every placed run start from the same state.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.decorator import PlacedFunction
+from placer.placement import Placement
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.validate import validate
+from placer.solvers.answer import answer
+from placer.solvers.base import Objective, Solution, Solver
+from placer.tf.tracing import concrete_function
+from tests.machines import two_cpus
+
+CALLS = 3
+"""Calls of a program before its state is compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A function with what it is called with and what it changes."""
+
+    fn: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    state: Sequence[tf.Variable] | Callable[[], Any] = ()
+    """What is compared after the calls: variables, or a function that reads tables, queues and the like."""
+    log: Sequence[Any] = ()
+    """What callbacks of `fn` append to: side effects, in order."""
+    gradients: bool = True
+    """False where its gradients make no sense (it takes them itself, or counts calls)."""
+    random: bool = False
+    """Its results are compared by structure, shape and dtype only: they come from a generator that cannot be seeded."""
+    plans: dict[str, Any] = field(default_factory=dict)
+    """Options for planning, such as pins."""
+
+
+Builder = Callable[[], Program]
+
+
+@dataclass(frozen=True)
+class RandomLegal:
+    """Each unit on any device that it may use: every such assignment must run and give the same results."""
+
+    seed: int
+    name: str = "random"
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        return ""
+
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
+        started = time.perf_counter()
+        rng = np.random.default_rng(self.seed)
+        chosen = Assignment(np.array([rng.choice(np.flatnonzero(row)) for row in problem.unit_allowed], np.int64))
+        solution = answer(problem, objective, chosen, solver=self.name, started=started, stop_reason="one draw")
+        report = validate(problem, chosen)
+        assert report.ok, report.violations
+        return solution
+
+    def cite(self) -> str:
+        return ""
+
+
+SPLITS: tuple[Solver | str, ...] = ("auto", RandomLegal(0), RandomLegal(1))
+
+
+# -- the checks --------------------------------------------------------------------------------------------------------
+
+
+def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
+    """Everything that must hold for a function that can run here; see `plans`, `runs_alike` and `with_tape_inside`."""
+    for machine in ("h100", "2xh100"):
+        plan(build(), machine)
+    runs_alike(build, solvers)
+    if build().gradients:
+        runs_alike(lambda: with_tape_inside(build()), solvers[-1:])
+
+
+def plan(program: Program, machine: str = "h100", **options: Any) -> Placement:
+    """The plan for a machine that need not be here, every op of it on a device that has a kernel for it."""
+    graph = placer.build_graph(program.fn, *program.args, **program.kwargs)
+    placement = placer.solve(graph, machine, **{**program.plans, **options})
+    assert list(placement.ops) == [op.name for op in graph]
+    for op in graph:
+        kind = placement.ops[op.name].device.partition(":")[0]
+        assert kind in op.kernels, f"{op.name} ({op.op_type}) is planned for a {kind} and has no such kernel"
+    return placement
+
+
+def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list[PlacedFunction]:
+    """Placed on two devices with soft placement off, it does what the plain function does, where the plan says; so does the
+    plain function afterwards. Returns the placed functions, one for each solver.
+    """
+    reference = build()
+    expected = behaviour(reference, reference.fn)
+    raises = isinstance(outcome(reference, reference.fn), Exception)
+    later = behaviour(reference, reference.fn)
+    found = []
+    for solver in solvers:
+        program = build()
+        plain = program.fn if hasattr(program.fn, "get_concrete_function") else tf.function(program.fn)
+        before = node_defs(concrete_function(plain, program.args, program.kwargs))
+        placed = placer.place(plain, **{"devices": two_cpus(), "solver": solver, **program.plans})
+        label = f"placed by {solver}"
+        with soft_placement(False):
+            compare(label, expected, behaviour(program, placed), program)
+            observes_as_planned(label, program, placed, raises)
+        after = node_defs(concrete_function(plain, program.args, program.kwargs))
+        for name in before | after:
+            assert after.get(name) == before.get(name), f"{label}: placing changed {name} of the plain function"
+        compare(f"plain, after it was {label}", later, behaviour(program, plain), program)
+        found.append(placed)
+    return found
+
+
+def left_alone(build: Builder, why: str) -> None:
+    """It runs as the plain function, has no plan, and one warning says why."""
+    reference, program = build(), build()
+    expected = behaviour(reference, reference.fn)
+    placed = placer.place(program.fn, devices=two_cpus(), **program.plans)
+    with pytest.warns(placer.PlacementWarning, match=why) as warned:
+        compare("left alone", expected, behaviour(program, placed), program)
+    assert len([w for w in warned if w.category is placer.PlacementWarning]) == 1
+    assert not placed.placements
+
+
+def with_tape_inside(program: Program) -> Program:
+    """The program's gradients as a function of their own, in which the whole of it is traced."""
+
+    def gradients(*args: Any) -> Any:
+        with tf.GradientTape() as tape:
+            inputs = watched(tape, args)
+            total = scalar(program.fn(*args, **program.kwargs))
+        return densely(tape.gradient(total, [*inputs, *trainable(program)])) if total is not None else ()
+
+    return replace(program, fn=tf.function(gradients), kwargs={}, gradients=False)
+
+
+def observes_as_planned(label: str, program: Program, placed: PlacedFunction, raises: bool) -> None:
+    """In one more call, every op that survived TensorFlow's optimisers ran where the plan says."""
+    if raises:  # then there is nothing to observe; that it raises the same was compared before
+        outcome(program, placed)
+        return
+    observation = placed.observe(*program.args, **program.kwargs)
+    wrong = [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in observation.mismatches]
+    assert not wrong, f"{label}: {wrong}"
+
+
+# -- what is compared --------------------------------------------------------------------------------------------------
+
+
+def behaviour(program: Program, fn: Any) -> dict[str, Any]:
+    """All that can be seen of a few calls: results or errors, gradients with the tape outside, state and log at the end."""
+    seen = {f"call {i}": outcome(program, fn) for i in range(CALLS)}
+    if program.gradients:
+        seen["gradient"] = taped_outside(program, fn)
+    seen["state"] = program.state() if callable(program.state) else [v.read_value() for v in program.state]
+    seen["log"] = list(program.log)
+    return seen
+
+
+def outcome(program: Program, fn: Any) -> Any:
+    """A call's results, or the error it raises."""
+    try:
+        return fn(*program.args, **program.kwargs)
+    except Exception as error:
+        return error
+
+
+def taped_outside(program: Program, fn: Any) -> Any:
+    with tf.GradientTape() as tape:
+        inputs = watched(tape, program.args)
+        result = outcome(program, fn)
+        total = None if isinstance(result, Exception) else scalar(result)
+    return densely(tape.gradient(total, [*inputs, *trainable(program)])) if total is not None else ()
+
+
+def watched(tape: tf.GradientTape, args: Any) -> list[Any]:
+    inputs = [t for t in tf.nest.flatten(args, expand_composites=True) if tf.is_tensor(t) and t.dtype.is_floating]
+    for tensor in inputs:
+        tape.watch(tensor)
+    return inputs
+
+
+def trainable(program: Program) -> list[tf.Variable]:
+    return [] if callable(program.state) else [v for v in program.state if v.dtype.is_floating]
+
+
+def scalar(results: Any) -> Any:
+    """One number all floating results have a part in; None if there are none."""
+    parts = [t for t in tf.nest.flatten(results, expand_composites=True) if tf.is_tensor(t) and t.dtype.is_floating]
+    return tf.add_n([tf.reduce_sum(tf.cast(t, tf.float32) ** 2) for t in parts]) if parts else None
+
+
+def densely(gradients: list[Any]) -> list[Any]:
+    return ["no gradient" if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def compare(label: str, expected: dict[str, Any], found: dict[str, Any], program: Program) -> None:
+    for part, want in expected.items():
+        have = found[part]
+        what = f"{label}, {part}"
+        if isinstance(want, Exception) or isinstance(have, Exception):
+            assert kind_of_error(have) == kind_of_error(want), f"{what}: {have!r} where the plain function gives {want!r}"
+            continue
+        tf.nest.assert_same_structure(want, have)  # its message names both structures
+        pairs = zip(tf.nest.flatten(want, expand_composites=True), tf.nest.flatten(have, expand_composites=True), strict=True)
+        for number, (a, b) in enumerate(pairs):
+            same_value(f"{what}, value {number}", a, b, random=program.random)
+
+
+def same_value(what: str, want: Any, have: Any, *, random: bool) -> None:
+    assert isinstance(have, type(want)) or tf.is_tensor(want), f"{what}: {have!r} where {want!r} belongs"
+    if not tf.is_tensor(want):
+        assert have == want, f"{what}: {have!r} where {want!r} belongs"
+    else:
+        assert have.dtype == want.dtype, f"{what}: {have.dtype} where {want.dtype} belongs"
+        if want.dtype in (tf.resource, tf.variant):
+            return
+        a, b = np.asarray(want), np.asarray(have)
+        assert b.shape == a.shape, f"{what}: shape {b.shape} where {a.shape} belongs"
+        if want.dtype.is_floating and not random:
+            tolerance = 1e-2 if want.dtype.size == 2 else 1e-5
+            np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance, err_msg=what)
+        elif not random:
+            np.testing.assert_array_equal(b, a, err_msg=what)
+
+
+def kind_of_error(error: Any) -> tuple[str, str]:
+    """Its type and what its message says, without names of nodes, devices and traces."""
+    if not isinstance(error, Exception):
+        return "no error", repr(error)
+    if isinstance(error, placer.TraceError) and error.__cause__ is not None:
+        error = error.__cause__  # it failed while tracing; the cause is what the plain function raises
+    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return type(error).__name__, re.sub(r"\{\{.*?\}\}|\[\[.*?\]\]|__inference\w*|\S*/device:\S*", "", text).strip()
+
+
+def node_defs(concrete: Any) -> dict[str, bytes]:
+    """Every node of a traced function and of the functions it calls, devices included."""
+    definition = concrete.graph.as_graph_def()
+    nodes = {node.name: node for node in definition.node}
+    nodes |= {f"{f.signature.name}/{node.name}": node for f in definition.library.function for node in f.node_def}
+    return {name: node.SerializeToString(deterministic=True) for name, node in nodes.items()}
+
+
+@contextmanager
+def soft_placement(on: bool) -> Iterator[None]:
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(on)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
