@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer, overfull
-from placer.solvers.base import Objective, Solution
+from placer.solvers.heuristic import Heuristic
 from placer.solvers.ledger import Ledger
 
 
 def greedy_assignment(problem: PlacementProblem) -> Assignment:
-    """Starts where each unit works fastest and moves each once, in order, where that lowers the total cost most."""
+    """Starts where each unit works fastest and moves each once, in order, where that lowers the total cost most.
+
+    A baseline for heuristics, in linear time. It lowers the total cost whatever the objective, and knows no memory limits.
+    """
     none = np.iinfo(np.int64).max
     ledger = Ledger(problem, Assignment(np.where(problem.unit_allowed, problem.unit_time_ns, none).argmin(axis=1)))
     choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
@@ -26,29 +27,10 @@ def greedy_assignment(problem: PlacementProblem) -> Assignment:
     return ledger.assignment
 
 
-@dataclass(frozen=True, slots=True)
-class Greedy:
-    """A baseline for heuristics. Lowers the total cost whatever the objective, and knows no memory limits."""
-
-    name: str = "greedy"
-
-    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Only what exceeds a memory limit so placed."""
-        return overfull(problem, greedy_assignment(problem))
-
-    def solve(
-        self,
-        problem: PlacementProblem,
-        objective: Objective,
-        *,
-        time_limit_s: float = 10.0,
-        seed: int = 0,
-    ) -> Solution:
-        """One pass, in linear time."""
-        started = time.perf_counter()
-        assignment = greedy_assignment(problem)
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason="one pass done")
-
-    def cite(self) -> str:
-        """A heuristic without a paper."""
-        return "A heuristic: the cheapest device of each unit, then one pass of single moves."
+greedy = partial(
+    Heuristic,
+    "greedy",
+    greedy_assignment,
+    "A heuristic: the cheapest device of each unit, then one pass of single moves.",
+    note="one pass done",
+)

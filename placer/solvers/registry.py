@@ -22,8 +22,8 @@ _BUILT_IN = (
     EntryPoint("priced_cut", "placer.solvers.priced_cut:PricedCut", GROUP),
     EntryPoint("cp_sat", "placer.solvers.cp_sat:CpSat", GROUP),
     EntryPoint("step_time", "placer.solvers.step_time:StepTime", GROUP),
-    EntryPoint("greedy", "placer.solvers.greedy:Greedy", GROUP),
-    EntryPoint("tf_default", "placer.solvers.tf_default:TfDefault", GROUP),
+    EntryPoint("greedy", "placer.solvers.greedy:greedy", GROUP),
+    EntryPoint("tf_default", "placer.solvers.tf_default:tf_default", GROUP),
     EntryPoint("all_cpu", "placer.solvers.fixed:all_cpu", GROUP),
     EntryPoint("all_gpu", "placer.solvers.fixed:all_gpu", GROUP),
 )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer, overfull
-from placer.solvers.base import Objective, Solution
 from placer.solvers.fixed import all_on
+from placer.solvers.heuristic import Heuristic
 
 
 def default_assignment(problem: PlacementProblem) -> Assignment:
     """Everything on the first GPU that can be there, with the placer's two exceptions.
 
     An op that only reads its input's metadata stays beside it, and then an op without inputs and with one output goes where
-    all its consumers are. Both need a unit of one op; pins, resources and colocation are in ``unit_allowed`` already.
+    all its consumers are. Both need a unit of one op; pins, resources and colocation are in ``unit_allowed`` already. Memory
+    limits are not looked at.
     """
     device = all_on(problem, "GPU").device.copy()
     allowed = problem.unit_allowed
@@ -45,29 +44,4 @@ def default_assignment(problem: PlacementProblem) -> Assignment:
     return Assignment(device)
 
 
-@dataclass(frozen=True, slots=True)
-class TfDefault:
-    """TensorFlow's default, predicted. Knows no memory limits."""
-
-    name: str = "tf_default"
-
-    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Only what exceeds a memory limit so placed."""
-        return overfull(problem, default_assignment(problem))
-
-    def solve(
-        self,
-        problem: PlacementProblem,
-        objective: Objective,
-        *,
-        time_limit_s: float = 10.0,
-        seed: int = 0,
-    ) -> Solution:
-        """There is nothing to search."""
-        started = time.perf_counter()
-        assignment = default_assignment(problem)
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason="by rule")
-
-    def cite(self) -> str:
-        """TensorFlow's placer."""
-        return "TensorFlow, tensorflow/core/common_runtime/placer.cc"
+tf_default = partial(Heuristic, "tf_default", default_assignment, "TensorFlow, tensorflow/core/common_runtime/placer.cc")
