@@ -14,6 +14,8 @@ from placer.tf import _private
 
 # Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
 _INLINED = re.compile(r"/_\d+/")
+# Dependency optimisation names what it adds, to wait for several ops of one device at once, after the op that waits.
+_JOINED_WAITS = re.compile(r"GroupCrossDeviceControlEdges_\d+/")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def observe_concrete(
     for partition in own:
         for node in partition.node:
             name = next((n for n in _names(node.name) if n in planned), None)
-            if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv"):
+            if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv") or _JOINED_WAITS.match(node.name):
                 continue
             if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
                 continue  # folded into a constant that kept its name
