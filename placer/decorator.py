@@ -261,7 +261,8 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
 
     Args:
         fn: a callable, a tf.function or a method.
-        *args: example arguments or TensorSpecs; without any, each signature is planned at its first call.
+        *args: example arguments or TensorSpecs; without any, each signature is planned at its first call, the only one of a
+            ConcreteFunction at once.
         **options: the fields of `placer.Options`.
 
     Raises:
@@ -269,7 +270,7 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
         PlacerError: planning failed; the function is as it was.
     """
     placed = PlacedFunction(fn, Options.of(options))
-    if args:
+    if args or hasattr(fn, "structured_input_signature"):
         placed.plan(*args)
     return placed
 

@@ -28,6 +28,8 @@ def answer(
         started: `time.perf_counter` when the search began.
     """
     value = total_cost_ns(problem, assignment) if objective == "total_cost" else problem.simulator.step_ns(assignment)
+    if not (problem.unit_allowed.sum(axis=1) > 1).any():
+        lower_bound_ns, stop_reason = value, "there is nothing to decide"
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
     if over := overfull(problem, assignment):
         status, stop_reason = Status.UNKNOWN, over

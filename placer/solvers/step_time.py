@@ -89,7 +89,9 @@ class StepTime:
             for units, device in _moves(problem, best, effort):
                 if best_ns <= bound:
                     reason = "optimal"
-                elif effort <= 0 or time.perf_counter() > ends:
+                elif time.perf_counter() > ends:
+                    reason = "time limit"
+                elif effort <= 0:
                     reason = "end of effort"
                 if reason:
                     break
@@ -104,7 +106,7 @@ class StepTime:
                 if value < best_ns:
                     best, best_ns = candidate, value
             if best_ns == before:
-                reason = reason or "local optimum"
+                reason = reason or ("optimal" if best_ns <= bound else "local optimum")
         return answer(problem, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
 
     def cite(self) -> str:

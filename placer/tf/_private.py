@@ -81,6 +81,12 @@ def renamed_copy(concrete: Any) -> Any:
         outputs.extend(extra)
 
 
+def copy_flat_signature(source: Any, target: Any) -> None:
+    """Lets `target` be called with its tensors alone where `source` does."""
+    target._arg_keywords = source._arg_keywords
+    target._num_positional_args = source._num_positional_args
+
+
 def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The call's tensors in the order of the graph's inputs (captures left out)."""
     function_type = concrete.function_type

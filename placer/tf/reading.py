@@ -35,6 +35,11 @@ FUSED_HEADS = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D", "MatMul", 
 FUSED_TAILS = frozenset({"BiasAdd", "Add", "AddV2", "FusedBatchNormV3", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"})
 """Grappler makes one op of a head and the tails that alone use its result, whatever devices they were given."""
 
+IRRELEVANT = frozenset(
+    {"output_shapes", "config", "config_proto", "executor_type", "token", "shared_name", "container", "cache", "key"}
+)
+"""Attributes no cost depends on: settings of the runtime, and names of state and callbacks."""
+
 Source = tuple[str, int]
 """A node of the flattened graph and one of its outputs."""
 
@@ -151,7 +156,7 @@ class _Reader:
             signature=self._signature("Placeholder", (), (spec,), ()),
             count=1.0,
             role=role,
-            support=_ANYWHERE,
+            support=self.kernels.lookup_type("_Arg", {"T": spec.dtype}),
             location=_short_device(value),
             resource=resource,
         )
@@ -659,9 +664,6 @@ class _Reader:
             return int(number) if float(number).is_integer() else None
 
 
-_ANYWHERE = KernelSupport({"CPU": Kernel(), "GPU": Kernel()}, {})
-
-
 def _flip(source: Source, target: str) -> tuple[str, str, int]:
     return source[0], target, source[1]
 
@@ -678,9 +680,9 @@ def _short_device(value: Any) -> str:
 
 
 def _plain_attrs(attrs: Mapping[str, AttrProto]) -> Iterator[tuple[str, AttrValue]]:
-    """The attributes a cost can depend on, as plain values, sorted by name."""
+    """The attributes a cost can depend on, as plain values, sorted by name; none that changes from trace to trace."""
     for name in sorted(attrs):
-        if name.startswith("_") or name in ("output_shapes", "config", "config_proto", "executor_type"):
+        if name.startswith("_") or name in IRRELEVANT:
             continue
         value = attrs[name]
         kind = value.WhichOneof("value")

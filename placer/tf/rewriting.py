@@ -78,6 +78,7 @@ class _Rewriter:
             if k not in ("forward_function_name", "backward_function_name")
         }
         concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
+        _private.copy_flat_signature(self.trace.concrete, concrete)
         # Python callbacks and the closures of custom gradients live as long as the trace that made them.
         concrete._placer_trace = self.trace
         return concrete

@@ -5,6 +5,7 @@ Nothing is changed and nothing is copied here: a Trace only points at TensorFlow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,8 +127,8 @@ def split_input(text: str) -> tuple[str, int]:
 
 
 def traceable(fn: Callable[..., Any]) -> Any:
-    """`fn` if it is a tf.function, otherwise one of it."""
-    return fn if hasattr(fn, "get_concrete_function") else tf.function(fn)
+    """`fn` if it is a tf.function or a ConcreteFunction, otherwise a tf.function of it."""
+    return fn if hasattr(fn, "get_concrete_function") or isinstance(fn, _private.ConcreteFunction) else tf.function(fn)
 
 
 def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -198,8 +199,9 @@ def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site:
     body = Body(path, kind, graph, parent, site, _topological(_private.node_defs(graph)))
     # Ops of a loop or branch body already carry the loop's own name as a scope; the path says it once.
     scope = site + "/" if kind in ("cond", "body", "branch") else None
+    renamed = _capture_names(graph) if kind == "root" else {}
     for name in body.nodes:
-        local = name[len(scope) :] if scope and name.startswith(scope) else name
+        local = renamed.get(name) or (name[len(scope) :] if scope and name.startswith(scope) else name)
         wanted = unique = f"{path}/{local}" if path else local
         suffix = 0
         while unique in taken:
@@ -217,6 +219,16 @@ def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site:
             if node.op in LOOPS:
                 _find_hoists(*bodies)
     return body
+
+
+def _capture_names(graph: Any) -> dict[str, str]:
+    """Lasting names for captures that TensorFlow numbered through the process, as it does those of nested functions."""
+    variables = {id(v.handle): v.name.removesuffix(":0") for v in graph.variables}
+    return {
+        inner.op.name: re.sub(r"[^\w./-]", "_", variables.get(id(outer), "")).lstrip("_/-") or "capture"
+        for outer, inner in _private.external_captures(graph)
+        if inner.op.name.isdigit()
+    }
 
 
 def inlined(frame: Body) -> Iterator[Body]:
