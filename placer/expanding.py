@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from cost_models.machines import Machine
 from placer.opgraph import OpGraph
 from placer.options import Options
 from placer.placement import Baseline, DeviceTotals, OpPlan, Placement, Transfer, UnitPlan
-from placer.problem.constraints import Constraints
+from placer.problem.constraints import Constraints, constrain
 from placer.problem.formulate import Formulation
 from placer.problem.memory import excess, peaks
 from placer.problem.price import move_costs_ns, total_cost_ns, transfers
@@ -20,7 +20,8 @@ from placer.solvers.base import Solution
 from placer.solvers.registry import solver
 from placer.units import format_bytes
 
-BASELINES = ("tf_default", "all_cpu", "all_gpu")
+BASELINES = {"tf_default": "CPU", "all_cpu": "CPU", "all_gpu": "GPU"}
+"""Solvers a plan is compared with, and the kind of device each needs."""
 SENSITIVE = {
     "bounds": "what it does with an index out of range depends on the device",
     "random": "its random numbers depend on the device",
@@ -31,11 +32,21 @@ SENSITIVE = {
 def expand(
     graph: OpGraph, machine: Machine, options: Options, constraints: Constraints, formulation: Formulation, solution: Solution
 ) -> Placement:
-    """The plan behind `solution`, which must hold an assignment; its baselines are priced by the same problem."""
+    """The plan behind `solution`, which must hold an assignment.
+
+    Its baselines are priced by the same problem, without the pins: they are what a user has without a plan.
+    """
     problem, assignment = formulation.problem, solution.assignment
     assert assignment is not None
     op_device = assignment.device[problem.op_unit]
-    others = {name: _baseline(problem, name, options) for name in BASELINES}
+    unpinned = problem
+    if options.pins:
+        allowed = constrain(graph, machine, replace(options, pins={})).allowed
+        fixed = (allowed.sum(axis=1) == 1)[problem.op_unit[problem.tensor_op]]
+        shared = None if problem.tensor_shared is None else problem.tensor_shared & fixed
+        unpinned = replace(problem, unit_allowed=allowed, tensor_shared=shared)
+    kinds = {d.kind for d in machine.devices}
+    others = {name: _baseline(unpinned, name, options) for name, kind in BASELINES.items() if kind in kinds}
     return Placement(
         graph=graph,
         machine=machine.name,
@@ -103,8 +114,9 @@ def _transfers(formulation: Formulation, assignment: Assignment) -> tuple[Transf
     names, count = problem.device_names, problem.devices
     found = transfers(problem, assignment)
     order = np.argsort(-found.cost_ns, kind="stable")
+    order = order[problem.tensor_count[found.tensor[order]] > 0]  # nothing crosses where nothing runs
     rows = zip(*(a[order].tolist() for a in (found.tensor, found.src, found.dst, found.cost_ns)), strict=True)
-    return tuple(
+    copies = [
         Transfer(
             tensor=f"{problem.op_names[problem.tensor_op[t]]}:{formulation.tensor_output[t]}",
             src=names[src % count],
@@ -115,7 +127,23 @@ def _transfers(formulation: Formulation, assignment: Assignment) -> tuple[Transf
             time_ns=cost,
         )
         for t, src, dst, cost in rows
-    )
+    ]
+    return tuple(sorted([*copies, *_hops(problem, assignment)], key=lambda transfer: -transfer.time_ns))
+
+
+def _hops(problem: PlacementProblem, assignment: Assignment) -> list[Transfer]:
+    """What control edges between devices cost: one hop for each op and further device."""
+    op_device = assignment.device[problem.op_unit]
+    pairs = np.stack([problem.control_src, op_device[problem.control_dst]], axis=1)
+    op, dst = np.unique(pairs[op_device[pairs[:, 0]] != pairs[:, 1]], axis=0).T
+    src, runs = op_device[op], problem.op_count[op]
+    cost = problem.copy_ns(np.zeros_like(op), runs, problem.host_place[src], problem.host_place[dst])
+    names = problem.device_names
+    return [
+        Transfer(f"^{problem.op_names[i]}", names[s], names[d], "host", 0, count, ns)
+        for i, s, d, count, ns in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True)
+        if count
+    ]
 
 
 def _totals(problem: PlacementProblem, assignment: Assignment) -> dict[str, DeviceTotals]:
@@ -138,7 +166,10 @@ def _baseline(problem: PlacementProblem, name: str, options: Options) -> tuple[B
         return Baseline(False, 0, 0, solution.stop_reason), None
     over = excess(problem, assignment)
     worst = int(np.argmax(over))
-    note = solution.stop_reason
+    note = ""
+    if name != "tf_default":
+        stay = int((np.array(problem.device_kinds)[assignment.device] != BASELINES[name]).sum())
+        note = f"{stay} of {problem.units} units cannot be there" if stay else ""
     if over[worst]:
         limit = format_bytes(int(problem.memory_limit_bytes[worst]))
         note = f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}"

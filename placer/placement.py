@@ -87,7 +87,7 @@ class Baseline:
     total_cost_ns: int
     step_time_ns: int
     note: str
-    """Why it is infeasible or how it was made."""
+    """Why it is infeasible, or what could not be as its name says; "" for neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,8 @@ class Placement:
             placed.add_node(row["name"], **{key: value for key, value in row.items() if key != "name"})
         for src, dst, data in self.graph.graph.edges(data=True):
             sizes = {t.src_index: self.graph.op(src).signature.outputs[t.src_index].nbytes for t in data["tensors"]}
-            crosses = self.ops[src].device != self.ops[dst].device
+            constant = self.graph.op(src).role == "constant"  # each reader's device has its own
+            crosses = self.ops[src].device != self.ops[dst].device and not constant
             placed.add_edge(src, dst, nbytes=sum(sizes.values()), crosses=crosses, control=bool(data["control"]))
         return placed
 

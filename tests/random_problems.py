@@ -64,6 +64,7 @@ def random_problem(
         consumer_on_host=(rng.random((entries, devices)) < 0.3) & gpu,
         tensor_free=rng.random(tensors) < 0.15,
         tensor_is_result=rng.random(tensors) < 0.2,
+        tensor_shared=(rng.random(tensors) < 0.3) & (allowed.sum(axis=1) == 1)[unit[np.array(tensor_op, np.int64)]],
         control_src=np.array([a for a, _ in control], np.int64),
         control_dst=np.array([b for _, b in control], np.int64),
         copy_latency_ns=slow,

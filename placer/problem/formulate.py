@@ -84,10 +84,19 @@ def formulate(
         call_overhead_ns=machine.call_overhead_ns,
         device_threads=np.array([1 if d.asynchronous else d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
+        tensor_shared=_shared(ops, constraints, tensors["tensor_op"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)
+
+
+def _shared(ops: list[OpNode], constraints: Constraints, producer: Ints) -> Bools:
+    """[T]: the value of a variable, read where the variable must be: TensorFlow hands out the variable's own buffer."""
+    reads = np.array([op.op_type == "ReadVariableOp" for op in ops], np.bool_)
+    fixed = constraints.allowed.sum(axis=1) == 1
+    shared: Bools = (reads & fixed[constraints.op_unit])[producer]
+    return shared
 
 
 def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:

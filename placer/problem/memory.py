@@ -13,7 +13,8 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """Bytes held on each device while each op runs, shape [D, N], ops running in their order.
 
     - A tensor is held where it is produced from its producer to its last consumer, wherever that is, or to the end of the
-      step where it is a result; each copy is held at its place from the producer to the last consumer there.
+      step where it is a result; each copy is held at its place from the producer to the last consumer there. A variable's
+      value, read, is in the variable's memory: only its copies count.
     - A free tensor (a constant) is held all the time at each place that makes or takes it.
     - Persistent bytes are held all the time on their unit's device, workspace while its op runs.
     - A device pays for its own place; the first CPU pays for all views of host memory.
@@ -34,9 +35,10 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     begin = np.where(free, 0, problem.tensor_op[tensor])
     end = np.where(free, ops - 1, until[tensor, place])
 
+    nbytes = np.where(place == problem.shared_place[tensor], 0, problem.tensor_bytes[tensor])
     change = np.zeros((problem.devices, ops + 1), np.int64)
-    np.add.at(change, (problem.place_device[place], begin), problem.tensor_bytes[tensor])
-    np.subtract.at(change, (problem.place_device[place], end + 1), problem.tensor_bytes[tensor])
+    np.add.at(change, (problem.place_device[place], begin), nbytes)
+    np.subtract.at(change, (problem.place_device[place], end + 1), nbytes)
     np.add.at(change[:, 0], device, problem.unit_persistent_bytes)
     held = np.cumsum(change[:, :-1], axis=1)
     held[op_device, np.arange(ops)] += problem.op_workspace_bytes[np.arange(ops), op_device]
@@ -84,9 +86,10 @@ def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
     devices = [np.full(len(kept) + 1, device)]
     nbytes = [np.append(problem.op_workspace_bytes[moment, device], problem.unit_persistent_bytes[kept])]
     for q in np.flatnonzero(problem.place_device == device).tolist():
-        made, d = np.nonzero((problem.tensor_place == q) & live[:, None])
+        takes_none = problem.shared_place == q
+        made, d = np.nonzero((problem.tensor_place == q) & (live & ~takes_none)[:, None])
         e = q % problem.devices
-        taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q))
+        taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q) & ~takes_none[problem.consumer_tensor])
         tensor = np.append(made, problem.consumer_tensor[taken])
         keys.append(tensor * 2 * problem.devices + q + len(kept))
         units.append(problem.op_unit[np.append(problem.tensor_op[made], problem.consumer_op[taken])])

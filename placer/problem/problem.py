@@ -93,6 +93,11 @@ class PlacementProblem:
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
     op_follows_input: Bools | None = None
     """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
+    tensor_shared: Bools | None = None
+    """[T]: takes no memory of its own where it is made, as the value of a variable, read; none if not given.
+
+    Its producer's unit must have one device to go to.
+    """
     op_serial: Bools | None = None
     """[N]: the kernel uses one thread of a CPU however long it takes, so several run side by side; None for none."""
 
@@ -111,7 +116,7 @@ class PlacementProblem:
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
-            "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,),
+            "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,), "tensor_shared": (t,),
             "control_src": (k,), "control_dst": (k,), "copy_latency_ns": (2 * d, 2 * d), "copy_ns_per_byte": (2 * d, 2 * d),
         }  # fmt: skip
         for name, shape in shapes.items():
@@ -131,6 +136,10 @@ class PlacementProblem:
             raise ValueError(f"unit {int(idle[0])} has no ops.")
         if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
             raise ValueError("consumer_start does not run from 0 to the number of consumers.")
+        if self.tensor_shared is not None:
+            free = self.tensor_shared & (self.unit_allowed.sum(axis=1)[self.op_unit[self.tensor_op]] > 1)
+            if free.any():
+                raise ValueError(f"tensor {int(np.argmax(free))} is shared, and its unit may be on several devices.")
         for src, dst in ((self.tensor_op[self.consumer_tensor], self.consumer_op), (self.control_src, self.control_dst)):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
@@ -166,6 +175,14 @@ class PlacementProblem:
         """[D]: host memory as seen by each device."""
         here = np.arange(self.devices)
         return np.where(np.array(self.device_kinds) == "CPU", here, here + self.devices)
+
+    @cached_property
+    def shared_place(self) -> Ints:
+        """[T]: the place where a shared tensor is made and takes no memory; -1 for others."""
+        if self.tensor_shared is None:
+            return np.full(len(self.tensor_op), -1)
+        only = self.unit_allowed.argmax(axis=1)[self.op_unit[self.tensor_op]]
+        return np.where(self.tensor_shared, self.tensor_place[np.arange(len(only)), only], -1)
 
     @cached_property
     def consumer_tensor(self) -> Ints:

@@ -117,6 +117,8 @@ def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
             until[place] = max(until.get(place, 0), consumer[c])
         until[src] = ops - 1 if problem.tensor_is_result[t] else max([first, *until.values()])
         for place, last in until.items():
+            if place == src and problem.tensor_shared is not None and problem.tensor_shared[t]:
+                continue
             memory = place if place < problem.devices else host
             if problem.tensor_free[t]:
                 hold(memory, int(problem.tensor_bytes[t]), 0, ops - 1)

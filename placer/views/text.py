@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from placer.placement import Placement
+from placer.placement import Baseline, Placement
 from placer.units import format_bytes, format_ns
 
 BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
@@ -45,7 +45,7 @@ def summary(placement: Placement) -> str:
                         BASELINE_NAMES.get(name, name),
                         format_ns(b.step_time_ns),
                         format_ns(b.total_cost_ns),
-                        b.note if not b.feasible else _ratio(b.step_time_ns, p.step_time_ns),
+                        _against(p, b),
                     ]
                     for name, b in p.baselines.items()
                 ),
@@ -90,17 +90,23 @@ def _tensor(placement: Placement, producer: str, index: int, towards: set[str]) 
         for t in placement.transfers_of.get(producer, ())
         if t.tensor == name and t.dst in towards
     ]
-    return f"{name} {spec.dtype}, {format_bytes(spec.nbytes)}, made on {placement.ops[producer].device}{''.join(copies)}"
+    constant = placement.graph.op(producer).role == "constant"
+    made = "a constant, kept on each device that reads it" if constant else f"made on {placement.ops[producer].device}"
+    return f"{name} {spec.dtype}, {format_bytes(spec.nbytes)}, {made}{''.join(copies)}"
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _ratio(other_ns: int, here_ns: int) -> str:
-    if not here_ns or not other_ns:
-        return ""
-    return f"{other_ns / here_ns:.2f} times this plan" if other_ns != here_ns else "the same"
+def _against(placement: Placement, baseline: Baseline) -> str:
+    """How a baseline compares by the objective, and what it could not do."""
+    if not baseline.feasible:
+        return baseline.note
+    other_ns = baseline.total_cost_ns if placement.objective == "total_cost" else baseline.step_time_ns
+    here_ns = placement.objective_ns
+    ratio = "the same" if other_ns == here_ns else f"{other_ns / here_ns:.2f} times this plan" if here_ns else ""
+    return ", ".join(filter(None, (ratio, baseline.note)))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
