@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from cost_models.machines import Machine, MachineError, load_machine
 from cost_models.registry import UnknownCostModelError, cost_model
-from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.errors import InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.expanding import expand
 from placer.infeasible import explain_infeasible
 from placer.opgraph import OpGraph
@@ -50,6 +51,8 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     chosen = solver(options.solver)
 
     constraints = constrain(graph, target, options)
+    for note in constraints.notes:
+        warnings.warn(note, PlacementWarning, stacklevel=3)
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     if why := chosen.unsupported(problem, options.objective):

@@ -78,7 +78,6 @@ class _Reader:
     signatures: dict[Any, OpSignature] = field(default_factory=dict)
     attributes: dict[bytes, tuple[tuple[str, AttrValue], ...]] = field(default_factory=dict)
     interned: dict[TensorSpec, TensorSpec] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     stateful: list[str] = field(default_factory=list)
     pending: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -92,6 +91,10 @@ class _Reader:
         keep += [n for name in root.control_outputs for n in self._finished(root, name)]
         live = self._live(keep)
         self._join_fused(dict.fromkeys(n for n, _ in outputs))
+        if _private.is_jit_compiled(self.trace.concrete):
+            compiled = [name for name, fields in self.pending.items() if fields["role"] not in ("argument", "capture")]
+            for name in compiled:
+                self._join(compiled[0], name, "XLA compiles the function as a whole")
         groups = self._groups()
         for name, fields in self.pending.items():
             group = groups.get(name, "")
@@ -108,8 +111,21 @@ class _Reader:
             process_devices=process_devices(),
             trip_counts=self.trip_counts,
             outputs=outputs,
-            notes=tuple(self.notes),
+            notes=self._assumed(live),
         )
+
+    def _assumed(self, live: set[str]) -> tuple[str, ...]:
+        """What prices rest on that neither the graph nor the arguments tell."""
+        notes = []
+        for name, fields in self.pending.items():
+            spec = self.specs[name][0] if fields["role"] == "argument" and name in live else None
+            if spec is not None and (spec.shape is None or None in spec.shape):
+                what = "its unknown sizes count as 1" if spec.shape is not None else "of unknown rank, it counts as a scalar"
+                notes.append(f"argument {name!r}: {what}. Plan with example arguments, or with the sizes, for true costs.")
+        for path, (trips, source) in self.trip_counts.items():
+            if source == "default":
+                notes.append(f"loop {path!r}: how often it runs cannot be read from the graph and counts as {trips}.")
+        return tuple(notes)
 
     # -- walking ---------------------------------------------------------------------------------------------------
 

@@ -163,13 +163,21 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
 
 
 def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Trace:
-    """The Trace of a ConcreteFunction; the arguments, if any, say where the call's tensors sit and their true shapes."""
+    """The Trace of a ConcreteFunction; the arguments, if any, say where the call's tensors sit and their true shapes.
+
+    Raises:
+        TraceError: variables it uses were deleted.
+    """
     flat: tuple[Any, ...] = ()
     if args or kwargs:
         try:
             flat = tuple(_private.flat_arguments(concrete, args, kwargs or {}))
         except (TypeError, ValueError, AttributeError):
             flat = ()  # specs instead of values: nothing is known beyond the signature
+    try:
+        _ = concrete.graph.variables
+    except AssertionError as error:
+        raise TraceError(f"{concrete.name} uses variables that were deleted: keep them as long as the function") from error
     taken: set[str] = set()
     root = _read_body(concrete.graph, "", "root", None, "", taken)
     results = _private.result_count(concrete)

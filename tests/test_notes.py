@@ -1,0 +1,59 @@
+"""What a plan rests on and what it could not do is said: in its notes, and as a warning where a wish was not met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import placer
+from tests.machines import two_cpus
+
+
+def scoped(x: Any) -> Any:
+    with tf.device("/GPU:5"):
+        return x * 2.0
+
+
+def test_a_scope_that_is_relaxed_warns() -> None:
+    placed = placer.place(scoped, devices=two_cpus())
+    with pytest.warns(placer.PlacementWarning, match="GPU:5.*relaxed"):
+        placed(tf.ones([2]))
+    assert any("relaxed" in note for note in placed.placement.notes)
+
+
+@pytest.mark.parametrize(("shape", "said"), [([None, 4], "unknown sizes count as 1"), (None, "counts as a scalar"), ([3, 4], "")])
+def test_unknown_shapes_are_said(shape: list[int | None] | None, said: str) -> None:
+    graph = placer.build_graph(tf.sin, tf.TensorSpec(shape, tf.float32, name="x"))
+    notes = " ".join(placer.solve(graph, "h100").notes)
+    assert said in notes
+    assert bool(said) == bool(notes)
+
+
+def test_an_assumed_trip_count_is_said() -> None:
+    def until(x: Any) -> Any:
+        return tf.while_loop(lambda y: tf.reduce_sum(y) < 100.0, lambda y: [y * 2.0], [x])[0]
+
+    notes = placer.solve(placer.build_graph(until, tf.ones([2])), "h100").notes
+    assert any("counts as 10" in note for note in notes)
+
+
+def test_a_compiled_function_is_solved_as_a_whole() -> None:
+    compiled = tf.function(lambda x: tf.sin(x @ x), jit_compile=True)
+    plan = placer.solve(placer.build_graph(compiled, tf.ones([4, 4])), "h100", pins={"MatMul": "CPU:0"})
+    assert {plan.ops[op.name].device for op in plan.graph if op.role != "argument"} == {"CPU:0"}
+    assert "XLA" in plan.explain("Sin")
+
+
+def test_baselines_know_no_pins_and_sums_add_up() -> None:
+    w = tf.Variable(tf.ones([256, 256]))
+    graph = placer.build_graph(lambda x: tf.strings.length(tf.strings.as_string(tf.nn.relu(x @ w))), tf.ones([256, 256]))
+    free, pinned = (placer.solve(graph, "h100", pins=pins) for pins in ({}, {"Relu": "CPU:0", "matmul": "CPU:0"}))
+    assert pinned.baselines == free.baselines
+    for plan in (free, pinned):
+        assert plan.total_cost_ns == sum(t.time_ns for t in plan.totals.values()) + sum(t.time_ns for t in plan.transfers)
+        assert all(t.src != t.dst or t.nbytes for t in plan.transfers)
+    home = free.device_of("matmul/ReadVariableOp")
+    assert home == "GPU:0"
+    assert free.totals[home].peak_bytes < 2 * 4 * 256 * 256 + 4 * 256 * 256  # the read is in the variable's own memory
