@@ -43,9 +43,7 @@ class PlacedFunction:
 
     def __init__(self, fn: Callable[..., Any], options: Options, plan: Placement | None = None) -> None:
         if not callable(fn):
-            raise OptionError(
-                f"cannot place {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function"
-            )
+            raise OptionError(f"cannot place {fn!r}: what is not a function has no ops; pass a callable or a tf.function.")
         self._fn = fn
         self._options = options
         self._plan = plan
@@ -156,10 +154,7 @@ class PlacedFunction:
             entry = _Entry(signature, trace, None, traced)
         else:
             graph = build_graph(trace)
-            if self._plan is None:
-                placement = solve(graph, self._options.devices, options=self._options)
-            else:
-                placement = self._plan.bound_to(graph)
+            placement = self._plan.bound_to(graph) if self._plan else solve(graph, options=self._options)
             entry = _Entry(signature, trace, placement, None)
         self._entries[id(traced)] = entry
         self._latest = entry
@@ -231,6 +226,15 @@ def _placement(entry: _Entry, name: str) -> Placement:
     return entry.placement
 
 
+def _options(given: Mapping[str, Any]) -> Options:
+    """Options from keywords, each name in them looked up. Raises OptionError where one cannot be used."""
+    from placer.solving import check
+
+    options = Options.of(given)
+    check(options)
+    return options
+
+
 @overload
 def optimized_placement(fn: Callable[..., Any], /) -> PlacedFunction: ...
 
@@ -250,7 +254,7 @@ def optimized_placement(fn: Callable[..., Any] | None = None, /, **options: Any)
         >>> @optimized_placement(memory_limits={"GPU:0": "8GiB"})  # doctest: +SKIP
         ... def step(images, labels): ...
     """
-    checked = Options.of(options)
+    checked = _options(options)
     if fn is not None:
         return PlacedFunction(fn, checked)
     return lambda function: PlacedFunction(function, checked)
@@ -269,7 +273,7 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
         OptionError: an unknown option, or a value that cannot be used.
         PlacerError: planning failed; the function is as it was.
     """
-    placed = PlacedFunction(fn, Options.of(options))
+    placed = PlacedFunction(fn, _options(options))
     if args or hasattr(fn, "structured_input_signature"):
         placed.plan(*args)
     return placed
@@ -278,8 +282,15 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
 def apply(fn: Callable[..., Any], placement: Placement) -> PlacedFunction:
     """Wraps a function so that its calls run by a plan made before.
 
+    Raises:
+        OptionError: `fn` is no function, or `placement` no Placement.
+
     Raises (at the first call):
         PlanError: the function's graph is not the one the plan was made for.
         DeviceError: the plan uses devices this process does not have.
     """
+    from placer.placement import Placement
+
+    if not isinstance(placement, Placement):
+        raise OptionError(f"apply takes a Placement, not {placement!r}: placer.Placement.load(path) reads a saved one.")
     return PlacedFunction(fn, Options(), plan=placement)

@@ -11,6 +11,7 @@ from placer.errors import OptionError
 _TYPES = ("CPU", "GPU", "TPU", "CUSTOM", "EPU")
 """Device types that need no "device:" before them and may be written in lower case."""
 
+_LOOK = 'devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"'
 _JOB = re.compile(r"job:([a-zA-Z]\w*)", re.ASCII)
 _NUMBER = re.compile(r"(replica|task):(\d+)", re.ASCII)
 _DEVICE = re.compile(rf"(?:device:(\w+)|((?i:{'|'.join(_TYPES)})))(?::(\d+|\*))?", re.ASCII)
@@ -63,8 +64,10 @@ def parse(text: str) -> DeviceSpec:
     """Reads "/job:a/replica:0/task:1/device:GPU:0" or any part of it: "/GPU:0", "gpu:0", "CPU", "/device:GPU:*", "".
 
     Raises:
-        OptionError: a part that is none of these, or two devices.
+        OptionError: a part that is none of these, two devices, or no text.
     """
+    if not isinstance(text, str):
+        raise OptionError(f"{text!r} is not a device; {_LOOK}")
     found: dict[str, Any] = {}
     for part in filter(None, text.split("/")):
         if job := _JOB.fullmatch(part):
@@ -78,5 +81,5 @@ def parse(text: str) -> DeviceSpec:
             found["type"] = kind.upper() if kind.upper() in _TYPES else kind
             found["index"] = None if index in (None, "*") else int(index)
         else:
-            raise OptionError(f'cannot read {part!r}; devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"')
+            raise OptionError(f"cannot read {part!r}; {_LOOK}")
     return DeviceSpec(**found)

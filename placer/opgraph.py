@@ -125,6 +125,8 @@ class OpGraph:
 
         Raises OptionError listing the candidates, or the names nearest to it.
         """
+        if not isinstance(name, str):
+            raise OptionError(f"{name!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
         if name in self.graph:
             return self.op(name)
         matches = [n for n in self.graph if n.endswith("/" + name)] or fnmatch.filter(self.graph, name)
@@ -218,8 +220,8 @@ class OpGraph:
         return graph
 
     def save(self, path: str | Path) -> None:
-        """Writes the graph as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n")
+        """Writes the graph as JSON. Raises PlanError where that cannot be."""
+        write_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
@@ -227,12 +229,21 @@ class OpGraph:
         return cls.from_json(read_json(path), str(path))
 
 
+def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
+    """Writes a JSON object to a file; PlanError saying why where that cannot be."""
+    text = json.dumps(data, separators=(",", ":")) + "\n"
+    try:
+        Path(path).write_text(text)
+    except (OSError, TypeError) as error:
+        raise PlanError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
+
+
 def read_json(path: str | Path) -> dict[str, Any]:
     """A JSON object from a file; PlanError saying what is wrong with the file where there is none."""
     try:
         data = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, TypeError) as error:
+        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     except ValueError as error:
         raise PlanError(f"{path} is not JSON ({error}). Was it written whole?") from error
     if not isinstance(data, dict):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from placer.devicespec import parse
 from placer.errors import OptionError
+from placer.units import parse_bytes
 
 if TYPE_CHECKING:
     from cost_models.base import CostModel
@@ -17,7 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to place a function. Every field has a default."""
+    """How to place a function. Every field has a default.
+
+    Raises:
+        OptionError: a value that is wrong whatever the machine and the function are.
+    """
 
     devices: Machine | str | None = field(
         default=None,
@@ -43,28 +50,51 @@ class Options:
     )
     seed: int = field(default=0, metadata={"help": "makes searches repeatable"})
 
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
+        _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, lambda device, size: (parse(device), parse_bytes(size)))
+        _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: parse(device))
+        limit, seed = self.time_limit_s, self.seed
+        if limit is not None and not (_is_number(limit, (int, float)) and 0 < limit < math.inf):
+            raise OptionError(
+                f"time_limit_s={limit!r} is not a number of seconds above 0; leave it out to have it chosen by size."
+            )
+        if not (_is_number(seed, int) and 0 <= seed <= MAX_SEED):
+            raise OptionError(f"seed={seed!r} is not a whole number from 0 to {MAX_SEED}.")
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
         """Options from keywords.
 
         Raises:
-            OptionError: a name that is no option, or a word that is none of an option's choices.
+            OptionError: a name that is no option, or a value that cannot be used.
         """
         known = [f.name for f in fields(cls)]
         for name in given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise OptionError(f"unknown option {name!r}{hint}. The options are {', '.join(known)}")
-        options = cls(**given)
-        for name, choices in _CHOICES.items():
-            if getattr(options, name) not in choices:
-                raise OptionError(f"{name}={getattr(options, name)!r} is none of {', '.join(map(repr, choices))}")
-        if options.variables == "move":
-            raise OptionError(
-                'variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead'
-            )
-        return options
+                hint = f"Did you mean {near[0]!r}? " if near else ""
+                raise OptionError(f"unknown option {name!r}. {hint}The options are {', '.join(known)}.")
+        return cls(**given)
 
 
+MAX_SEED = 2**31 - 1
+"""The largest that every solver takes."""
 _CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}
+
+
+def _is_number(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _check(option: str, given: Any, example: Mapping[str, str], read: Callable[[str, Any], object]) -> None:
+    """OptionError unless `given` maps text to values, and `read` can read each pair."""
+    if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
+        raise OptionError(f"{option}={given!r} is not a mapping from text; write {option}={example!r}.")
+    for key, value in given.items():
+        try:
+            read(key, value)
+        except OptionError as error:
+            raise OptionError(f"{option}, {key!r}: {error}") from error

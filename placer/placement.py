@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,8 +13,8 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from placer.errors import PlanError
-from placer.opgraph import OpGraph, check_format, read_json
+from placer.errors import OptionError, PlanError
+from placer.opgraph import OpGraph, check_format, read_json, write_json
 from placer.reasons import Reason
 from placer.solvers.base import Objective, Status
 from placer.units import format_ns
@@ -242,8 +243,16 @@ class Placement:
     # -- showing ---------------------------------------------------------------------------------------------------
 
     def view(self, name: str, **options: Any) -> str:
-        """What the registered view `name` makes of it: "summary", "explain", "dot", "svg", …"""
-        return view(name)(self, **options)
+        """What the registered view `name` makes of it: "summary", "explain", "dot", "svg", …
+
+        Raises OptionError where there is no such view, or it does not take these options.
+        """
+        draw = view(name)
+        try:
+            inspect.signature(draw).bind(self, **options)
+        except TypeError as error:
+            raise OptionError(f"the view {name!r} cannot be drawn so: {error}.") from error
+        return draw(self, **options)
 
     def summary(self) -> str:
         """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines."""
@@ -270,10 +279,10 @@ class Placement:
         )
 
     def save(self, path: str | Path) -> None:
-        """Writes the plan and its graph as JSON, with a checksum."""
+        """Writes the plan and its graph as JSON, with a checksum. Raises PlanError where that cannot be."""
         content = {"plan": self._plan_to_json(), "graph": self.graph.to_json()}
         head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(content)}
-        Path(path).write_text(json.dumps(head | content, separators=(",", ":")) + "\n")
+        write_json(path, head | content)
 
     @classmethod
     def load(cls, path: str | Path, graph: OpGraph | None = None) -> Placement:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import replace
 from typing import Any
 
-from cost_models.machines import Machine, MachineError, load_machine
+import numpy as np
+
+from cost_models.base import CostModel
+from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.errors import InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.expanding import expand
@@ -40,15 +45,17 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         ConstraintError: demands on some ops leave no device.
         InfeasibleError: nothing fits the memory limits, or nothing was found in time.
     """
+    if not isinstance(graph, OpGraph):
+        raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
     if options is not None and given:
         raise OptionError(f"give options as one object or as keywords ({', '.join(given)}), not both.")
     options = options or Options.of(given)
-    target = _machine(machine if machine is not None else options.devices)
-    try:
-        model = cost_model(options.cost_model)
-    except UnknownCostModelError as error:
-        raise OptionError(str(error)) from error
-    chosen = solver(options.solver)
+    if machine is not None:
+        if options.devices not in (None, machine):
+            raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
+        options = replace(options, devices=machine)
+    check(options)
+    target, model, chosen = _machine(options.devices), _cost_model(options.cost_model), solver(options.solver)
 
     constraints = constrain(graph, target, options)
     for note in constraints.notes:
@@ -56,7 +63,10 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     if why := chosen.unsupported(problem, options.objective):
-        raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
+        unlimited = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
+        if chosen.unsupported(unlimited, options.objective):
+            raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
+        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     solution = chosen.solve(problem, options.objective, seed=options.seed, **limit)
     if solution.assignment is None:
@@ -69,14 +79,38 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     return placement
 
 
+def check(options: Options) -> None:
+    """Looks up every name an option holds, before anything is traced. Raises OptionError where there is no such thing."""
+    if options.variables == "move":
+        raise OptionError(
+            'variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead.'
+        )
+    if options.devices is not None:
+        _machine(options.devices)
+    _cost_model(options.cost_model)
+    solver(options.solver)
+
+
+def _cost_model(asked: str | CostModel) -> CostModel:
+    try:
+        return cost_model(asked)
+    except UnknownCostModelError as error:
+        raise OptionError(f"{error}.") from error
+
+
 def _machine(asked: Machine | str | None) -> Machine:
     if isinstance(asked, Machine):
         return asked
-    if asked is not None:
+    if isinstance(asked, (str, os.PathLike)):
         try:
             return load_machine(asked)
         except MachineError as error:
-            raise OptionError(str(error)) from error
+            raise OptionError(f"{error}.") from error
+    if asked is not None:
+        raise OptionError(
+            f"devices={asked!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
+            "a TOML file, or nothing for what TensorFlow sees. What should stay on some of its devices is pinned."
+        )
     try:
         from placer.tf.devices import local_machine
     except ImportError as error:

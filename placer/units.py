@@ -39,15 +39,18 @@ def _three(number: float) -> str:
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes from a number or text.
+    """Bytes from a whole number or text.
 
-    Raises OptionError for anything else.
+    Raises OptionError for anything else, a fraction of a byte included.
 
     >>> parse_bytes(1024), parse_bytes("8GiB"), parse_bytes("1.5 GB"), parse_bytes("512M")
     (1024, 8589934592, 1500000000, 512000000)
     """
     match = _SIZE.fullmatch(str(text)) if not isinstance(text, bool) else None
-    if match is None:
-        raise OptionError(f"{text!r} is not a size: give bytes as a number, or text such as '8GiB', '512 MiB' or '1.5 GB'.")
-    number, unit = match.groups()
-    return round(float(number) * _SIZES[unit.upper()]) if unit or "." in number else int(number)
+    number, unit = match.groups() if match else ("", "")
+    if not number or ("." in number and not unit):
+        raise OptionError(f"{text!r} is not a size: give whole bytes, or text such as '8GiB', '512 MiB' or '1.5 GB'.")
+    size = round(float(number) * _SIZES[unit.upper()]) if unit else int(number)
+    if size >= 2**63:
+        raise OptionError(f"{text!r} is more than a device can have: sizes end at 8 EiB.")
+    return size

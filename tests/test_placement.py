@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -149,20 +148,6 @@ def test_a_limit_nothing_fits_in() -> None:
     assert "at least 268435456 bytes" in str(error.value)
     with pytest.raises(InfeasibleError, match=r"CPU:0.*smaller batch"):
         solve(layers(), "cpu2", memory_limits={"CPU:0": "60KiB"})
-
-
-def test_options_that_cannot_be_used() -> None:
-    graph = layers()
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"machine": "h1000"}, "h100"),
-        ({"solver": "magic"}, "min_cut"),
-        ({"cost_model": "crystal ball"}, "analytic"),
-        ({"objectiv": "step_time"}, "did you mean 'objective'"),
-        ({"options": Options(), "seed": 1}, "seed"),
-    ]
-    for given_options, words in wrong:
-        with pytest.raises(OptionError, match=words):
-            solve(graph, **({"machine": "h100"} | given_options))
 
 
 def test_ops_whose_results_depend_on_the_device_are_flagged() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.base import CostModel, OpSignature
+from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs
 from placer.errors import OptionError
@@ -24,6 +24,10 @@ METADATA = frozenset({"Shape", "Size", "Rank"})
 
 SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
 """Beginnings of op types whose CPU kernels use one thread."""
+
+
+MOST = 2**50
+"""What a figure of one run of an op must stay under: 13 days in ns, 1 PiB in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +146,14 @@ def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tupl
     if device.kind not in kinds:
         return (0, 0, 0, 0), ""
     cost = model.op_cost(signature, device)
-    return (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes), cost.source
+    if isinstance(cost, OpCost):
+        figures = (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes)
+        if all(0 <= figure < MOST for figure in figures):
+            return figures, cost.source
+    raise OptionError(
+        f"cost model {model.name!r} prices {signature.op_type} on {device.name} as {cost!r}: "
+        f"an OpCost is wanted, each of its figures from 0 to under {MOST}."
+    )
 
 
 def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:

@@ -1,0 +1,105 @@
+"""What cannot be used is refused at once: one error of the package's own, which names the value and the way out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from cost_models import OpCost
+from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError
+from tests.graphs import layers
+
+GRAPH = layers()
+PLAN = placer.solve(GRAPH, "h100")
+
+
+@dataclass
+class Answers:
+    """A cost model that always says the same."""
+
+    cost: Any
+    name: str = "answers"
+
+    def op_cost(self, *_: object) -> Any:
+        return self.cost
+
+
+def double(x: tf.Tensor) -> tf.Tensor:
+    return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "words"),
+    [
+        ("time_limit_s", [math.nan, math.inf, "5", 0, -1, True], "seconds above 0"),
+        ("seed", ["x", None, 1.5, -1, 2**31], "whole number from 0"),
+        ("memory_limits", [5, "8GiB", [("CPU:0", 5)], {0: "8GiB"}], "{'GPU:0': '8GiB'}"),
+        ("memory_limits", [{"CPU:0": size} for size in (1.5, "1.5", "lots", "-1", None, True, 2**63)], "'CPU:0'.*(bytes|8 EiB)"),
+        ("memory_limits", [{"somewhere": "8GiB"}], "'somewhere'.*devices look like"),
+        ("pins", ["matmul", [("MatMul", "CPU:0")], {3: "CPU:0"}], r"\{'embed/\*': 'CPU:0'\}"),
+        ("pins", [{"MatMul": device} for device in ("garbage", 3, None, "CPU:0/GPU:0")], "'MatMul'"),
+        ("devices", [5, ["GPU:0"], tf.config.list_logical_devices(), "bogus", "absent.toml"], r"h100|absent\.toml"),
+        ("solver", ["bogus", 5, object], "min_cut"),
+        ("cost_model", ["bogus", 5], "analytic"),
+        ("objective", ["speed", None, []], "'step_time'"),
+        ("on_missing_device", [True], "'relax'"),
+        ("variables", ["move"], "not there yet"),
+        ("no_such_option", [1], "The options are devices, "),
+        ("device", ["h100"], r"unknown option 'device'. Did you mean 'devices'\? The options"),
+    ],
+)
+def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], words: str) -> None:
+    for value in values:
+        for take in (placer.optimized_placement, lambda **o: placer.place(double, **o), lambda **o: placer.solve(GRAPH, **o)):
+            with pytest.raises(OptionError, match=words):
+                take(**{option: value})
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (OptionError, "build_graph", lambda: placer.solve(double, "h100")),
+        (OptionError, "'2xh100'", lambda: placer.solve(GRAPH, "h100", devices="2xh100")),
+        (OptionError, "not both", lambda: placer.solve(GRAPH, "h100", placer.Options(), seed=1)),
+        (OptionError, "min_cut.*step_time", lambda: placer.solve(GRAPH, "h100", solver="min_cut")),
+        (OptionError, "answers.*ReadVariableOp.*7", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(7))),
+        (OptionError, "answers.*nan", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(OpCost(math.nan, 0, 0, 0, "")))),
+        (OptionError, "'no_such_op'", lambda: placer.solve(GRAPH, "h100", pins={"no_such_op": "CPU:0"})),
+        (DeviceError, "'GPU:7'.*GPU:0", lambda: placer.solve(GRAPH, "h100", pins={"MatMul": "GPU:7"})),
+        (
+            ConstraintError,
+            "demands 'CPU'.*demands 'GPU'.*Way out",
+            lambda: placer.solve(GRAPH, "h100", pins={"layer0/*": "CPU", "layer0/MatMul": "GPU"}),
+        ),
+        (InfeasibleError, "all_gpu", lambda: placer.solve(GRAPH, "h100", solver="all_gpu", memory_limits={"GPU:0": 9})),
+        (OptionError, "not a function", lambda: placer.place(3)),
+        (OptionError, "not a function", lambda: placer.apply(3, PLAN)),
+        (OptionError, r"Placement\.load", lambda: placer.apply(double, None)),
+        (OptionError, "'plan.json'", lambda: placer.apply(double, "plan.json")),
+        (OptionError, "None.*'x'", lambda: PLAN.explain(None)),
+        (OptionError, "3", lambda: PLAN.device_of(3)),
+        (OptionError, "'explain'.*'op'", lambda: PLAN.view("explain")),
+        (OptionError, "'dot'.*'colour'", lambda: PLAN.view("dot", colour="red")),
+        (PlanError, "/no/such/folder/p.json cannot be written", lambda: PLAN.save("/no/such/folder/p.json")),
+        (PlanError, "cannot be written", lambda: GRAPH.save(Path("/"))),
+        (PlanError, "cannot be read", lambda: placer.Placement.load(None)),
+    ],
+)
+def test_a_call_that_cannot_be_served_says_why(error: type[PlacerError], words: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(error) as raised:
+        call()
+    assert re.search(words, str(raised.value), re.DOTALL), str(raised.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    cost = OpCost(*np.array([1000, 500, 500, 0]), source="user")
+    assert placer.solve(GRAPH, "h100", cost_model=Answers(cost), memory_limits={"GPU:0": np.int64(2**30)}).step_time_ns > 0
