@@ -25,7 +25,8 @@ class AnalyticModel:
     """Prices any op on any device from shapes alone. See `cost_models.work` for the op types it has formulas for.
 
     A synchronous device (a CPU) takes dispatch plus compute; an asynchronous one (a GPU) the larger of the two. An op type
-    without a formula is priced by its bytes, and its cost says so: source "analytic-fallback".
+    without a formula is priced by its bytes, and its cost says so: source "analytic-fallback". A compiled call is dispatched once
+    and computes what its ops do.
     """
 
     @property
@@ -34,6 +35,11 @@ class AnalyticModel:
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
         """The op's cost on that device; never fails."""
+        if signature.inner:
+            inner = [self.op_cost(op, device) for op in signature.inner]
+            compute = sum(cost.compute_ns for cost in inner)
+            time = max(device.dispatch_ns, compute) if device.asynchronous else device.dispatch_ns + compute
+            return OpCost(time, device.dispatch_ns, compute, max(cost.workspace_bytes for cost in inner), "analytic")
         formula = FORMULAS.get(signature.op_type)
         source = "analytic" if formula else "analytic-fallback"
         work = (formula or fallback)(signature)

@@ -47,6 +47,8 @@ class OpSignature:
     outputs: tuple[TensorSpec, ...]
     attrs: tuple[tuple[str, AttrValue], ...] = ()
     """Sorted by name. Types are names ("float32"), shapes tuples with -1 for unknown; functions and big tensors are left out."""
+    inner: tuple[OpSignature, ...] = ()
+    """What a call does that is compiled, and so placed, as a whole."""
 
     def attr(self, name: str, default: AttrValue | None = None) -> AttrValue | None:
         """The attribute's value, or `default` where the op has none of that name."""

@@ -304,7 +304,8 @@ def _signature_to_json(signature: OpSignature) -> list[Any]:
     def specs(tensors: tuple[TensorSpec, ...]) -> list[Any]:
         return [[t.dtype, t.shape] for t in tensors]
 
-    return [signature.op_type, specs(signature.inputs), specs(signature.outputs), [list(a) for a in signature.attrs]]
+    row = [signature.op_type, specs(signature.inputs), specs(signature.outputs), [list(a) for a in signature.attrs]]
+    return [*row, [_signature_to_json(s) for s in signature.inner]] if signature.inner else row
 
 
 def _signature_from_json(row: list[Any]) -> OpSignature:
@@ -315,5 +316,8 @@ def _signature_from_json(row: list[Any]) -> OpSignature:
         plain: AttrValue = tuple(value) if isinstance(value, list) else value
         return plain
 
-    op_type, inputs, outputs, attrs = row
-    return OpSignature(op_type, specs(inputs), specs(outputs), tuple((name, attr(value)) for name, value in attrs))
+    op_type, inputs, outputs, attrs, *inner = row
+    plain_attrs = tuple((name, attr(value)) for name, value in attrs)
+    return OpSignature(
+        op_type, specs(inputs), specs(outputs), plain_attrs, tuple(map(_signature_from_json, *inner)) if inner else ()
+    )

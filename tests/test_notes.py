@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,3 +58,20 @@ def test_baselines_know_no_pins_and_sums_add_up() -> None:
     home = free.device_of("matmul/ReadVariableOp")
     assert home == "GPU:0"
     assert free.totals[home].peak_bytes < 2 * 4 * 256 * 256 + 4 * 256 * 256  # the read is in the variable's own memory
+
+
+def test_a_compiled_call_costs_what_its_ops_do(tmp_path: Path) -> None:
+    def wide(x: Any) -> Any:
+        return tf.nn.relu(x @ x) @ x
+
+    compiled = tf.function(wide, jit_compile=True)
+    x = tf.ones([1024, 1024])
+    graph = placer.build_graph(lambda x: tf.reduce_sum(compiled(x)), x)
+    graph.save(tmp_path / "graph.json")
+    loaded = placer.OpGraph.load(tmp_path / "graph.json")
+    assert loaded.fingerprint == graph.fingerprint
+    plan, plain = placer.solve(loaded, "h100"), placer.solve(placer.build_graph(wide, x), "h100")
+    call = next(op.name for op in loaded if op.op_type == "PartitionedCall")
+    for device, time_ns in plan.ops[call].time_ns.items():
+        matmul_ns = plain.ops["matmul"].time_ns[device]
+        assert 1.5 * matmul_ns < time_ns < 3 * matmul_ns

@@ -20,7 +20,7 @@ from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, is_stateful
-from placer.tf.tracing import BRANCHES, LOOPS, Body, Trace, is_compiled, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, split_input
 
 DEFAULT_TRIPS = 10
 """Iterations assumed of a loop whose count cannot be read from the graph."""
@@ -202,6 +202,7 @@ class _Reader:
         key, attrs = self._attrs(node)
         constant = node.op == "Const"
         flags: list[str] = []
+        inner: tuple[OpSignature, ...] = ()
         stateful = is_stateful(node.op)
         if stateful:
             flags.append("stateful")
@@ -214,8 +215,11 @@ class _Reader:
         if node.op in PYTHON_CALLBACKS:
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
-        elif is_compiled(node, _private.library_function(body.graph, node.attr["f"].func.name) if "f" in node.attr else None):
-            flags.append("unit")
+        elif "f" in node.attr:
+            function = _private.library_function(body.graph, node.attr["f"].func.name)
+            if is_compiled(node, function):
+                flags.append("unit")
+                inner = tuple(self._inner(function.graph)) if hasattr(function, "graph") else ()
         resource = ""
         if any(s.dtype == "resource" for s in outputs) and not any(s.dtype == "resource" for s in inputs):
             # An op that makes a handle names state of its own (a table, an iterator, an anonymous variable).
@@ -224,7 +228,7 @@ class _Reader:
         self._add(
             path,
             op_type=node.op,
-            signature=self._signature(node.op, inputs, outputs, attrs, key),
+            signature=self._signature(node.op, inputs, outputs, attrs, key, inner),
             count=count,
             role="constant" if constant else "op",
             support=self.kernels.lookup(node),
@@ -496,13 +500,25 @@ class _Reader:
         outputs: tuple[TensorSpec, ...],
         attrs: tuple[tuple[str, AttrValue], ...],
         key: bytes = b"",
+        inner: tuple[OpSignature, ...] = (),
     ) -> OpSignature:
         """One object for all ops of one signature."""
-        identity = (op_type, key or attrs, inputs, outputs)
+        identity = (op_type, key or attrs, inputs, outputs, inner)
         found = self.signatures.get(identity)
         if found is None:
-            found = self.signatures[identity] = OpSignature(op_type, inputs, outputs, attrs)
+            found = self.signatures[identity] = OpSignature(op_type, inputs, outputs, attrs, inner)
         return found
+
+    def _inner(self, graph: Any) -> Iterator[OpSignature]:
+        """The ops of a compiled function's graph and of what it calls, once each."""
+        for op in graph.get_operations():
+            function = _private.library_function(graph, op.get_attr("f").name) if op.type in CALLS else None
+            if function is not None and hasattr(function, "graph"):
+                yield from self._inner(function.graph)
+            elif op.type not in ("Const", "Placeholder"):
+                inputs, outputs = (tuple(self._spec("", 0, t) for t in tensors) for tensors in (op.inputs, op.outputs))
+                key, attrs = self._attrs(op.node_def)
+                yield self._signature(op.type, inputs, outputs, attrs, key)
 
     def _attrs(self, node: NodeDef) -> tuple[bytes, tuple[tuple[str, AttrValue], ...]]:
         if node.op == "Const":
