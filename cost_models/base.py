@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from cost_models.machines import Device
@@ -56,6 +57,30 @@ class OpSignature:
             if key == name:
                 return value
         return default
+
+    def to_json(self) -> list[Any]:
+        """The signature as plain JSON types."""
+
+        def specs(tensors: tuple[TensorSpec, ...]) -> list[Any]:
+            return [[t.dtype, t.shape] for t in tensors]
+
+        row = [self.op_type, specs(self.inputs), specs(self.outputs), [list(a) for a in self.attrs]]
+        return [*row, [s.to_json() for s in self.inner]] if self.inner else row
+
+    @classmethod
+    def from_json(cls, row: Sequence[Any]) -> OpSignature:
+        """What `to_json` gave, JSON's lists for its tuples."""
+
+        def specs(tensors: Sequence[Any]) -> tuple[TensorSpec, ...]:
+            return tuple(TensorSpec(dtype, None if shape is None else tuple(shape)) for dtype, shape in tensors)
+
+        def attr(value: Any) -> AttrValue:
+            plain: AttrValue = tuple(value) if isinstance(value, list) else value
+            return plain
+
+        op_type, inputs, outputs, attrs, *inner = row
+        plain_attrs = tuple((name, attr(value)) for name, value in attrs)
+        return cls(op_type, specs(inputs), specs(outputs), plain_attrs, tuple(map(cls.from_json, *inner)) if inner else ())
 
 
 @dataclass(frozen=True, slots=True)

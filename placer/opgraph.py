@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import networkx as nx
 
-from cost_models.base import AttrValue, OpSignature, TensorSpec
+from cost_models.base import OpSignature
 from placer.errors import OptionError, PlanError
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
@@ -189,7 +189,7 @@ class OpGraph:
             "version": VERSION,
             "fingerprint": self.fingerprint,
             "name": self.name,
-            "signatures": [_signature_to_json(s) for s in signatures],
+            "signatures": [s.to_json() for s in signatures],
             "kernels": [json.loads(table) for table in tables],
             "nodes": nodes,
             "edges": [
@@ -267,7 +267,7 @@ _OPTIONAL: dict[str, Any] = {
 
 
 def _from_json(data: Mapping[str, Any]) -> OpGraph:
-    signatures = [_signature_from_json(row) for row in data["signatures"]]
+    signatures = [OpSignature.from_json(row) for row in data["signatures"]]
     tables = [
         (
             {kind: Kernel(tuple(inputs), tuple(outputs)) for kind, (inputs, outputs) in kernels.items()},
@@ -297,27 +297,4 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         trip_counts={key: (int(count), str(source)) for key, (count, source) in data["trip_counts"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
         notes=tuple(data["notes"]),
-    )
-
-
-def _signature_to_json(signature: OpSignature) -> list[Any]:
-    def specs(tensors: tuple[TensorSpec, ...]) -> list[Any]:
-        return [[t.dtype, t.shape] for t in tensors]
-
-    row = [signature.op_type, specs(signature.inputs), specs(signature.outputs), [list(a) for a in signature.attrs]]
-    return [*row, [_signature_to_json(s) for s in signature.inner]] if signature.inner else row
-
-
-def _signature_from_json(row: list[Any]) -> OpSignature:
-    def specs(tensors: list[Any]) -> tuple[TensorSpec, ...]:
-        return tuple(TensorSpec(dtype, None if shape is None else tuple(shape)) for dtype, shape in tensors)
-
-    def attr(value: Any) -> AttrValue:
-        plain: AttrValue = tuple(value) if isinstance(value, list) else value
-        return plain
-
-    op_type, inputs, outputs, attrs, *inner = row
-    plain_attrs = tuple((name, attr(value)) for name, value in attrs)
-    return OpSignature(
-        op_type, specs(inputs), specs(outputs), plain_attrs, tuple(map(_signature_from_json, *inner)) if inner else ()
     )

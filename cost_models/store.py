@@ -1,0 +1,245 @@
+"""What was measured, op by op, in a SQLite file that several processes may read and write at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from cost_models.base import OpSignature
+from cost_models.cache import cache_folder
+
+FORMAT = "placer.measurements"
+VERSION = 1
+_APPLICATION_ID = 0x504C4143  # "PLAC": how SQLite files say whose they are
+_PATIENCE_S = 60
+"""How long a write waits for other processes' writes."""
+
+_NO_TEXT = -1  # Python's own complaint, about text that is not UTF-8, has no code
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_TEXT)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS measurements (
+    device_model TEXT, tensorflow TEXT, op_type TEXT, signature TEXT,
+    time_ns INTEGER, dispatch_ns INTEGER, compute_ns INTEGER, spread REAL,
+    PRIMARY KEY (device_model, op_type, signature, tensorflow)
+) WITHOUT ROWID
+"""
+
+
+class StoreError(Exception):
+    """Measurements that cannot be read or written. Says which file, why, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one run of an op took; the times mean what they mean in `OpCost`."""
+
+    time_ns: int
+    dispatch_ns: int
+    compute_ns: int
+    spread: float
+    """Distance of the quartiles of repeated measurements, as a share of the median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measurement and all that it depends on."""
+
+    device_model: str
+    tensorflow: str
+    """Version."""
+    signature: OpSignature
+    measured: Measurement
+
+
+Table: TypeAlias = dict[str, dict[str, Measurement]]
+"""Measurements on one device model, by op type and then by `signature_text`."""
+_Result = TypeVar("_Result")
+_Stored: TypeAlias = tuple[Any, ...]  # a row as the database has it
+
+
+def signature_text(signature: OpSignature) -> str:
+    """A signature as the text it is stored under: equal signatures have equal texts."""
+    return json.dumps(signature.to_json(), separators=(",", ":"))
+
+
+class Store:
+    """Measurements in a file, which is made by the first write.
+
+    A file that is broken or belongs to something else is renamed, with a warning, and a new one begun.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = Path(path) if path is not None else cache_folder() / "measurements.sqlite"
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Adds measurements, in the place of earlier ones of the same op, device model and TensorFlow version.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        self._write("INSERT OR REPLACE", rows)
+
+    def add(self, rows: Iterable[Row]) -> int:
+        """Adds those that are not there yet and says how many that were; raises as `put` does."""
+        return self._write("INSERT OR IGNORE", rows)
+
+    def table(self, device_model: str, tensorflow: str) -> Table:
+        """What was measured on a device model.
+
+        Of an op measured under several versions of TensorFlow, the figures under the given one, else under the newest.
+        """
+        found: list[_Stored] = self._read("SELECT * FROM measurements WHERE device_model = ?", (device_model,))
+        table: Table = {}
+        for _, _, op_type, signature, *figures in sorted(found, key=lambda row: (row[1] == tensorflow, _version(row[1]))):
+            table.setdefault(op_type, {})[signature] = Measurement(*figures)
+        return table
+
+    def rows(self) -> Iterator[Row]:
+        """Everything, in a fixed order."""
+        for device_model, tensorflow, _, signature, *figures in self._read("SELECT * FROM measurements", ()):
+            yield Row(device_model, tensorflow, OpSignature.from_json(json.loads(signature)), Measurement(*figures))
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many measurements there are, by device model and TensorFlow version."""
+        found = self._read("SELECT device_model, tensorflow, COUNT(*) FROM measurements GROUP BY device_model, tensorflow", ())
+        return {(model, version): count for model, version, count in found}
+
+    # -- the file ------------------------------------------------------------------------------------------------------
+
+    def _read(self, query: str, values: tuple[str, ...]) -> list[_Stored]:
+        """A query's answer; empty where there is no file yet, or with a warning none that can be read."""
+        if not self.path.exists():
+            return []
+        try:
+            return self._with_connection(lambda connection: connection.execute(query, values).fetchall())
+        except (sqlite3.Error, OSError) as error:
+            warnings.warn(f"{self.path} cannot be read, so nothing counts as measured: {error}", stacklevel=3)
+            return []
+
+    def _write(self, verb: str, rows: Iterable[Row]) -> int:
+        stored = [
+            (row.device_model, row.tensorflow, row.signature.op_type, signature_text(row.signature), *astuple(row.measured))
+            for row in rows
+        ]
+
+        def insert(connection: sqlite3.Connection) -> int:
+            connection.execute("PRAGMA synchronous = OFF")  # a power cut may break the file: it is set aside, and measured again
+            before = connection.total_changes
+            with connection:
+                connection.executemany(f"{verb} INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?)", stored)
+            return connection.total_changes - before
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return self._with_connection(insert)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path} cannot be written: {error}. Name another folder in $PLACER_CACHE.") from error
+
+    def _with_connection(self, act: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """What `act` gives for a connection to a file that is ours; a file that is not is set aside first."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S)) as connection:
+                why = _claim(connection)
+                if not why:
+                    return act(connection)
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", _NO_TEXT) not in _BROKEN:
+                raise
+            why = str(error)
+        self._set_aside(why)
+        with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S)) as connection:
+            _claim(connection)
+            return act(connection)
+
+    def _set_aside(self, why: str) -> None:
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.aside-{number}")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm"):
+            old = self.path.with_name(self.path.name + suffix)
+            if old.exists():
+                old.rename(aside.with_name(aside.name + suffix))
+        warnings.warn(
+            f"{self.path} is no store of measurements ({why}); it is now {aside.name}, and a new one begins", stacklevel=6
+        )
+
+
+def _claim(connection: sqlite3.Connection) -> str:
+    """Makes a new file ours; says why a file cannot be."""
+    if _marks(connection) == (_APPLICATION_ID, VERSION):
+        return ""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")  # another process may be making it ours just now
+        application, version = _marks(connection)
+        if application == _APPLICATION_ID:
+            return "" if version == VERSION else f"it is in version {version} of the format, and this is version {VERSION}"
+        if application or version or connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            return "it belongs to another program"
+        connection.execute(_SCHEMA)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("PRAGMA journal_mode = WAL")  # from now on, readers and a writer do not wait for each other
+    return ""
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    return application, version
+
+
+def _version(text: str) -> list[int]:
+    """What a version sorts by."""
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def export_json(rows: Iterable[Row], path: str | os.PathLike[str]) -> None:
+    """Writes measurements as JSON: grouped by device model and TensorFlow version, one measurement a line."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        line = json.dumps([row.signature.to_json(), *astuple(row.measured)], separators=(",", ":"))
+        groups.setdefault((row.device_model, row.tensorflow), []).append(line)
+    blocks = [
+        f'{{"device_model": {json.dumps(model)}, "tensorflow": {json.dumps(version)}, "measurements": [\n'
+        + ",\n".join(lines)
+        + "\n]}"
+        for (model, version), lines in groups.items()
+    ]
+    head = f'{{"format": "{FORMAT}", "version": {VERSION}, "groups": [\n'
+    Path(path).write_text(head + ",\n".join(blocks) + "\n]}\n", "utf-8")
+
+
+def import_json(path: str | os.PathLike[str]) -> list[Row]:
+    """Reads what `export_json` wrote.
+
+    Raises:
+        StoreError: the file cannot be read, or is something else.
+    """
+    try:
+        return rows_of(json.loads(Path(path).read_text("utf-8")))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path} holds no measurements that an export wrote: {type(error).__name__}: {error}") from error
+
+
+def rows_of(data: Mapping[str, Any]) -> list[Row]:
+    """The rows of an export's JSON; ValueError, TypeError or LookupError for other data."""
+    if (data["format"], data["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"format {data['format']!r} version {data['version']!r} is not {FORMAT!r} version {VERSION}")
+    return [
+        Row(group["device_model"], group["tensorflow"], OpSignature.from_json(signature), Measurement(*figures))
+        for group in data["groups"]
+        for signature, *figures in group["measurements"]
+    ]

@@ -1,0 +1,168 @@
+"""The store of measurements: nothing is lost, whoever writes, and what is no store is set aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_models.base import OpSignature, TensorSpec
+from cost_models.store import Measurement, Row, Store, StoreError, export_json, import_json, signature_text
+
+scalars = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
+specs = st.builds(
+    TensorSpec,
+    st.sampled_from(["float32", "int64", "string", "resource"]),
+    st.one_of(st.none(), st.lists(st.one_of(st.none(), st.integers(0, 2**40)), max_size=4).map(tuple)),
+)
+plain_signatures = st.builds(
+    OpSignature,
+    st.sampled_from(["MatMul", "Unique", "Conv2D"]),
+    st.lists(specs, max_size=3).map(tuple),
+    st.lists(specs, max_size=2).map(tuple),
+    st.dictionaries(st.text(), st.one_of(scalars, st.lists(scalars, max_size=3).map(tuple)), max_size=3).map(
+        lambda attrs: tuple(sorted(attrs.items()))
+    ),
+)
+signatures = st.one_of(
+    plain_signatures,
+    st.lists(plain_signatures, max_size=2).map(lambda inner: OpSignature("PartitionedCall", (), (), inner=tuple(inner))),
+)
+times = st.integers(0, 2**62)
+rows = st.builds(
+    Row,
+    st.sampled_from(["NVIDIA H100 80GB HBM3", "Xeon’s 2 cores"]),
+    st.sampled_from(["2.9.1", "2.20.0", "2.21.0"]),
+    signatures,
+    st.builds(Measurement, times, times, times, st.floats(0, 1e6)),
+)
+
+
+def by_key(found: list[Row]) -> dict[tuple[str, str, str], Row]:
+    """Rows by what they are stored under, the last one of each."""
+    return {(row.device_model, row.tensorflow, signature_text(row.signature)): row for row in found}
+
+
+@given(st.lists(rows, max_size=12))
+@settings(max_examples=20)
+def test_what_goes_in_comes_out_of_the_store_and_of_an_export(
+    tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row]
+) -> None:
+    folder = tmp_path_factory.mktemp("stores")
+    store, other = Store(folder / "a.sqlite"), Store(folder / "b.sqlite")
+    store.put(given_rows)
+    assert by_key(list(store.rows())) == by_key(given_rows)
+    assert sum(store.counts().values()) == len(by_key(given_rows))
+
+    export_json(store.rows(), folder / "export.json")
+    assert other.add(import_json(folder / "export.json")) == len(by_key(given_rows))
+    assert list(other.rows()) == list(store.rows())
+    assert other.add(import_json(folder / "export.json")) == 0
+
+
+@given(st.lists(rows, max_size=12), st.sampled_from(["2.9.1", "2.20.0", "2.21.0", ""]))
+@settings(max_examples=20)
+def test_a_measurement_under_this_version_comes_before_one_under_the_newest(
+    tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row], here: str
+) -> None:
+    store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
+    store.put(given_rows)
+    order = ["2.9.1", "2.20.0", "2.21.0", here]
+    for model in {row.device_model for row in given_rows}:
+        expected = {
+            signature_text(row.signature): row.measured
+            for version in order
+            for row in by_key(given_rows).values()
+            if (row.device_model, row.tensorflow) == (model, version)
+        }
+        found = {text: measured for column in store.table(model, here).values() for text, measured in column.items()}
+        assert found == expected
+
+
+ROW = Row("a model", "2.21.0", OpSignature("MatMul", (), ()), Measurement(3, 1, 2, 0.1))
+
+WRITER = """
+import sys
+from cost_models.base import OpSignature
+from cost_models.store import Measurement, Row, Store
+path, writer = sys.argv[1], int(sys.argv[2])
+for k in range(20):
+    signature = OpSignature("Op", (), (), (("writer", writer), ("k", k)))
+    Store(path).put([Row("a model", "2.21.0", signature, Measurement(k, 0, k, 0.0))])
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    command = [sys.executable, "-W", "error", "-c", WRITER, str(path)]
+    writers = [subprocess.Popen([*command, str(k)], stderr=subprocess.PIPE) for k in range(4)]
+    for writer in writers:
+        _, complaint = writer.communicate()
+        assert writer.returncode == 0, complaint.decode()
+    assert Store(path).counts() == {("a model", "2.21.0"): 80}
+    assert os.listdir(tmp_path) == ["a.sqlite"]
+
+
+def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
+    content = b"not a database, and longer than the header of one would have to be. " * 40
+    store = Store(tmp_path / "a.sqlite")
+    store.path.write_bytes(content)
+    with pytest.warns(UserWarning, match="a.sqlite is no store"):
+        assert store.table("a model", "") == {}
+    assert (tmp_path / "a.sqlite.aside-1").read_bytes() == content
+    store.put([ROW])
+    assert list(store.rows()) == [ROW]
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"), [("CREATE TABLE t (x)", "another program"), ("PRAGMA user_version = 7", "version 7")]
+)
+def test_a_database_of_another_program_or_version_is_set_aside(tmp_path: Path, statement: str, why: str) -> None:
+    store = Store(tmp_path / "a.sqlite")
+    if why == "version 7":
+        store.put([ROW])
+    for number in (1, 2):
+        with sqlite3.connect(store.path) as connection:
+            connection.execute(statement)
+        connection.close()
+        with pytest.warns(UserWarning, match=why):
+            store.put([ROW])
+        assert list(store.rows()) == [ROW]
+        assert (tmp_path / f"a.sqlite.aside-{number}").exists()
+        if why == "another program":
+            store.path.unlink()
+
+
+@given(st.floats(0, 1), st.binary(max_size=3000))
+@settings(max_examples=20)
+def test_a_damaged_store_never_stops_anyone(tmp_path_factory: pytest.TempPathFactory, kept: float, garbage: bytes) -> None:
+    store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
+    store.put(Row("a model", "2.21.0", OpSignature("Op", (), (), (("k", k),)), Measurement(k, k, k, 0.0)) for k in range(100))
+    whole = store.path.read_bytes()
+    store.path.write_bytes(whole[: int(kept * len(whole))] + garbage)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        store.table("a model", "")
+        store.put([ROW])
+        assert store.table("a model", "")["MatMul"] == {signature_text(ROW.signature): ROW.measured}
+
+
+def test_errors_say_which_file(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StoreError, match=r"taken.*PLACER_CACHE"):
+        Store(tmp_path / "taken" / "a.sqlite").put([ROW])
+    assert Store(tmp_path / "absent" / "a.sqlite").table("a model", "") == {}
+    assert not (tmp_path / "absent").exists()
+    for text in ("", "[]", "{}", '{"format": "placer.measurements", "version": 2, "groups": []}'):
+        (tmp_path / "import.json").write_text(text)
+        with pytest.raises(StoreError, match=r"import\.json"):
+            import_json(tmp_path / "import.json")
+    with pytest.raises(StoreError, match=r"absent\.json"):
+        import_json(tmp_path / "absent.json")
