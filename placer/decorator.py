@@ -41,6 +41,9 @@ class PlacedFunction:
     `tf.function` tells them apart: one trace and one plan per input signature.
     """
 
+    autograph_info__ = None
+    """By having it, called inside a tf.function, it is run as it is: AutoGraph would else rewrite all of this package."""
+
     def __init__(self, fn: Callable[..., Any], options: Options, plan: Placement | None = None) -> None:
         if not callable(fn):
             raise OptionError(f"cannot place {fn!r}: what is not a function has no ops; pass a callable or a tf.function.")
