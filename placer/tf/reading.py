@@ -31,10 +31,6 @@ PREDICATE = -1
 PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 HOST_PREDICATE = KernelSupport({"CPU": Kernel(), "GPU": Kernel((0,), (0,))}, {})
 
-FUSED_HEADS = frozenset({"Conv2D", "DepthwiseConv2dNative", "Conv3D", "MatMul", "FusedBatchNormV3"})
-FUSED_TAILS = frozenset({"BiasAdd", "Add", "AddV2", "FusedBatchNormV3", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"})
-"""Grappler makes one op of a head and the tails that alone use its result, whatever devices they were given."""
-
 IRRELEVANT = frozenset(
     {"output_shapes", "config", "config_proto", "executor_type", "token", "shared_name", "container", "cache", "key"}
 )
@@ -90,7 +86,6 @@ class _Reader:
         keep = [n for n, _ in outputs] + self.stateful
         keep += [n for name in root.control_outputs for n in self._finished(root, name)]
         live = self._live(keep)
-        self._join_fused(dict.fromkeys(n for n, _ in outputs))
         if _private.is_jit_compiled(self.trace.concrete):
             compiled = [name for name, fields in self.pending.items() if fields["role"] not in ("argument", "capture")]
             for name in compiled:
@@ -533,23 +528,6 @@ class _Reader:
         if found is None:
             found = self.attributes[key] = tuple(_plain_attrs(node.attr))
         return key, found
-
-    def _join_fused(self, results: Mapping[str, None]) -> None:
-        for name, fields in self.pending.items():
-            if fields["op_type"] not in FUSED_TAILS:
-                continue
-            for before in self.graph.pred[name]:
-                head = self.pending[before]
-                joins = head["op_type"] in FUSED_HEADS or head["op_type"] in ("BiasAdd", "Add", "AddV2")
-                alone = len(self.graph.succ[before]) == 1 and before not in results
-                if (
-                    joins
-                    and alone
-                    and self.graph.edges[before, name]["tensors"]
-                    and head["requested_device"] == fields["requested_device"]
-                    and head["body"] == fields["body"]
-                ):
-                    self._join(before, name, "TensorFlow fuses them into one kernel")
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from placer.errors import RewriteError
 from placer.pausing import paused_collection
 from placer.tf import _private
-from placer.tf.optypes import function_attributes, is_stateful
+from placer.tf.optypes import FUSED_HEADS, FUSED_TAILS, function_attributes, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
 
 
@@ -266,6 +266,12 @@ class _Assembly:
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
     """By constant and device: the copy of it there."""
     constants: dict[str, NodeDef] = field(default_factory=dict)
+    taken: set[str] = field(init=False)
+    heads: dict[str, NodeDef] = field(default_factory=dict)
+    """Nodes that Grappler could fuse with what follows."""
+
+    def __post_init__(self) -> None:
+        self.taken = {path for body in inlined(self.frame) for path in body.names.values()}
 
     def nodes(self) -> list[NodeDef]:
         self._body(self.frame, ())
@@ -296,6 +302,10 @@ class _Assembly:
                 self.devices[path] = device
             if node.op == "Const":
                 self.constants[path] = new
+            elif node.op in FUSED_HEADS:
+                self.heads[path] = new
+            elif node.op == "Identity" and node.device:
+                _keep(new)  # a copy made by hand
             if children is not None:
                 _rename(new, self.renamed[path])
             else:
@@ -308,6 +318,12 @@ class _Assembly:
                 if placed and children is not None:
                     wanted = self._carried_device(body, name, node, position, source)
                 entering = body.operations[name].inputs[position].dtype if node.op in LOOPS else None
+                if placed and node.op in FUSED_TAILS and source in self.heads and self.devices[source] != device:
+                    self._keep_apart(self.heads[source])
+                if placed and position == 0 and node.op == "Prod" and new.attr["T"].type in _SIZES:
+                    # Grappler turns the product of a shape into a Size where the Shape is, and asks nothing that is kept.
+                    source, index = self._copied(source, index, device, new.attr["T"].type, f"{path}/shape"), 0
+                    _keep(self.made[-1])
                 source, index = self._at(source, index, wanted, entering, f"{path}/enter{position}")
                 new.input.append(source if index == 0 else f"{source}:{index}")
             if node.op in LOOPS and children is not None:
@@ -364,7 +380,7 @@ class _Assembly:
         if constant is not None:
             copy = self.copies.get((source, device))
             if copy is None:
-                copy = self.copies[source, device] = f"{source}/on_{_token(device)}"
+                copy = self.copies[source, device] = self._free(f"{source}/on_{_token(device)}")
                 twin = NodeDef()
                 twin.CopyFrom(constant)
                 twin.name, twin.device = copy, device
@@ -372,12 +388,30 @@ class _Assembly:
             return copy, index
         if entering is not None:
             # TensorFlow keeps a loop variable where its first value comes from, so that has to be the planned device.
-            entry = NodeDef(op="Identity", name=f"{name}_on_{_token(device)}", device=device)
-            entry.input.append(source if index == 0 else f"{source}:{index}")
-            entry.attr["T"].type = entering.as_datatype_enum
-            self.made.append(entry)
-            return entry.name, 0
+            return self._copied(source, index, device, entering.as_datatype_enum, f"{name}_on_{_token(device)}"), 0
         return source, index
+
+    def _copied(self, source: str, index: int, device: str, dtype: int, name: str) -> str:
+        """The name of a new copy of output `index` of `source` on a device."""
+        copy = NodeDef(op="Identity", name=self._free(name), device=device)
+        copy.input.append(source if index == 0 else f"{source}:{index}")
+        copy.attr["T"].type = dtype
+        self.made.append(copy)
+        return copy.name
+
+    def _keep_apart(self, head: NodeDef) -> None:
+        """Keeps what comes later from being fused with `head`; in a chain of three it is the first pair that Grappler asks."""
+        _keep(head)
+        for text in head.input:
+            if before := self.heads.get(split_input(text)[0]):
+                _keep(before)
+
+    def _free(self, name: str) -> str:
+        """A name like this one that no other node of the frame has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
 
     def _functions(self, body: Body, node: NodeDef, graph: Any) -> None:
         """Functions that a kept op names (a compiled call, a dataset's map) come along unchanged."""
@@ -420,6 +454,14 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
         return filled if isinstance(results, (list, tuple)) else filled[0]
 
     return gradient
+
+
+_SIZES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
+
+
+def _keep(node: NodeDef) -> None:
+    """Makes Grappler leave a node as it is: neither removed nor fused."""
+    node.attr["_grappler_do_not_remove"].b = True
 
 
 def _graph_attributes(node: NodeDef) -> list[str]:

@@ -24,6 +24,9 @@ BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 """Ops that leave the variable behind their handle as it is."""
 
+_VALUE = re.compile(r"(.*)/(?:(?:in|out|read)\d+|out)")
+"""Paths of the values that loops and branches pass on (see `placer.opgraph.Role`), which are no ops yet."""
+
 BodyKind = Literal["root", "call", "cond", "body", "branch"]
 
 
@@ -208,10 +211,14 @@ def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site:
     # Ops of a loop or branch body already carry the loop's own name as a scope; the path says it once.
     scope = site + "/" if kind in ("cond", "body", "branch") else None
     renamed = _capture_names(graph) if kind == "root" else {}
-    for name in body.nodes:
+    # A loop or branch gets nodes of its own below its path, which ops of a function that was placed before can look like.
+    alike = {match[1] for match in map(_VALUE.fullmatch, body.nodes) if match}
+    for name, node in body.nodes.items():
         local = renamed.get(name) or (name[len(scope) :] if scope and name.startswith(scope) else name)
         wanted = unique = f"{path}/{local}" if path else local
-        suffix = 0
+        suffix = int(name in alike and (node.op in LOOPS or node.op in BRANCHES))
+        if suffix:
+            unique = f"{wanted}_{suffix}"
         while unique in taken:
             suffix += 1
             unique = f"{wanted}_{suffix}"
