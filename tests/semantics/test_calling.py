@@ -24,7 +24,7 @@ class Pair(NamedTuple):
     right: Any
 
 
-Triple = namedtuple("Triple", "a b c")  # noqa: PYI024
+Triple = namedtuple("Triple", "a b c")
 
 
 @dataclasses.dataclass
@@ -69,7 +69,9 @@ def nested_structures_with_none() -> Program:
 
 
 def named_tuples() -> Program:
-    return Program(fn=tf.function(lambda p, t: Triple(p.right, p.left @ t.b, t.c)), args=(Pair(X, X + 1), Triple(1, tf.eye(4), X)))
+    return Program(
+        fn=tf.function(lambda p, t: Triple(p.right, p.left @ t.b, t.c)), args=(Pair(X, X + 1), Triple(1, tf.eye(4), X))
+    )
 
 
 def dataclasses_in_and_out() -> Program:
@@ -87,7 +89,9 @@ def ragged_tensors() -> Program:
 
 def sparse_tensors() -> Program:
     sparse = tf.sparse.from_dense([[0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
-    return Program(fn=tf.function(lambda s, d: (tf.sparse.sparse_dense_matmul(s, d), tf.sparse.transpose(s))), args=(sparse, tf.transpose(X)))
+    return Program(
+        fn=tf.function(lambda s, d: (tf.sparse.sparse_dense_matmul(s, d), tf.sparse.transpose(s))), args=(sparse, tf.transpose(X))
+    )
 
 
 def tensor_arrays() -> Program:
@@ -192,7 +196,13 @@ def a_keras_layer() -> Program:
 
 
 def a_keras_model_that_trains() -> Program:
-    model = keras.Sequential([keras.Input([4]), keras.layers.Dense(3, "tanh", use_bias=False, kernel_initializer="ones"), keras.layers.BatchNormalization()])
+    model = keras.Sequential(
+        [
+            keras.Input([4]),
+            keras.layers.Dense(3, "tanh", use_bias=False, kernel_initializer="ones"),
+            keras.layers.BatchNormalization(),
+        ]
+    )
     optimizer = keras.optimizers.Adam(0.1)
     optimizer.build(model.trainable_variables)
 
