@@ -393,11 +393,12 @@ class _Assembly:
 
     def _copied(self, source: str, index: int, device: str, dtype: int, name: str) -> str:
         """The name of a new copy of output `index` of `source` on a device."""
-        copy = NodeDef(op="Identity", name=self._free(name), device=device)
+        name = self._free(name)
+        copy = NodeDef(op="Identity", name=name, device=device)
         copy.input.append(source if index == 0 else f"{source}:{index}")
         copy.attr["T"].type = dtype
         self.made.append(copy)
-        return copy.name
+        return name
 
     def _keep_apart(self, head: NodeDef) -> None:
         """Keeps what comes later from being fused with `head`; in a chain of three it is the first pair that Grappler asks."""
