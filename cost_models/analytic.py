@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.work import FORMULAS, Work, fallback, on_host, runs_on_host
+from cost_models.work import FORMULAS, Work, on_host, runs_on_host, work_of
 
 _FORK_NS = 5_000
 """Waking a thread pool and waiting for its last thread."""
@@ -40,9 +40,8 @@ class AnalyticModel:
             compute = sum(cost.compute_ns for cost in inner)
             time = max(device.dispatch_ns, compute) if device.asynchronous else device.dispatch_ns + compute
             return OpCost(time, device.dispatch_ns, compute, max(cost.workspace_bytes for cost in inner), "analytic")
-        formula = FORMULAS.get(signature.op_type)
-        source = "analytic" if formula else "analytic-fallback"
-        work = (formula or fallback)(signature)
+        source = "analytic" if signature.op_type in FORMULAS else "analytic-fallback"
+        work = work_of(signature)
         if not device.asynchronous:
             dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else device.host_op_ns
             compute = round(_cpu_ns(work, signature, device))

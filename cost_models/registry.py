@@ -12,10 +12,11 @@ from typing import cast
 from cost_models.base import CostModel
 
 GROUP = "placer.cost_models"
-AUTO = "analytic"
-"""What "auto" means."""
 
-_BUILT_IN = (EntryPoint("analytic", "cost_models.analytic:AnalyticModel", GROUP),)
+_BUILT_IN = (
+    EntryPoint("auto", "cost_models.auto:auto_model", GROUP),
+    EntryPoint("analytic", "cost_models.analytic:AnalyticModel", GROUP),
+)
 
 
 class UnknownCostModelError(ValueError):
@@ -34,21 +35,20 @@ def cost_models() -> tuple[str, ...]:
 
 
 def cost_model(name_or_object: str | CostModel) -> CostModel:
-    """The registered cost model of that name ("auto" for the default), or the object itself if it is one.
+    """The registered cost model of that name, or the object itself if it is one.
 
     Raises:
         UnknownCostModelError: no such name, or an object without a name and op_cost.
     """
     if isinstance(name_or_object, str):
-        name = AUTO if name_or_object == "auto" else name_or_object
-        if name not in _entries():
+        if name_or_object not in _entries():
             raise UnknownCostModelError(
-                f"no cost model {name!r}; there are auto, {', '.join(cost_models())}, or pass a CostModel"
+                f"no cost model {name_or_object!r}; there are {', '.join(cost_models())}, or pass a CostModel"
             )
-        return cast(CostModel, _entries()[name].load()())
+        return cast(CostModel, _entries()[name_or_object].load()())
     if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
         raise UnknownCostModelError(
             f"{type(name_or_object).__name__} is no cost model: it needs a name and op_cost(signature, device); "
-            f"or name a registered one: auto, {', '.join(cost_models())}"
+            f"or name a registered one: {', '.join(cost_models())}"
         )
     return name_or_object

@@ -322,6 +322,11 @@ FORMULAS: dict[str, Formula] = {}
 """The table. What is not in it is priced by `fallback`."""
 
 
+def work_of(op: OpSignature) -> Work:
+    """The op's work by its formula, or by the fallback where it has none."""
+    return FORMULAS.get(op.op_type, fallback)(op)
+
+
 def _register(formula: Formula, op_types: str) -> None:
     FORMULAS.update(dict.fromkeys(_names(op_types), formula))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from placer.placement import Baseline, Placement
@@ -35,6 +36,7 @@ def summary(placement: Placement) -> str:
         f"transfers  {len(p.transfers)}, {format_bytes(copied)} per step, {format_ns(sum(t.time_ns for t in p.transfers))}",
         f"objective  {p.objective} {format_ns(p.objective_ns)}, {p.status.value}, {bound}",
         f"solver     {p.solver}, {p.solver_seconds:.2f} s, {p.stop_reason}",
+        f"costs      {_sources(p)}",
         "",
         table(
             ["against", "step time", "total cost", ""],
@@ -93,6 +95,12 @@ def _tensor(placement: Placement, producer: str, index: int, towards: set[str]) 
     constant = placement.graph.op(producer).role == "constant"
     made = "a constant, kept on each device that reads it" if constant else f"made on {placement.ops[producer].device}"
     return f"{name} {spec.dtype}, {format_bytes(spec.nbytes)}, {made}{''.join(copies)}"
+
+
+def _sources(placement: Placement) -> str:
+    """How many ops' costs come from where."""
+    counts = Counter(plan.cost_source for plan in placement.ops.values() if plan.cost_source)
+    return ", ".join(f"{count} {source}" for source, count in counts.most_common()) or "none"
 
 
 def _some(names: Sequence[str]) -> str:

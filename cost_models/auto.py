@@ -1,0 +1,33 @@
+"""The default cost model: what was measured, then what a fit to it tells, then the analytic model."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from cost_models.analytic import AnalyticModel
+from cost_models.fitted import FittedModel
+from cost_models.measured import MeasuredModel
+from cost_models.store import Store, Table
+
+
+def auto_model(store: Store | None = None) -> MeasuredModel:
+    """The model over a store, by default the user's. It reads each device model's measurements once: make one per plan."""
+    source = store or Store()
+
+    @cache
+    def tables(device_model: str) -> Table:
+        return source.table(device_model, installed_tensorflow())
+
+    return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+
+
+@cache
+def installed_tensorflow() -> str:
+    """TensorFlow's version, without importing it; "" where it is not installed."""
+    for package in ("tensorflow", "tensorflow-cpu"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return ""

@@ -1,0 +1,33 @@
+"""Costs that were measured, looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cost_models.base import CostModel, OpCost, OpSignature
+from cost_models.machines import Device
+from cost_models.store import Table, signature_text
+from cost_models.work import work_of
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModel:
+    """The measured cost of an op on a device of that model, and where there is none another model's."""
+
+    tables: Callable[[str], Table]
+    """What was measured, by device model."""
+    otherwise: CostModel
+
+    @property
+    def name(self) -> str:
+        return f"measured, else {self.otherwise.name}"
+
+    def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
+        """The figure for exactly this signature; its workspace is the one that `cost_models.work` tells."""
+        column = self.tables(device.model).get(signature.op_type)
+        measured = column.get(signature_text(signature)) if column else None
+        if measured is None:
+            return self.otherwise.op_cost(signature, device)
+        workspace = work_of(signature).workspace_bytes
+        return OpCost(measured.time_ns, measured.dispatch_ns, measured.compute_ns, workspace, "measured")

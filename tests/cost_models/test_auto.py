@@ -1,0 +1,120 @@
+"""What "auto" answers: measured, then fitted, then analytic; and what a fit promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
+from cost_models.auto import auto_model
+from cost_models.fitted import SAMPLES, Fit, non_negative
+from cost_models.store import Measurement, Row, Store
+from tests.graphs import layers
+
+H100 = load_machine("h100")
+CPU, GPU = H100.devices
+
+
+def product(n: int, dtype: str = "float32") -> OpSignature:
+    matrix = TensorSpec(dtype, (n, n))
+    return OpSignature("MatMul", (matrix, matrix), (matrix,))
+
+
+def store_with(folder: Path, device_model: str, *measured: tuple[OpSignature, Measurement]) -> Store:
+    store = Store(folder / "a.sqlite")
+    store.put(Row(device_model, "2.21.0", signature, figures) for signature, figures in measured)
+    return store
+
+
+def test_the_nearest_source_answers_first(tmp_path: Path) -> None:
+    """Products that took 5 us dispatch and 1 ns for each 1000 operations."""
+    sizes = [64, 128, 256, 512, 1024, 2048]
+    took = {n: Measurement(max(5_000, 2 * n**3 // 1000), 5_000, 2 * n**3 // 1000, 0.01) for n in sizes}
+    store = store_with(tmp_path, GPU.model, *((product(n), took[n]) for n in sizes))
+    auto, analytic = auto_model(store), AnalyticModel()
+
+    for n in sizes:
+        cost = auto.op_cost(product(n), GPU)
+        assert (cost.time_ns, cost.dispatch_ns, cost.compute_ns) == (took[n].time_ns, took[n].dispatch_ns, took[n].compute_ns)
+        assert cost.source == "measured"
+    for n in (96, 700, 3000):
+        cost = auto.op_cost(product(n), GPU)
+        assert cost.source == "fitted"
+        assert cost.dispatch_ns == 5_000
+        assert cost.compute_ns == pytest.approx(2 * n**3 / 1000, rel=0.02)
+        assert cost.time_ns == max(cost.dispatch_ns, cost.compute_ns)
+    elsewhere = [(product(20_000), GPU), (product(700, "bfloat16"), GPU), (product(64), CPU), (OpSignature("NoOp", (), ()), GPU)]
+    for signature, device in elsewhere:
+        assert auto.op_cost(signature, device) == analytic.op_cost(signature, device)
+
+
+def test_few_or_equal_sizes_are_no_fit(tmp_path: Path) -> None:
+    few = [(product(64 * 2**k), Measurement(k, 0, k, 0.0)) for k in range(SAMPLES - 1)]
+    equal = [(product(64 + k, "float64"), Measurement(k, 0, k, 0.0)) for k in range(10)]
+    auto = auto_model(store_with(tmp_path, CPU.model, *few, *equal))
+    for signature in (product(100), product(100, "float64")):
+        assert auto.op_cost(signature, CPU).source == "analytic"
+
+
+def test_a_plan_says_where_its_costs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    graph = layers()
+    plain = placer.solve(graph, "h100")
+    relu = graph.op("layer0/Relu").signature
+    Store().put(Row(device.model, "2.21.0", relu, Measurement(7, 3, 4, 0.0)) for device in H100.devices)
+    placement = placer.solve(graph, "h100")
+    assert {plan.cost_source for plan in plain.ops.values()} == {"", "analytic"}
+    assert {name for name, plan in placement.ops.items() if plan.cost_source == "measured"} == {
+        f"layer{k}/Relu" for k in range(3)
+    }
+    assert placement.ops["layer0/Relu"].time_ns == {"CPU:0": 7, "GPU:0": 7}
+    assert "costs      6 analytic, 3 measured" in placement.summary()
+
+
+positive = st.floats(1e-3, 1e3)
+columns = st.lists(st.tuples(positive, positive, positive), min_size=SAMPLES, max_size=30)
+
+
+@given(columns, st.data())
+def test_a_fit_is_never_negative_and_never_falls(sizes: list[tuple[float, float, float]], data: st.DataObject) -> None:
+    """Whatever was measured, however absurd."""
+    times = data.draw(st.lists(st.integers(0, 10**9), min_size=len(sizes), max_size=len(sizes)))
+    features = np.column_stack([np.ones(len(sizes)), np.array(sizes)])
+    fit = Fit.of(features, [Measurement(t, t // 3, t - t // 3, 0.0) for t in times])
+    if fit is not None:
+        assert fit.dispatch_ns >= 0
+        assert np.all(fit.weights >= 0)
+        low, more = (
+            np.array([1.0, *data.draw(st.tuples(positive, positive, positive))]),
+            data.draw(st.tuples(positive, positive, positive)),
+        )
+        assert 0 <= fit.compute_ns(low) <= fit.compute_ns(low + np.array([0.0, *more]))
+
+
+@given(st.tuples(st.floats(0, 1e5), st.floats(0, 1), st.floats(0, 1)), st.integers(0, 2**32 - 1))
+def test_a_fit_finds_the_line_behind_most_measurements(line: tuple[float, float, float], seed: int) -> None:
+    """With 2% noise, and one in six of them five times too long."""
+    rng = np.random.default_rng(seed)
+    features = np.column_stack([np.ones(30), 10 ** rng.uniform(3, 8, (30, 2)), np.zeros(30)])
+    exact = features[:, :3] @ np.array(line) + 500
+    noisy = exact * rng.normal(1, 0.02, 30) * np.where(np.arange(30) % 6 == 5, 5, 1)
+    fit = Fit.of(features, [Measurement(round(t), 0, round(t), 0.0) for t in noisy])
+    assert fit is not None
+    np.testing.assert_allclose(features @ fit.weights, exact, rtol=0.15)
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_the_non_negative_solution_is_the_best_there_is(count: int, seed: int) -> None:
+    """Its gradient vanishes where a weight is positive and points into the forbidden side elsewhere (Karush-Kuhn-Tucker)."""
+    rng = np.random.default_rng(seed)
+    matrix, target = rng.normal(size=(12, count)), rng.normal(size=12)
+    weights = non_negative(matrix, target)
+    gradient = matrix.T @ (matrix @ weights - target)
+    assert np.all(weights >= 0)
+    np.testing.assert_allclose(gradient[weights > 0], 0, atol=1e-8)
+    assert np.all(gradient[weights == 0] >= -1e-8)
