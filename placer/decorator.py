@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import inspect
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +19,7 @@ from placer.options import Options
 if TYPE_CHECKING:
     from placer.placement import Placement
     from placer.tf.observing import Observation
+    from placer.tf.taping import Taping
     from placer.tf.tracing import Trace
 
 
@@ -44,15 +46,17 @@ class PlacedFunction:
     autograph_info__ = None
     """By having it, called inside a tf.function, it is run as it is: AutoGraph would else rewrite all of this package."""
 
-    def __init__(self, fn: Callable[..., Any], options: Options, plan: Placement | None = None) -> None:
+    def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):
             raise OptionError(f"cannot place {fn!r}: what is not a function has no ops; pass a callable or a tf.function.")
         self._fn = fn
         self._options = options
-        self._plan = plan
+        self._plans = plans
         self._lock = threading.RLock()
         self._calls: dict[Hashable, _Entry] = {}
         self._entries: dict[int, _Entry] = {}
+        self._taped: dict[str, Placement] = {}
+        self._told: set[str] = set()
         self._latest: _Entry | None = None
         self._bound: weakref.WeakKeyDictionary[Any, PlacedFunction] = weakref.WeakKeyDictionary()
         self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
@@ -68,7 +72,7 @@ class PlacedFunction:
             bound = self._bound.get(instance)
             if bound is None:
                 method = self._traceable.__get__(instance, owner)
-                bound = self._bound[instance] = PlacedFunction(method, self._options, self._plan)
+                bound = self._bound[instance] = PlacedFunction(method, self._options, self._plans)
         return bound
 
     @functools.cached_property
@@ -87,23 +91,7 @@ class PlacedFunction:
         if entry is None:
             entry = self._prepared(args, kwargs, key)
         self._latest = entry
-        try:
-            return entry.run(*args, **kwargs)
-        except Exception as error:
-            # Refused before anything ran: under a tape outside, TensorFlow's own forward function of a loop can be impossible
-            # to place, whatever the plan (it pins the handles the loop passes on to where the loop is).
-            if (
-                not all(part in str(error) for part in ("Cannot place the graph", "__forward_"))
-                or entry.run is entry.trace.concrete
-            ):
-                raise
-            warnings.warn(
-                f"{self.__name__} runs unplaced here: TensorFlow cannot place its forward function under a tape outside; "
-                f"put the GradientTape inside the placed function",
-                PlacementWarning,
-                stacklevel=2,
-            )
-            return entry.trace.concrete(*args, **kwargs)
+        return entry.run(*args, **kwargs)
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature | None:
@@ -141,8 +129,6 @@ class PlacedFunction:
             return entry
 
     def _planned(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
-        from placer.planning import build_graph
-        from placer.solving import solve
         from placer.tf import calling, tracing
 
         traced = tracing.concrete_function(self._traceable, args, kwargs)
@@ -156,16 +142,27 @@ class PlacedFunction:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
             entry = _Entry(signature, trace, None, traced)
         else:
-            graph = build_graph(trace)
-            placement = self._plan.bound_to(graph) if self._plan else solve(graph, options=self._options)
-            entry = _Entry(signature, trace, placement, None)
+            entry = _Entry(signature, trace, self._solved(trace), None)
         self._entries[id(traced)] = entry
         self._latest = entry
         return entry
 
+    def _solved(self, trace: Trace) -> Placement:
+        from placer.planning import build_graph
+        from placer.solving import solve
+
+        graph = build_graph(trace)
+        if self._plans:
+            fitting = (plan for plan in self._plans if plan.fingerprint == graph.fingerprint)
+            return next(fitting, self._plans[0]).bound_to(graph)
+        # Only a call under a tape has gradient ops to pin.
+        pins = {p: d for p, d in self._options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
+        return solve(graph, options=replace(self._options, pins=pins))
+
     def _applied(self, entry: _Entry) -> _Entry:
         from placer.tf import rewriting
         from placer.tf.devices import full_name, process_devices
+        from placer.tf.taping import TapedFunction
 
         placement = entry.placement
         assert placement is not None
@@ -176,13 +173,37 @@ class PlacedFunction:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
         try:
-            run = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+            placed = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
-            run = entry.trace.concrete
-        entry = _Entry(entry.signature, entry.trace, placement, run)
+            entry = replace(entry, placement=None, run=entry.trace.concrete)
+        else:
+            shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
+            entry = replace(entry, run=TapedFunction(placed, entry.trace, shapes, self._taping(entry)))
         self._entries[id(entry.trace.concrete)] = entry
         return entry
+
+    def _taping(self, entry: _Entry) -> Taping:
+        from placer.tf.taping import Taping
+
+        def plan(pair: Trace, higher: bool) -> Placement:
+            placement = self._solved(pair)
+            self._taped[f"{entry.signature} (taped{', higher order' if higher else ''})"] = placement
+            return placement
+
+        def on_call(placement: Placement) -> None:
+            self._latest = replace(entry, placement=placement)
+
+        def on_unplaced(why: str) -> None:
+            if why not in self._told:
+                self._told.add(why)
+                warnings.warn(
+                    f"{self.__name__} runs unplaced under a tape: {why}; put the tape inside the placed function",
+                    PlacementWarning,
+                    stacklevel=2,
+                )
+
+        return Taping(plan, on_call, on_unplaced)
 
     # -- plans -----------------------------------------------------------------------------------------------------
 
@@ -197,7 +218,7 @@ class PlacedFunction:
 
     @property
     def placement(self) -> Placement:
-        """The plan of the latest call.
+        """The plan of the latest call; under a tape, of the call and its gradient, whose ops are below "backward".
 
         Raises:
             PlanError: nothing has been called or planned yet, or the latest call's function is left as it is.
@@ -208,19 +229,36 @@ class PlacedFunction:
 
     @property
     def placements(self) -> Mapping[str, Placement]:
-        """Plans by input signature, such as "float32[8,224,224,3], int32[8]"."""
-        return MappingProxyType({e.signature: e.placement for e in self._entries.values() if e.placement is not None})
+        """Plans by input signature, such as "float32[8,224,224,3], int32[8]".
+
+        Calls under a tape have plans of their own, each for the call and its gradient: those of "float32[8]" are
+        "float32[8] (taped)", and "float32[8] (taped, higher order)" where several tapes or a persistent one watch.
+        """
+        untaped = {e.signature: e.placement for e in self._entries.values() if e.placement is not None}
+        return MappingProxyType(untaped | self._taped)
 
     def observe(self, *args: Any, **kwargs: Any) -> Observation:
         """Runs one call for real and reports where each op ran; see `placer.tf.observing`."""
-        from placer.tf.observing import observe_concrete
+        from placer.tf.observing import observe_call
 
+        run, args, kwargs = self._fresh(args, kwargs)
+        return observe_call(lambda: run(*args, **kwargs), lambda: self.placement, 1)
+
+    def observe_gradient(self, *args: Any, **kwargs: Any) -> Observation:
+        """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
+        from placer.tf.observing import observe_call, with_gradient
+
+        run, args, kwargs = self._fresh(args, kwargs)
+        return observe_call(lambda: with_gradient(run, args, kwargs), lambda: self.placement, 2)
+
+    def _fresh(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The function for a call, as one that has not run yet, and the call's arguments with defaults."""
         if self._signature is not None:
             args, kwargs = self._filled(self._signature, args, kwargs)
         entry = self._prepared(args, kwargs, None)
-        placement = _placement(entry, self.__name__)
-        planned = {name: plan.device for name, plan in placement.ops.items()}
-        return observe_concrete(entry.run, placement.graph, planned, args, kwargs)
+        _placement(entry, self.__name__)
+        self._latest = entry
+        return entry.run.again(), args, kwargs
 
 
 def _placement(entry: _Entry, name: str) -> Placement:
@@ -282,18 +320,23 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
     return placed
 
 
-def apply(fn: Callable[..., Any], placement: Placement) -> PlacedFunction:
-    """Wraps a function so that its calls run by a plan made before.
+def apply(fn: Callable[..., Any], *placements: Placement) -> PlacedFunction:
+    """Wraps a function so that its calls run by plans made before.
+
+    Args:
+        fn: the function they were made for.
+        *placements: one for each input signature that is called; those of calls under a tape are plans of their own.
 
     Raises:
-        OptionError: `fn` is no function, or `placement` no Placement.
+        OptionError: `fn` is no function, or what is given is no Placement.
 
     Raises (at the first call):
-        PlanError: the function's graph is not the one the plan was made for.
+        PlanError: the function's graph is not one that a plan was made for.
         DeviceError: the plan uses devices this process does not have.
     """
     from placer.placement import Placement
 
-    if not isinstance(placement, Placement):
-        raise OptionError(f"apply takes a Placement, not {placement!r}: placer.Placement.load(path) reads a saved one.")
-    return PlacedFunction(fn, Options(), plan=placement)
+    for placement in placements or (None,):
+        if not isinstance(placement, Placement):
+            raise OptionError(f"apply takes a Placement, not {placement!r}: placer.Placement.load(path) reads a saved one.")
+    return PlacedFunction(fn, Options(), plans=placements)

@@ -13,16 +13,23 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.client import pywrap_tf_session as c_api
-from tensorflow.python.eager import context
+from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
-from tensorflow.python.ops import handle_data_util
+from tensorflow.python.ops import gradients_util, handle_data_util
 
 SUPPORTED = ("2.20", "2.21")
 """TensorFlow versions these names were checked with."""
 
 FuncGraph = func_graph.FuncGraph
 ConcreteFunction = concrete_function.ConcreteFunction
+FirstOrderPair = concrete_function._FirstOrderTapeGradientFunctions
+HigherOrderPair = concrete_function._HigherOrderTapeGradientFunctions
+DelayedPairs = concrete_function._DelayedRewriteGradientFunctions
+
+NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
+FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
+HIGHER_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_HIGHER_ORDER
 
 
 def version_note() -> str:
@@ -70,17 +77,6 @@ def result_count(concrete: Any) -> int:
     return len(concrete.inference_fn.function_type.flat_outputs)
 
 
-def renamed_copy(concrete: Any) -> Any:
-    """A ConcreteFunction that runs the same graph under a name of its own."""
-    outputs = concrete.graph.outputs
-    extra = outputs[result_count(concrete) :]
-    del outputs[len(outputs) - len(extra) :]
-    try:
-        return concrete_from_graph(concrete.graph, concrete.function_type, {})
-    finally:
-        outputs.extend(extra)
-
-
 def copy_flat_signature(source: Any, target: Any) -> None:
     """Lets `target` be called with its tensors alone where `source` does."""
     target._arg_keywords = source._arg_keywords
@@ -96,8 +92,24 @@ def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def call_flat(concrete: Any, args: Sequence[Any], captures: Sequence[Any]) -> Any:
-    """Calls a ConcreteFunction with flat arguments and the given captured inputs."""
-    return concrete._call_flat(list(args), list(captures))
+    """Calls a ConcreteFunction with flat arguments and the given captured inputs, out of sight of any tape."""
+    with record.stop_recording():
+        return concrete._call_flat(list(args), list(captures))
+
+
+def has_tangents(tensors: Sequence[Any]) -> bool:
+    """True where a forward accumulator follows one of these eager tensors."""
+    return bool(forwardprop_util.pack_tangents(tensors).indices)
+
+
+def recorded_call(pair: Any, args: Sequence[Any]) -> Any:
+    """A call of the pair's forward function that the tape records."""
+    return concrete_function._ForwardBackwardCall(pair, args, [], tape_watching=True)
+
+
+def is_trainable(tensor: Any) -> bool:
+    """True for a tensor of a type that has gradients."""
+    return bool(backprop_util.IsTrainable(tensor))
 
 
 def import_nodes(graph: Any, nodes: Sequence[NodeDef], inputs: Mapping[tuple[str, int], Any], versions: Any) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from placer.opgraph import OpGraph
+from placer.placement import Placement
 from placer.tf import _private
 
 # Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
@@ -41,29 +43,26 @@ class Observation:
     """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
 
 
-def observe_concrete(
-    concrete: Any, graph: OpGraph, planned: Mapping[str, str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Observation:
-    """Runs a placed function once, for real, and reads TensorFlow's partition graphs.
+def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:
+    """Calls a placed function for real and reads TensorFlow's partition graphs.
 
     Args:
-        concrete: the placed ConcreteFunction.
-        graph: the graph the plan was made for.
-        planned: short device by op name.
-        args, kwargs: the call's; its side effects happen.
+        call: makes the call; TensorFlow hands out partition graphs only when a function first runs, so it must be a fresh one.
+        placement_of: the plan it ran by, asked for after the call.
+        functions: how many functions the plan is carried out by.
     """
-    # TensorFlow hands out partition graphs only at a function's first call, so the same graph runs under a new name.
-    fresh = _private.renamed_copy(concrete)
-    with _private.recorded_partitions() as functions:
-        outputs = fresh(*args, **kwargs)
+    with _private.recorded_partitions() as found:
+        outputs = call()
         tf.nest.map_structure(
             lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
         )
+    placement = placement_of()
+    graph, planned = placement.graph, {name: plan.device for name, plan in placement.ops.items()}
     ran: dict[str, str] = {}
     fusions: dict[str, frozenset[str]] = {}
-    # Eager ops whose inputs are on several devices run as functions of one op: the call's own function is the largest.
-    own = max((f.partition_graphs for f in functions), key=lambda parts: sum(len(g.node) for g in parts), default=())
-    for partition in own:
+    # Eager ops whose inputs are on several devices run as functions of one op: the placed ones are the largest.
+    largest = sorted((f.partition_graphs for f in found), key=lambda parts: -sum(len(g.node) for g in parts))
+    for partition in itertools.chain(*largest[:functions]):
         for node in partition.node:
             name = next((n for n in _names(node.name) if n in planned), None)
             if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv") or _JOINED_WAITS.match(node.name):
@@ -83,6 +82,17 @@ def observe_concrete(
     )
     folded = tuple(n for n in planned if n not in ran)
     return Observation(outputs, ran, mismatches, fused, folded)
+
+
+def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a ConcreteFunction under a tape and takes the gradient of all its results; returns the results."""
+    watched = [t for t in tf.nest.flatten((args, kwargs), expand_composites=True) if tf.is_tensor(t)]
+    with tf.GradientTape() as tape:
+        tape.watch([t for t in watched if _private.is_trainable(t)])
+        outputs = function(*args, **kwargs)
+    results = [t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t) and _private.is_trainable(t)]
+    tape.gradient(results, [*watched, *function.graph.trainable_variables])
+    return outputs
 
 
 def _names(name: str) -> Iterator[str]:

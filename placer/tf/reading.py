@@ -681,7 +681,7 @@ def _flip(source: Source, target: str) -> tuple[str, str, int]:
 def _short_device(value: Any) -> str:
     """The device an eager tensor's bytes or a handle's state sit on, short; "" if that is not known."""
     text = ""
-    if value is not None and hasattr(value, "dtype") and tf.is_tensor(value) and hasattr(value, "backing_device"):
+    if hasattr(value, "backing_device"):
         text = value.device if value.dtype == tf.resource else value.backing_device
     if not text:
         return ""

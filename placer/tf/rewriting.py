@@ -21,12 +21,12 @@ from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, spli
 
 
 @paused_collection()
-def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
+def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
     """Rebuilds a traced function with the given devices.
 
     Args:
         trace: the function; it and its graphs stay as they are.
-        device_of: full or short device name by node of the `OpGraph` read from this trace.
+        device_of: full or short device name by node of the `OpGraph` read from this trace; None keeps what the trace asks for.
 
     Returns:
         A ConcreteFunction with the same signature, structured outputs, captures, control edges and gradients, valid with
@@ -39,14 +39,16 @@ def rewrite(trace: Trace, device_of: Mapping[str, str]) -> Any:
 
 
 def flatten(trace: Trace, shapes: Sequence[tf.TensorShape]) -> Any:
-    """A FuncGraph of the flattened trace, without devices, whose inputs have the given shapes: for reading shapes off."""
-    return _Rewriter(trace, None).frame_graph(trace.root, shapes)
+    """A FuncGraph of the flattened trace whose inputs have the given shapes: for reading shapes off."""
+    return _Rewriter(trace, None, runs=False).frame_graph(trace.root, shapes)
 
 
 @dataclass
 class _Rewriter:
     trace: Trace
     device_of: Mapping[str, str] | None
+    runs: bool = True
+    """False for a copy that is only looked at."""
     graphs: dict[int, Any] = field(default_factory=dict)
     """By id of a frame's Body: its new FuncGraph."""
     placeholders: dict[int, set[str]] = field(default_factory=dict)
@@ -189,9 +191,10 @@ class _Rewriter:
                         self._restore_shapes(frame, graph)
 
     def _restore_shapes(self, frame: Body, graph: Any) -> None:
+        lifted = self.lifted(frame)
         for body in inlined(frame):
             for name, old in body.operations.items():
-                if name in body.inputs or name in body.children:
+                if name in body.inputs or name in body.children or body.hoisted.get(name) in lifted:
                     continue
                 for before, after in zip(old.outputs, graph.get_operation_by_name(body.names[name]).outputs, strict=True):
                     if after.shape.rank is None or not after.shape.is_fully_defined():
@@ -212,6 +215,8 @@ class _Rewriter:
                 name, index = body.outputs[index]
             elif name in body.hoisted and body.hoisted[name] in self.lifted(body.frame):
                 return self.input_names[id(body.frame), f"hoist {body.hoisted[name]}"], 0
+            elif (passed := _handed_through(body, name, index)) is not None:
+                name, index = passed
             else:
                 return body.names[name], index
 
@@ -295,11 +300,13 @@ class _Assembly:
             new.CopyFrom(node)
             new.name = path
             new.ClearField("input")
-            new.attr.pop("_class", None)
             new.attr.pop("_output_shapes", None)
-            device = new.device = self._planned(body, name) if placed else ""
+            device = self._planned(body, name) if placed else ""
             if placed:
-                self.devices[path] = device
+                new.attr.pop("_class", None)
+                new.device = self.devices[path] = device
+            elif "_class" in new.attr:
+                _colocate(new, body, name)
             if node.op == "Const":
                 self.constants[path] = new
             elif node.op in FUSED_HEADS:
@@ -426,12 +433,21 @@ class _Assembly:
 
     def _gradient(self, body: Body, name: str) -> str:
         """A gradient like the custom one `name`, whose closure's tensors are exchanged for the copy's."""
-        if self.rewriter.device_of is None or not _private.is_gradient_registered(name):
+        if not self.rewriter.runs or not _private.is_gradient_registered(name):
             return name
         original = _private.gradient_function(name)
         fresh = f"{name}_placed_{_private.unique_id()}"
         _private.register_gradient(fresh, _moved_gradient(original, self.rewriter, body))
         return fresh
+
+
+def _handed_through(body: Body, name: str, index: int) -> tuple[str, int] | None:
+    """What enters a loop where its output `index` is a handle that it hands through, and which may be on another device."""
+    if body.nodes[name].op not in LOOPS or body.operations[name].outputs[index].dtype != tf.resource:
+        return None
+    inner = body.children[name][1]
+    source, _ = inner.outputs[index]
+    return inner.passed[index] if inner.inputs.get(source) == index else None
 
 
 def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Body) -> Callable[..., Any]:
@@ -482,6 +498,16 @@ def _rename(node: NodeDef, names: Sequence[str]) -> None:
             function.name = name
     else:
         node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = names
+
+
+def _colocate(node: NodeDef, body: Body, name: str) -> None:
+    """Exchanges the names of the ops that op `name` of `body` is to be with for the copy's."""
+    wanted = [constraint.decode().removeprefix("loc:@") for constraint in node.attr["_class"].list.s]
+    there = [body.names[w] for w in wanted if w != name and w in body.names and w not in body.inputs and w not in body.children]
+    if there:
+        node.attr["_class"].list.s[:] = [f"loc:@{path}".encode() for path in there]
+    else:
+        del node.attr["_class"]
 
 
 def _placeholder(name: str, dtype: tf.DType, shape: tf.TensorShape) -> NodeDef:

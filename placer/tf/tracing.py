@@ -189,6 +189,26 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     return Trace(concrete, root, flat)
 
 
+def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:
+    """The Trace of a function that calls two others and does nothing else: a forward function, then its backward function.
+
+    Ops of the first have the names they have when it is read alone, those of the second are below "backward".
+    """
+    root = Body("", "root", concrete.graph, None, "", _topological(_private.node_defs(concrete.graph)))
+    forward, backward = (name for name, node in root.nodes.items() if node.op in CALLS)
+    root.names.update({name: name for name in root.nodes} | {forward: "", backward: "backward"})
+    _read_called(root, set(root.names.values()))
+    return Trace(concrete, root, tuple(arguments))
+
+
+def halves(pair: Trace) -> list[Body]:
+    """The two functions of a pair, each a root of its own; the pair is used up."""
+    found = [bodies[0] for bodies in pair.root.children.values()]
+    for body in found:
+        body.kind, body.parent, body.site = "root", None, ""
+    return found
+
+
 def signature_text(concrete: Any) -> str:
     """A call signature in words: "float32[8,224,224,3], int32[8]"; Python values as they are."""
 
@@ -208,13 +228,13 @@ def signature_text(concrete: Any) -> str:
 
 def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site: str, taken: set[str]) -> Body:
     body = Body(path, kind, graph, parent, site, _topological(_private.node_defs(graph)))
-    # Ops of a loop or branch body already carry the loop's own name as a scope; the path says it once.
-    scope = site + "/" if kind in ("cond", "body", "branch") else None
+    # Ops of a loop or branch body already carry the loop's own name as a scope, those of a copy the whole path; said once.
+    scopes = (f"{path}/", f"{site}/") if kind in ("cond", "body", "branch") else ()
     renamed = _capture_names(graph) if kind == "root" else {}
     # A loop or branch gets nodes of its own below its path, which ops of a function that was placed before can look like.
     alike = {match[1] for match in map(_VALUE.fullmatch, body.nodes) if match}
     for name, node in body.nodes.items():
-        local = renamed.get(name) or (name[len(scope) :] if scope and name.startswith(scope) else name)
+        local = renamed.get(name) or next((name[len(scope) :] for scope in scopes if name.startswith(scope)), name)
         wanted = unique = f"{path}/{local}" if path else local
         suffix = int(name in alike and (node.op in LOOPS or node.op in BRANCHES))
         if suffix:
@@ -224,16 +244,20 @@ def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site:
             unique = f"{wanted}_{suffix}"
         taken.add(unique)
         body.names[name] = unique
+    _read_called(body, taken)
+    return body
+
+
+def _read_called(body: Body, taken: set[str]) -> None:
     for name, node in body.nodes.items():
         bodies = [
             _read_body(inner, f"{body.names[name]}{part}", inner_kind, body, name, taken)
-            for part, inner_kind, inner in _called(node, graph)
+            for part, inner_kind, inner in _called(node, body.graph)
         ]
         if bodies:
             body.children[name] = tuple(bodies)
             if node.op in LOOPS:
                 _find_hoists(*bodies)
-    return body
 
 
 def _capture_names(graph: Any) -> dict[str, str]:
