@@ -38,6 +38,10 @@ class TensorSpec:
         """Size in bytes, unknown dimensions counted as 1."""
         return self.elements * DTYPE_BYTES.get(self.dtype, 4)
 
+    def __str__(self) -> str:
+        """As signatures are written: "float32[8,?]", "string[?]" for an unknown rank too."""
+        return f"{self.dtype}[{'?' if self.shape is None else ','.join('?' if d is None else str(d) for d in self.shape)}]"
+
 
 @dataclass(frozen=True, slots=True)
 class OpSignature:
@@ -81,6 +85,10 @@ class OpSignature:
         op_type, inputs, outputs, attrs, *inner = row
         plain_attrs = tuple((name, attr(value)) for name, value in attrs)
         return cls(op_type, specs(inputs), specs(outputs), plain_attrs, tuple(map(cls.from_json, *inner)) if inner else ())
+
+    def __str__(self) -> str:
+        """Without attributes: "MatMul(float32[8,4], float32[4,2]) -> float32[8,2]"."""
+        return f"{self.op_type}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs)) or 'nothing'}"
 
 
 @dataclass(frozen=True, slots=True)

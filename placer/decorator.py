@@ -48,7 +48,7 @@ class PlacedFunction:
 
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):
-            raise OptionError(f"cannot place {fn!r}: what is not a function has no ops; pass a callable or a tf.function.")
+            raise OptionError(f"cannot place {fn!r}, which is not a function: pass a callable or a tf.function.")
         self._fn = fn
         self._options = options
         self._plans = plans
@@ -59,11 +59,12 @@ class PlacedFunction:
         self._told: set[str] = set()
         self._latest: _Entry | None = None
         self._bound: weakref.WeakKeyDictionary[Any, PlacedFunction] = weakref.WeakKeyDictionary()
-        self.__name__: str = getattr(fn, "__name__", type(fn).__name__)
+        self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
         functools.update_wrapper(self, fn, updated=())
 
     def __repr__(self) -> str:
-        return f"<PlacedFunction {getattr(self._fn, '__name__', self._fn)!s}: {len(self._entries)} signatures>"
+        count = len(self._entries)
+        return f"<PlacedFunction {self.__name__!r}: {count} signature{'s' if count != 1 else ''}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> PlacedFunction:
         if instance is None:

@@ -65,7 +65,12 @@ def expand(
         solver=solution.solver,
         solver_seconds=solution.seconds,
         stop_reason=solution.stop_reason,
-        notes=(*graph.notes, *constraints.notes, *_moved(graph, problem, op_device, others["tf_default"][1])),
+        notes=(
+            *graph.notes,
+            *constraints.notes,
+            *_more_than_there_is(machine, problem.memory_limit_bytes),
+            *_moved(graph, problem, op_device, others["tf_default"][1]),
+        ),
         options=_plain(options),
     )
 
@@ -175,6 +180,14 @@ def _baseline(problem: PlacementProblem, name: str, options: Options) -> tuple[B
         note = f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}"
     cost, step = total_cost_ns(problem, assignment), problem.simulator.step_ns(assignment)
     return Baseline(not over[worst], cost, step, note), assignment
+
+
+def _more_than_there_is(machine: Machine, limit_bytes: Ints) -> list[str]:
+    return [
+        f"the limit of {device.name}, {format_bytes(limit)}, is above the {format_bytes(device.memory_bytes)} it has."
+        for device, limit in zip(machine.devices, limit_bytes.tolist(), strict=True)
+        if 0 < device.memory_bytes < limit
+    ]
 
 
 def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: Assignment | None) -> list[str]:

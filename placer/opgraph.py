@@ -108,6 +108,15 @@ class OpGraph:
     """Node and output index of each result."""
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<OpGraph of {self.name!r}: {len(self)} ops>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpGraph) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
     def __len__(self) -> int:
         return len(self.graph)
 
@@ -121,7 +130,7 @@ class OpGraph:
         return node
 
     def find(self, name: str) -> OpNode:
-        """The op called `name`, or the only one whose name ends with "/name" or matches it as a glob.
+        """The op called `name`, or the only one whose name ends with "/name" or matches it as a glob, or of that type.
 
         Raises OptionError listing the candidates, or the names nearest to it.
         """
@@ -130,18 +139,23 @@ class OpGraph:
         if name in self.graph:
             return self.op(name)
         matches = [n for n in self.graph if n.endswith("/" + name)] or fnmatch.filter(self.graph, name)
+        matches = matches or [op.name for op in self if op.op_type == name]
         if len(matches) == 1:
             return self.op(matches[0])
         if matches:
             shown = ", ".join(matches[:8]) + (", …" if len(matches) > 8 else "")
             raise OptionError(f"{name!r} names {len(matches)} ops of {self.name!r}: {shown}. Give one of them.")
-        raise OptionError(f"no op of {self.name!r} is called {name!r}{self.near(name)}")
+        raise OptionError(
+            f"no op of {self.name!r} is called {name!r}{self.near(name)} list(placement.ops) has its {len(self)} names."
+        )
 
     def near(self, name: str) -> str:
         """The end of an error's sentence: a guess at what was meant with up to five op names like `name`, or a full stop."""
-        wanted = name.strip("*?")
-        inside = [n for n in self.graph if wanted and wanted.lower() in n.lower()]
-        close = inside[:5] or difflib.get_close_matches(name, list(self.graph), n=5, cutoff=0.5)
+        wanted = name.strip("*?").lower()
+        lowered = {n.lower(): n for n in self.graph}
+        inside = [n for low, n in lowered.items() if wanted and wanted in low]
+        inside.sort(key=lambda n: (n.lower() != wanted, n.lower().rpartition("/")[2] != wanted))
+        close = inside[:5] or [lowered[low] for low in difflib.get_close_matches(wanted, lowered, n=5, cutoff=0.5)]
         return f"; did you mean {', '.join(close)}?" if close else "."
 
     @cached_property
@@ -161,6 +175,21 @@ class OpGraph:
             digest.update(f"{src}\0{dst}\0{tensors}\0{data['control']:d}\n".encode())
         digest.update(repr(self.outputs).encode())
         return digest.hexdigest()
+
+    def difference(self, other: OpGraph) -> str:
+        """In words, the first thing in which a graph of another fingerprint differs, "there" being this one."""
+        for op in other:
+            if op.name not in self.graph:
+                return f"no op {op.name!r} is there"
+            mine = self.op(op.name)
+            if str(mine.signature) != str(op.signature):
+                return f"{op.name!r} is {mine.signature} there, {op.signature} here"
+            if (mine.signature, mine.role) != (op.signature, op.role):
+                return (
+                    f"{op.name!r}, {mine.role} {dict(mine.signature.attrs)} there, is {op.role} {dict(op.signature.attrs)} here"
+                )
+        missing = next((name for name in self.graph if name not in other.graph), "")
+        return f"no op {missing!r} is here" if missing else "edges or results differ"
 
     def to_json(self) -> dict[str, Any]:
         """The graph as plain JSON types; equal signatures and kernel tables are written once."""

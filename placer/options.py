@@ -31,10 +31,11 @@ class Options:
         metadata={"help": "what to place on: nothing for what TensorFlow sees, a shipped machine's name, or a TOML file"},
     )
     memory_limits: Mapping[str, str | int] = field(
-        default_factory=dict, metadata={"help": 'bytes a device may hold, such as {"GPU:0": "8GiB"}'}
+        default_factory=dict, metadata={"help": "bytes each device of a spec may hold, such as GPU:0=8GiB or GPU=8GiB"}
     )
     pins: Mapping[str, str] = field(
-        default_factory=dict, metadata={"help": "device specs by name glob, op type or variable name; always hard"}
+        default_factory=dict,
+        metadata={"help": "device specs by name glob, op type or variable name, such as embed/*=CPU:0; always hard"},
     )
     objective: Objective = field(default="step_time", metadata={"help": "what to minimise: step_time or total_cost"})
     solver: Solver | str = field(default="auto", metadata={"help": "a registered solver's name, or a solver"})

@@ -112,9 +112,9 @@ class Difference:
         return "\n".join(lines + (["  …"] if len(self.moved) > 20 else []))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Placement:
-    """A solved placement of one graph. See `placer.solve`."""
+    """A solved placement of one graph. See `placer.solve`. Equal to another where the graph and every figure are."""
 
     graph: OpGraph
     machine: str
@@ -206,7 +206,7 @@ class Placement:
                     "time_ns": plan.time_ns.get(plan.device, 0),
                     "cost_source": plan.cost_source,
                     "output_bytes": sum(spec.nbytes for spec in op.signature.outputs),
-                    "outputs": ", ".join(f"{s.dtype}{_shape(s.shape)}" for s in op.signature.outputs),
+                    "outputs": ", ".join(map(str, op.signature.outputs)),
                     "reason_kind": reason.kind,
                     "reason": reason.text,
                 }
@@ -265,17 +265,22 @@ class Placement:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        decided = f"{self.objective} {format_ns(self.objective_ns)}, {self.status}"
+        return f"<Placement of {self.graph.name!r}: {len(self.ops)} ops on {self.machine}, {decided}>"
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def bound_to(self, graph: OpGraph) -> Placement:
         """The same plan over `graph`, an equal graph read in another process. Raises PlanError where it is not equal."""
         if self.fingerprint == graph.fingerprint:
             return replace(self, graph=graph)
-        strange = next((op.name for op in graph if op.name not in self.ops), "")
-        hint = f"it knows no op {strange!r}" if strange else "shapes, edges or results differ"
         raise PlanError(
             f"the plan is for {self.graph.name!r} ({len(self.ops)} ops, {self.fingerprint[:12]}), not for {graph.name!r} "
-            f"({len(graph)} ops, {graph.fingerprint[:12]}): {hint}. Plan this function anew."
+            f"({len(graph)} ops, {graph.fingerprint[:12]}): {self.graph.difference(graph)}. Plan this function anew."
         )
 
     def save(self, path: str | Path) -> None:
@@ -348,7 +353,3 @@ def _plan_from_json(data: Mapping[str, Any], graph: OpGraph) -> Placement:
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _shape(shape: tuple[int | None, ...] | None) -> str:
-    return "[?]" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"

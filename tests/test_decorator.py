@@ -80,6 +80,18 @@ def test_a_loop_that_only_reads_a_variable_has_its_gradient_wherever_it_runs(hoi
     assert np.abs(gradients[0]).max() > 0
 
 
+def test_a_function_goes_by_its_own_name() -> None:
+    placed = placer.place(twice, X, devices=two_cpus())
+    of_concrete = placer.place(tf.function(twice).get_concrete_function(X), devices=two_cpus())
+    for placed_function in (placed, of_concrete):
+        assert repr(placed_function) == "<PlacedFunction 'twice': 1 signature>"
+        assert placed_function.placement.summary().startswith("twice: ")
+    assert repr(placed.placement).startswith("<Placement of 'twice': 8 ops on two-cpus, step_time ")
+    assert repr(placer.trace(twice, X)) == "<Trace of 'twice': float32[4,8], 2, add=0.5>"
+    with pytest.raises(PlanError, match=r"'twice'.*'x' is .*float32\[4,8\] there.*float32\[2,8\] here"):
+        placer.apply(twice, placed.placement)(X[:2])
+
+
 def test_bad_input_has_an_error_of_its_own() -> None:
     with pytest.raises(PlanError, match="no plan yet"):
         _ = placer.place(twice).placement

@@ -32,6 +32,11 @@ def test_unknown_shapes_are_said(shape: list[int | None] | None, said: str) -> N
     assert bool(said) == bool(notes)
 
 
+def test_a_limit_above_what_the_device_has_is_said() -> None:
+    graph = placer.build_graph(tf.sin, tf.ones([2]))
+    assert any("GPU:0, 1000 GiB, is above the" in n for n in placer.solve(graph, "h100", memory_limits={"GPU": "1000GiB"}).notes)
+
+
 def test_an_assumed_trip_count_is_said() -> None:
     def until(x: Any) -> Any:
         return tf.while_loop(lambda y: tf.reduce_sum(y) < 100.0, lambda y: [y * 2.0], [x])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ def test_a_graph_comes_back_from_disk_as_it_was(graph: OpGraph, tmp_path: Path) 
     loaded = OpGraph.load(path)
     assert list(loaded) == list(graph)
     assert list(loaded.graph.edges(data=True)) == list(graph.graph.edges(data=True))
-    assert replace(loaded, graph=graph.graph) == graph
+    assert loaded == graph
+    assert hash(loaded) == hash(graph)
+    assert loaded != replace(graph, process_devices=("CPU:0", "CPU:1"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,42 @@ def test_find() -> None:
     assert graph.find("left/dense0/MatMul").name == "left/dense0/MatMul"
     assert graph.find("hash3").name == "front/hash3"
     assert graph.find("*scores").name == "head/scores"
-    with pytest.raises(OptionError, match=r"12 ops.*left/dense0/MatMul"):
-        graph.find("MatMul")
-    with pytest.raises(OptionError, match=r"did you mean .*head/scores"):
-        graph.find("head/scoers")
+    assert graph.find("Unique").name == "head/unique"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("MatMul", r"12 ops.*left/dense0/MatMul"),
+        ("ConcatV2", r"2 ops.*front/concat, head/concat\. Give"),
+        ("head/scoers", r"did you mean .*head/scores"),
+        ("HEAD/Concat", r"did you mean head/concat\?"),
+        ("Relu_7", r"list\(placement\.ops\) has its \d+ names"),
+        ("HASH1", r"did you mean front/hash1\?"),
+        ("DENSE1/matmul", r"did you mean left/dense1/MatMul, right/dense1/MatMul\?"),
+    ],
+)
+def test_a_name_that_is_none_or_many_is_answered_with_names(name: str, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        towers().find(name)
+
+
+def test_near_names_come_nearest_first() -> None:
+    b = GraphBuilder()
+    for name in ("Conv2D_30", "block/Conv2D_3", "Conv2D_3"):
+        b.op(name, "Conv2D")
+    assert b.build("Conv2D_3").near("conv2d_3") == "; did you mean Conv2D_3, block/Conv2D_3, Conv2D_30?"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (layers(width=32), r"'x' is Placeholder\(\) -> float32\[32,64\] there, Placeholder\(\) -> float32\[32,32\] here"),
+        (layers(depth=4), "no op 'layer3/kernel/handle' is there"),
+        (layers(depth=2), "no op 'layer2/kernel/handle' is here"),
+        (with_op(layers(), "x", role="capture"), "'x', argument .* there, is capture"),
+        (replace(layers(), outputs=()), "edges or results differ"),
+    ],
+)
+def test_where_two_graphs_differ_is_said(other: OpGraph, words: str) -> None:
+    assert re.search(words, layers().difference(other))

@@ -11,7 +11,8 @@ import numpy as np
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs
-from placer.errors import OptionError
+from placer.devicespec import parse
+from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
 from placer.problem.problem import Bools, Ints, PlacementProblem
@@ -60,10 +61,12 @@ def formulate(
     persistent; a capture or variable with its unit, a constant wherever it is copied.
 
     Args:
-        memory_limits: bytes by device name, see `placer.units.parse_bytes`; the machine's memory less its reserve for the others.
+        memory_limits: bytes (see `placer.units.parse_bytes`) by device spec, "GPU" for each GPU; the machine's memory less its
+            reserve for the others.
 
     Raises:
-        OptionError: a limit does not parse or names a device that is not there.
+        OptionError: a limit does not parse, or the model's answer is no cost.
+        DeviceError: a limit names a device that is not there.
     """
     ops = list(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
@@ -104,12 +107,16 @@ def _shared(ops: list[OpNode], constraints: Constraints, producer: Ints) -> Bool
 
 
 def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:
-    names = [d.name for d in machine.devices]
-    for name in asked:
-        if name not in names:
-            raise OptionError(f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(names)}.")
-    rest = {d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices}
-    return np.array([parse_bytes(asked[name]) if name in asked else rest[name] for name in names], np.int64)
+    limits = {
+        d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices
+    }
+    specs = {name: parse(name) for name in asked}
+    for name, spec in sorted(specs.items(), key=lambda entry: entry[1].index is not None):  # one device's own limit holds
+        matched = [device for device in limits if spec.matches(device)]
+        if not matched:
+            raise DeviceError(f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(limits)}.")
+        limits.update(dict.fromkeys(matched, parse_bytes(asked[name])))
+    return np.array(list(limits.values()), np.int64)
 
 
 def _op_costs(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from placer.errors import TraceError
+from placer.errors import OptionError, TraceError
 from placer.tf import _private
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -46,7 +46,7 @@ class Hoist:
         return self.reader.operations[self.read].outputs[0]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Body:
     """One graph of the trace at one call site: a body called from two sites appears twice.
 
@@ -119,8 +119,11 @@ class Trace:
 
     @property
     def name(self) -> str:
-        name = self.concrete.name
-        return name.decode() if isinstance(name, bytes) else str(name)
+        """As the user's function is called."""
+        return str(self.concrete.graph.name)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.name!r}: {signature_text(self.concrete)}>"
 
 
 def split_input(text: str) -> tuple[str, int]:
@@ -138,12 +141,13 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
     """The ConcreteFunction of `fn` for these arguments.
 
     Raises:
-        TraceError: `fn` is not something that can be traced, or it fails while tracing.
+        OptionError: `fn` is not something that can be traced.
+        TraceError: it fails while it is traced.
     """
     if isinstance(fn, _private.ConcreteFunction):
         return fn
     if not callable(fn):
-        raise TraceError(f"cannot trace {fn!r}: it is a {type(fn).__name__}, not a function; pass a callable or a tf.function")
+        raise OptionError(f"cannot trace {fn!r}, which is not a function: pass a callable or a tf.function.")
     try:
         return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
@@ -159,7 +163,7 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
         *args, **kwargs: as for a call of `fn`; tf.TensorSpec may stand for tensors.
 
     Raises:
-        TraceError: see `concrete_function`.
+        OptionError, TraceError: see `concrete_function`.
     """
     concrete = concrete_function(fn, args, kwargs)
     return trace_concrete(concrete, args, kwargs)
@@ -180,7 +184,7 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     try:
         _ = concrete.graph.variables
     except AssertionError as error:
-        raise TraceError(f"{concrete.name} uses variables that were deleted: keep them as long as the function") from error
+        raise TraceError(f"{concrete.graph.name} uses variables that were deleted: keep them as long as the function") from error
     taken: set[str] = set()
     root = _read_body(concrete.graph, "", "root", None, "", taken)
     results = _private.result_count(concrete)

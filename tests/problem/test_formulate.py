@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cost_models.base import TensorSpec
 from cost_models.machines import load_machine
 from cost_models.registry import cost_model
-from placer.errors import OptionError
+from placer.errors import DeviceError, OptionError
 from placer.opgraph import Kernel, OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
@@ -127,8 +127,27 @@ def test_memory_limits() -> None:
     assert formulated(graph, GPU_0="1.5 GB", CPU_0=7).problem.memory_limit_bytes.tolist() == [7, 1_500_000_000]
     with pytest.raises(OptionError, match=r"'8 gigs' is not a size.*'8GiB'"):
         formulated(graph, GPU_0="8 gigs")
-    with pytest.raises(OptionError, match=r"'GPU:5'.*CPU:0, GPU:0"):
+    with pytest.raises(DeviceError, match=r"'GPU:5'.*CPU:0, GPU:0"):
         formulated(graph, GPU_5="8GiB")
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"GPU": 9}, [None, 9, 9]),
+        ({"gpu:1": 9}, [None, None, 9]),
+        ({"/GPU:0": 9, "/job:localhost/replica:0/task:0/device:CPU:0": 8}, [8, 9, None]),
+        ({"GPU:1": 7, "GPU": 9}, [None, 9, 7]),
+    ],
+)
+def test_a_limit_names_devices_as_a_pin_does(limits: dict[str, int], expected: list[int | None]) -> None:
+    machine = load_machine("2xh100")
+    graph = layers()
+    own, given = (
+        formulate(graph, constrain(graph, machine, Options()), MODEL, machine, asked).problem.memory_limit_bytes.tolist()
+        for asked in ({}, limits)
+    )
+    assert given == [o if e is None else e for e, o in zip(expected, own, strict=True)]
 
 
 def test_unknown_dimensions_count_once() -> None:
