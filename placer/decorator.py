@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError
+from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError, TraceError
 from placer.options import Options
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ class _Entry:
     """What is known of one traced signature."""
 
     signature: str
-    trace: Trace
-    """Of the plain ConcreteFunction."""
+    concrete: Any
+    """The plain ConcreteFunction."""
+    trace: Trace | None
+    """Of it; None where it cannot be read."""
     placement: Placement | None
     """None for a function that is left as it is."""
     run: Any
@@ -136,14 +138,18 @@ class PlacedFunction:
         entry = self._entries.get(id(traced))
         if entry is not None:
             return entry
-        trace = tracing.trace_concrete(traced, args, kwargs)
+        trace: Trace | None = None
+        try:
+            trace = tracing.trace_concrete(traced, args, kwargs)
+            reason = calling.leave_alone(trace)
+        except TraceError as error:
+            reason = str(error)
         signature = tracing.signature_text(traced)
-        reason = calling.leave_alone(trace)
-        if reason:
+        if reason or trace is None:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
-            entry = _Entry(signature, trace, None, traced)
+            entry = _Entry(signature, traced, trace, None, traced)
         else:
-            entry = _Entry(signature, trace, self._solved(trace), None)
+            entry = _Entry(signature, traced, trace, self._solved(trace), None)
         self._entries[id(traced)] = entry
         self._latest = entry
         return entry
@@ -165,8 +171,9 @@ class PlacedFunction:
         from placer.tf.devices import full_name, process_devices
         from placer.tf.taping import TapedFunction
 
-        placement = entry.placement
+        placement, trace = entry.placement, entry.trace
         assert placement is not None
+        assert trace is not None
         missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
         if missing:
             raise DeviceError(
@@ -174,14 +181,14 @@ class PlacedFunction:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
         try:
-            placed = rewriting.rewrite(entry.trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+            placed = rewriting.rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
-            entry = replace(entry, placement=None, run=entry.trace.concrete)
+            entry = replace(entry, placement=None, run=entry.concrete)
         else:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
-            entry = replace(entry, run=TapedFunction(placed, entry.trace, shapes, self._taping(entry)))
-        self._entries[id(entry.trace.concrete)] = entry
+            entry = replace(entry, run=TapedFunction(placed, trace, shapes, self._taping(entry)))
+        self._entries[id(entry.concrete)] = entry
         return entry
 
     def _taping(self, entry: _Entry) -> Taping:
@@ -317,7 +324,8 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
     """
     placed = PlacedFunction(fn, _options(options))
     if args or hasattr(fn, "structured_input_signature"):
-        placed.plan(*args)
+        with placed._lock:
+            placed._planned(args, {})
     return placed
 
 

@@ -145,6 +145,10 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
         TraceError: it fails while it is traced.
     """
     if isinstance(fn, _private.ConcreteFunction):
+        try:
+            _ = fn.graph.variables
+        except AssertionError as error:
+            raise TraceError(f"{fn.graph.name} uses variables that were deleted: keep them as long as the function") from error
         return fn
     if not callable(fn):
         raise OptionError(f"cannot trace {fn!r}, which is not a function: pass a callable or a tf.function.")
@@ -173,7 +177,7 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     """The Trace of a ConcreteFunction; the arguments, if any, say where the call's tensors sit and their true shapes.
 
     Raises:
-        TraceError: variables it uses were deleted.
+        TraceError: its graph has a cycle, as TensorFlow 1 loops do.
     """
     flat: tuple[Any, ...] = ()
     if args or kwargs:
@@ -181,10 +185,6 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
             flat = tuple(_private.flat_arguments(concrete, args, kwargs or {}))
         except (TypeError, ValueError, AttributeError):
             flat = ()  # specs instead of values: nothing is known beyond the signature
-    try:
-        _ = concrete.graph.variables
-    except AssertionError as error:
-        raise TraceError(f"{concrete.graph.name} uses variables that were deleted: keep them as long as the function") from error
     taken: set[str] = set()
     root = _read_body(concrete.graph, "", "root", None, "", taken)
     results = _private.result_count(concrete)
@@ -226,6 +226,8 @@ def signature_text(concrete: Any) -> str:
             return "{" + ", ".join(f"{k}: {text(v)}" for k, v in value.items()) + "}"
         return repr(value)
 
+    if concrete.structured_input_signature is None:  # a graph of TensorFlow 1, wrapped
+        return ", ".join(text(tf.TensorSpec(t.shape, t.dtype)) for t in concrete.inputs)
     args, kwargs = concrete.structured_input_signature
     return ", ".join([*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())])
 
@@ -367,6 +369,7 @@ def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
     else:
         return nodes
     done: dict[str, NodeDef] = {}
+    path: set[str] = set()
     for start in nodes:
         stack = [start]
         while stack:
@@ -375,10 +378,14 @@ def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
                 stack.pop()
                 continue
             missing = [s for s in map(_source, nodes[name].input) if s not in done]
+            if not path.isdisjoint(missing):
+                raise TraceError(f"{name!r} depends on itself: its loop is TensorFlow 1 control flow, which cannot be planned")
             if missing:
+                path.add(name)
                 stack.extend(reversed(missing))
             else:
                 done[name] = nodes[name]
+                path.discard(name)
                 stack.pop()
     return done
 
