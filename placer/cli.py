@@ -1,30 +1,39 @@
 """The `placer` command: the pipeline from a shell, readable or as JSON.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no placement fits.
+Exit codes: 0 done; 1 failed; 2 wrong usage, which is an option, a target or a device that is not there or cannot be read;
+3 nothing meets the limits, pins and kernels. With --json what failed is printed as JSON too:
+{"error": {"type": ..., "message": ...}}. Warnings and progress go to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
 import json
+import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, asdict, fields
+from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from placer.errors import InfeasibleError, OptionError, PlacementWarning, PlacerError
+from placer import __version__
+from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.options import Options
 from placer.progress import progress
 
 if TYPE_CHECKING:
     from placer.opgraph import OpGraph
-    from placer.placement import Placement
 
 DONE, FAILED, USAGE, INFEASIBLE = range(4)
+CODES: dict[type[PlacerError], int] = {
+    OptionError: USAGE,
+    DeviceError: USAGE,
+    ConstraintError: INFEASIBLE,
+    InfeasibleError: INFEASIBLE,
+}
+INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports them
 DEFAULT_SIGNATURE = "serving_default"
 
 
@@ -35,27 +44,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             plain, text = args.run(args)
-            print(json.dumps(plain, indent=2) if args.json else text)
+            print(json.dumps(plain, indent=2) if args.json else text, flush=True)
         except PlacerError as error:
-            print(f"placer: error: {error}", file=sys.stderr)
-            return INFEASIBLE if isinstance(error, InfeasibleError) else USAGE if isinstance(error, OptionError) else FAILED
+            if args.json:
+                print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}, indent=2))
+            else:
+                print(f"placer: error: {error}", file=sys.stderr)
+            return CODES.get(type(error), FAILED)
         except KeyboardInterrupt:
-            return 130  # as a shell reports an interrupt
+            return INTERRUPTED
+        except BrokenPipeError:  # who read has enough; what is still in the buffer must not fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
     return DONE
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="placer", description="Decides which device every op of a TensorFlow function runs on.")
+    parser.add_argument("--version", action="version", version=f"placer {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text)
-        added.add_argument("--json", action="store_true", help="print JSON instead of text")
+        added.add_argument("--json", action="store_true", help="print JSON instead of text, also where it fails")
         added.set_defaults(run=run)
         return added
 
     demo = command("demo", _demo, "Plan two functions for a GPU machine, run both here by plan and check them.")
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the plan and the picture (default: demo)")
+    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for plans and a picture (default: demo)")
     command("devices", _devices, "Show what TensorFlow sees here and which machines can be planned for.")
     command("solvers", _solvers, "List the solvers and where each algorithm comes from.")
 
@@ -66,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument(
         "--signature",
         metavar="TYPES",
-        help=f"a function's arguments, as 'float32[8,224,224,3], int32[]'; a SavedModel's by name ({DEFAULT_SIGNATURE})",
+        help="of a function: a type for each argument, as 'float32[8,?,3], int32[]', where ? is an unknown size; "
+        f"of a SavedModel: the name of one of its signatures (default: {DEFAULT_SIGNATURE})",
     )
     solve.add_argument("--out", type=Path, metavar="PLAN", help="save the plan there")
     for option in fields(Options):
@@ -76,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("plan", metavar="PLAN", type=Path, help="a file that solve --out or Placement.save wrote")
     shown = show.add_mutually_exclusive_group()
     shown.add_argument("--explain", metavar="OP", help="one op: its device, why, and what it costs elsewhere")
-    shown.add_argument("--view", metavar="NAME", default="summary", help="a view by name, such as dot or svg (default: summary)")
+    shown.add_argument("--view", metavar="NAME", help="a view by name, such as dot or svg (default: summary)")
     return parser
 
 
@@ -86,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 def _demo(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.demo import run
 
-    return run(args.out, tell=lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True))
+    return run(args.out, tell=lambda text: None if args.json else print(text, flush=True))
 
 
 def _devices(_: argparse.Namespace) -> tuple[Any, str]:
@@ -117,29 +134,46 @@ def _solvers(_: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _solve(args: argparse.Namespace) -> tuple[Any, str]:
-    from placer.solving import solve
+    from placer.solving import check, solve
+    from placer.views.plain import overview
 
-    given = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
-    options = Options.of({name: dict(value) if isinstance(value, list) else value for name, value in given.items()})
+    found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
+    given: dict[str, Any] = {name: dict(value) if isinstance(value, list) else value for name, value in found.items()}
+    check(Options.of(given))
+    if args.out is not None:
+        _check_writable(args.out)
     with progress(f"reading {args.target}"):
-        graph = _graph(args.target, args.signature)
+        graph, options = _read(args.target, args.signature)
+        options = replace(options, **given)
+        if options.devices is None:
+            from placer.tf.starting import start
+
+            start()
+            if args.target.endswith(".json"):
+                print("placer: planned for what TensorFlow sees here; --devices names another machine", file=sys.stderr)
     with progress(f"placing {len(graph)} ops"):
         placement = solve(graph, options=options)
     saved = ""
     if args.out is not None:
         placement.save(args.out)
         saved = f"\n\nsaved; see more with placer show {args.out} --explain OP"
-    return _plain(placement), placement.summary() + saved
+    return overview(placement), placement.summary() + saved
 
 
 def _show(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.placement import Placement
+    from placer.views.plain import overview, story
 
+    if args.view == "explain":
+        raise OptionError("the view 'explain' is of one op: use --explain OP.")
+    _check_there(args.plan)
     placement = Placement.load(args.plan)
-    if args.explain is None:
-        return _plain(placement), placement.view(args.view)
-    name = placement.graph.find(args.explain).name
-    return next(row for row in placement.records() if row["name"] == name), placement.explain(name)
+    if args.explain is not None:
+        return story(placement, args.explain), placement.explain(args.explain)
+    if args.view is not None:
+        text = placement.view(args.view)
+        return {"view": args.view, "text": text}, text
+    return overview(placement), placement.summary()
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -166,62 +200,78 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _graph(target: str, signature: str | None) -> OpGraph:
-    """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function for the types in `signature`."""
+def _check_there(path: Path) -> None:
+    if not path.exists():
+        raise OptionError(f"there is no file {path}.")
+
+
+def _check_writable(path: Path) -> None:
+    """OptionError unless a file can be written there: told before the work, not after it."""
+    new = not path.exists()
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written: {error.strerror}.") from error
+    if new:
+        path.unlink()
+
+
+def _read(target: str, signature: str | None) -> tuple[OpGraph, Options]:
+    """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it."""
     path = Path(target)
     if path.suffix == ".json":
-        from placer.opgraph import OpGraph, read_json
-        from placer.placement import FORMAT, Placement
-
-        is_plan = read_json(path).get("format") == FORMAT
-        return Placement.load(path).graph if is_plan else OpGraph.load(path)
+        if signature is not None:
+            raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
+        return _read_json(path)
     from placer.tf.starting import start
 
     start()
+    from placer.decorator import PlacedFunction
     from placer.planning import build_graph
-    from placer.tf.targets import load_saved_model, parse_specs
+    from placer.tf.targets import check_call, load_saved_model, parse_specs
 
     if path.is_dir():
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
         graph = build_graph(function)
         del model  # its variables had to live until here
-        return graph
-    return build_graph(_function(target), *parse_specs(signature or ""))
+        return graph, Options()
+    found, specs = _imported(target), parse_specs(signature or "")
+    placed = isinstance(found, PlacedFunction)
+    function = found.__wrapped__ if placed else found
+    check_call(function, specs, target)
+    return build_graph(function, *specs), found.options if placed else Options()
 
 
-def _function(target: str) -> Any:
+def _read_json(path: Path) -> tuple[OpGraph, Options]:
+    """A saved graph; or a saved plan's, to be planned for the plan's machine again if that is a shipped one."""
+    from cost_models.machines import shipped_machines
+    from placer.opgraph import OpGraph, read_json
+    from placer.placement import FORMAT, Placement
+
+    _check_there(path)
+    if read_json(path).get("format") != FORMAT:
+        return OpGraph.load(path), Options()
+    plan = Placement.load(path)
+    return plan.graph, Options(devices=plan.machine if plan.machine in shipped_machines() else None)
+
+
+def _imported(target: str) -> Any:
     """The object that "package.module:name.name" names, importing from the working directory too."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise OptionError(f"{target!r} is no SavedModel folder, no .json file that exists, and not MODULE:FUNCTION")
+        raise OptionError(f"{target!r} is no SavedModel folder, no .json file that exists, and not MODULE:FUNCTION.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise OptionError(f"{target!r} cannot be imported: {error}") from error
-    from placer.decorator import PlacedFunction
-
-    return inspect.unwrap(found) if isinstance(found, PlacedFunction) else found
+    except Exception as error:
+        raise OptionError(f"{target!r} cannot be imported: {type(error).__name__}: {error}.") from error
+    return found
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
-
-
-def _plain(placement: Placement) -> dict[str, Any]:
-    """A plan's figures and every op's device, as plain JSON types."""
-    figures = ("machine", "objective", "objective_ns", "lower_bound_ns", "gap", "total_cost_ns", "step_time_ns")
-    return {
-        "graph": placement.graph.name,
-        "fingerprint": placement.fingerprint,
-        "status": placement.status.value,
-        **{name: getattr(placement, name) for name in (*figures, "solver", "solver_seconds", "stop_reason", "notes")},
-        "totals": {name: asdict(total) for name, total in placement.totals.items()},
-        "baselines": {name: asdict(baseline) for name, baseline in placement.baselines.items()},
-        "transfers": [asdict(transfer) for transfer in placement.transfers],
-        "devices": {name: plan.device for name, plan in placement.ops.items()},
-    }
 
 
 def _show_warning(

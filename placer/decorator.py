@@ -68,6 +68,11 @@ class PlacedFunction:
         count = len(self._entries)
         return f"<PlacedFunction {self.__name__!r}: {count} signature{'s' if count != 1 else ''}>"
 
+    @property
+    def options(self) -> Options:
+        """What its calls are planned with."""
+        return self._options
+
     def __get__(self, instance: Any, owner: type | None = None) -> PlacedFunction:
         if instance is None:
             return self

@@ -22,6 +22,7 @@ from placer.planning import build_graph
 from placer.progress import progress
 from placer.solving import solve
 from placer.units import format_ns
+from placer.views.plain import overview
 
 if TYPE_CHECKING:
     from placer.decorator import PlacedFunction
@@ -35,22 +36,26 @@ Work: TypeAlias = tuple[Any, tuple[Any, ...]]
 
 
 def run(out: Path, tell: Callable[[str], None] = print) -> tuple[dict[str, Any], str]:
-    """Runs the tour, writing plan.json and a picture of the placed graph to the folder `out` and the story to `tell`.
+    """Runs the tour, writing the plans and a picture of the placed graph to the folder `out` and the story to `tell`.
 
     Returns:
         What was found, by function, as plain JSON types; and what to try next.
 
     Raises:
+        OptionError: nothing can be written to `out`.
         PlacerError: a result differs from the plain function's, or an op ran elsewhere than planned.
     """
     from placer.tf.starting import start
 
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"{out} cannot be a folder for plans: {error.strerror}.") from error
     start(cpus=2)
     from placer.tf.devices import process_devices
 
     has_gpu = "GPU:0" in process_devices()
     report: dict[str, Any] = {}
-    plans: list[Placement] = []
     for build in (lstm_then_dense, detector):
         tell(f"\n== {(build.__doc__ or '').strip()}\n")
         with progress("tracing and planning"):
@@ -63,12 +68,12 @@ def run(out: Path, tell: Callable[[str], None] = print) -> tuple[dict[str, Any],
             placed = place(fn, *args, devices=None if has_gpu else _pair_priced_as(load_machine(TARGET)))
             checked = _check(fn, placed, args)
             measured_ns = _step_times_ns(build, fn, placed, args) if has_gpu else {}
-        tell(f"\n{checked}")
+        tell(f"\n{_told(checked)}")
         for name, time_ns in measured_ns.items():
             tell(f"  {name:22}{format_ns(time_ns)} per step")
-        plans.append(plan)
-        report[build.__name__] = {"predicted_ns": plan.step_time_ns, "measured_ns": measured_ns, "checked": checked}
-    return report, _saved(plans[-1], out)
+        plan.save(out / f"{build.__name__}.json")
+        report[build.__name__] = {"plan": overview(plan), "measured_ns": measured_ns, "checked": checked}
+    return report, _saved(plan, out)
 
 
 # -- the two functions -------------------------------------------------------------------------------------------------
@@ -155,8 +160,8 @@ def _pair_priced_as(machine: Machine) -> Machine:
     return replace(machine, name=f"two CPUs, one priced as {gpu.model}", devices=(cpu, second), links=links, reserve_bytes={})
 
 
-def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> str:
-    """Runs both and says what agrees; raises PlacerError where anything does not."""
+def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Runs both and counts what agrees; raises PlacerError where anything does not."""
     import numpy as np
     import tensorflow as tf
 
@@ -171,11 +176,8 @@ def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> str:
     if seen.mismatches:
         first = seen.mismatches[0]
         raise PlacerError(f"{len(seen.mismatches)} ops ran elsewhere, {first.op} on {first.ran} instead of {first.planned}")
-    ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(seen.ran.values()).items()))
-    return (
-        f"ran it: results equal the plain function's (largest difference {worst:.1g}); "
-        f"every op that TensorFlow kept ran where its plan says: {ran} ({len(seen.folded)} folded away)"
-    )
+    ran = dict(sorted(Counter(seen.ran.values()).items()))
+    return {"largest_difference": worst, "ops_ran": ran, "ops_folded": len(seen.folded)}
 
 
 @contextmanager
@@ -220,6 +222,14 @@ def _step_times_ns(build: Callable[[], Work], fn: Any, placed: PlacedFunction, a
 # -- telling -----------------------------------------------------------------------------------------------------------
 
 
+def _told(checked: dict[str, Any]) -> str:
+    ran = ", ".join(f"{count} on {device}" for device, count in checked["ops_ran"].items())
+    return (
+        f"ran it: results equal the plain function's (largest difference {checked['largest_difference']:.1g}); "
+        f"every op that TensorFlow kept ran where its plan says: {ran} ({checked['ops_folded']} folded away)"
+    )
+
+
 def _largest_reasons(plan: Placement) -> list[str]:
     """Where most time is at stake: per op type and device, what its ops would take more on the next best device."""
     stakes: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
@@ -237,16 +247,17 @@ def _largest_reasons(plan: Placement) -> list[str]:
 
 
 def _saved(plan: Placement, out: Path) -> str:
-    out.mkdir(parents=True, exist_ok=True)
+    """Writes plan.json and a picture, and says what to do with them."""
     plan.save(out / "plan.json")
+    why = ""
     try:
         picture, drawn = out / "graph.svg", plan.view("svg")
-    except OptionError:  # without matplotlib
-        picture, drawn = out / "graph.dot", plan.view("dot")
+    except OptionError as error:  # without matplotlib
+        picture, drawn, why = out / "graph.dot", plan.view("dot"), f" (no SVG: {error})"
     picture.write_text(drawn)
     op = max(plan.ops, key=lambda name: plan.ops[name].time_ns.get(plan.ops[name].device, 0))
     return f"""
-wrote {out / "plan.json"} and {picture}. Try next:
+wrote {out / "plan.json"}, a plan by each function's name beside it, and {picture}{why}. Try next:
   placer show {out / "plan.json"} --explain {op}
   placer solve {out / "plan.json"} --devices {TARGET} --pins {plan.graph.op(op).op_type}=GPU:0
   placer solve yourmodule:yourfunction --devices {TARGET} --signature "float32[8,224,224,3], int32[8]"

@@ -13,6 +13,9 @@ from typing import TextIO
 PATIENCE_S = 1.0
 """Anything quicker needs no telling."""
 
+_under_way: list[threading.Event] = []
+"""Blocks told of, outermost first; only the innermost writes, so that the terminal has one line of it."""
+
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
@@ -23,12 +26,14 @@ def progress(what: str) -> Iterator[None]:
     done = threading.Event()
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:  # its own, so that it goes on while standard error is held back
         teller = threading.Thread(target=_tell, args=(what, terminal, done), daemon=True)
+        _under_way.append(done)
         teller.start()
         try:
             yield
         finally:
             done.set()
             teller.join()
+            _under_way.remove(done)
 
 
 def _tell(what: str, terminal: TextIO, done: threading.Event) -> None:
@@ -36,8 +41,9 @@ def _tell(what: str, terminal: TextIO, done: threading.Event) -> None:
     if done.wait(PATIENCE_S):
         return
     while not done.is_set():
-        terminal.write(f"\r{what} … {time.monotonic() - start:.0f} s")
-        terminal.flush()
+        if _under_way[-1] is done:
+            terminal.write(f"\r{what} … {time.monotonic() - start:.0f} s\x1b[K")
+            terminal.flush()
         done.wait(0.5)
     terminal.write("\r\x1b[K")
     terminal.flush()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+import placer
 from placer import Options, Placement, optimized_placement
 from placer.cli import main
+from placer.units import format_ns
 from tests.graphs import layers
 
 
@@ -21,6 +25,14 @@ def scaled_sum(x: Any, times: Any) -> Any:
 
 
 placed_sum = optimized_placement(scaled_sum)
+pinned_sum = optimized_placement(devices="h100", objective="total_cost", pins={"Sum": "CPU"})(scaled_sum)
+strict_sum = tf.function(scaled_sum.python_function, input_signature=[tf.TensorSpec([8, None]), tf.TensorSpec([], tf.int32)])
+
+
+def with_keyword(x: Any, *, scale: Any) -> Any:
+    return x * scale
+
+
 SIGNATURE = "float32[8,?], int32[]"
 
 
@@ -49,6 +61,59 @@ def test_what_solve_saved_is_what_it_printed(plan: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.strip() == saved.summary().strip()
     assert main(["show", plan, "--explain", "layer1/MatMul"]) == 0
     assert capsys.readouterr().out.strip() == saved.explain("layer1/MatMul").strip()
+    assert main(["show", plan, "--view", "dot", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"view": "dot", "text": saved.view("dot")}
+
+
+def test_what_explain_says_is_in_its_json_too(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = Placement.load(plan).explain("layer1/MatMul")
+    assert main(["show", plan, "--json", "--explain", "layer1/MatMul"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["reason"]["text"] in words
+    assert all(f"{format_ns(ns)} on {device}" in words for device, ns in told["time_ns"].items())
+    for tensor in [*told["inputs"], *told["outputs"]]:
+        line = next(line for line in words.splitlines() if tensor["name"] in line)
+        assert tensor["type"] in line
+        assert all(f"copied to {copy['dst']}" in line for copy in tensor["copies"])
+
+
+def test_a_plan_is_planned_again_for_its_own_machine(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", plan, "--json"]) == 0
+    again = capsys.readouterr()
+    assert json.loads(again.out)["machine"] == "h100"
+    assert again.err == ""
+
+
+def test_a_graph_is_planned_for_what_is_here_and_that_is_said(graph: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", graph, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["machine"] == "local"
+    assert "--devices" in printed.err
+
+
+def test_a_placed_functions_own_options_hold_unless_others_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["solve", f"{__name__}:pinned_sum", "--signature", SIGNATURE, "--json"]
+    for flags, machine, objective in (([], "h100", "total_cost"), (["--devices", "cpu2"], "cpu2", "total_cost")):
+        assert main([*target, *flags]) == 0
+        planned = json.loads(capsys.readouterr().out)
+        assert (planned["machine"], planned["objective"]) == (machine, objective)
+        assert planned["devices"]["Sum"] == "CPU:0"
+
+
+def test_what_cannot_be_saved_is_told_before_the_work(graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out in (tmp_path, tmp_path / "absent" / "plan.json"):
+        assert main(["solve", graph, "--devices", "h100", "--out", str(out), "--pins", "no_such_op=CPU:0"]) == 2
+        assert "cannot be written" in capsys.readouterr().err
+    kept = tmp_path / "kept.json"
+    kept.write_text("kept")
+    assert main(["solve", graph, "--devices", "h100", "--out", str(kept), "--pins", "no_such_op=CPU:0"]) == 2
+    assert kept.read_text() == "kept"
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(plan: str) -> None:
+    command = f"{sys.executable} -m placer show {plan} --json"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{\n", "")
 
 
 def test_a_plan_can_be_planned_again_with_other_options(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,9 +144,19 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
     assert {planned["devices"][name] for name in planned["devices"] if name.startswith("layer0/")} == {"CPU:0"}
 
 
-@pytest.mark.parametrize("target", ["scaled_sum", "placed_sum"])
-def test_a_function_is_traced_for_the_types_given(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", f"{__name__}:{target}", "--signature", SIGNATURE, "--devices", "h100", "--json"]) == 0
+@pytest.mark.parametrize(
+    ("target", "signature"),
+    [
+        ("scaled_sum", SIGNATURE),
+        ("placed_sum", SIGNATURE),
+        ("scaled_sum", "float32[8,None], int32[]"),
+        ("scaled_sum", " float32[ 8 , -1 ],int32[ ]"),
+        ("strict_sum", None),
+    ],
+)
+def test_a_function_is_traced_for_the_types_given(target: str, signature: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    types = ["--signature", signature] if signature else []
+    assert main(["solve", f"{__name__}:{target}", *types, "--devices", "h100", "--json"]) == 0
     assert "Sum" in json.loads(capsys.readouterr().out)["devices"]
 
 
@@ -95,6 +170,8 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
     assert any("MatMul" in name or "matmul" in name for name in json.loads(capsys.readouterr().out)["devices"])
     assert main(["solve", str(tmp_path), "--devices", "h100"]) == 2
     assert "infer" in capsys.readouterr().err
+    assert main(["solve", str(tmp_path / "variables"), "--devices", "h100"]) == 2
+    assert "without a SavedModel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -111,8 +188,24 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["float32(8)"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32(8), int32[]"]),
         (2, ["float33"], ["solve", f"{__name__}:scaled_sum", "--signature", "float33[8]"]),
         (1, ["scaled_sum", "traced"], ["solve", f"{__name__}:scaled_sum", "--signature", "string[8,8], int32[]"]),
-        (1, ["absent.json"], ["show", "absent.json"]),
+        (2, ["float32[]"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32[8], float32"]),
+        (2, ["dicts"], ["solve", f"{__name__}:scaled_sum", "--signature", "x=float32[8]"]),
+        (2, ["-3"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32[8,-3], int32[]"]),
+        (2, ["no types", "'x'"], ["solve", f"{__name__}:scaled_sum"]),
+        (2, ["1 type:", "'times'"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32[8,8]"]),
+        (2, ["'scale'", "keywords"], ["solve", f"{__name__}:with_keyword", "--signature", "float32[8,8]"]),
+        (2, ["not a function"], ["solve", f"{__name__}:SIGNATURE", "--signature", "float32[8,8]"]),
+        (2, ["--signature", "{graph}"], ["solve", "{graph}", "--signature", "float32[8,8]"]),
+        (2, ["'GPU:7'"], ["solve", "{graph}", "--devices", "h100", "--pins", "MatMul=GPU:7"]),
+        (2, ["'GPU:7'"], ["solve", "{graph}", "--devices", "h100", "--memory-limits", "GPU:7=1GiB"]),
+        (2, ["min_cut", "step_time"], ["solve", "{graph}", "--devices", "h100", "--solver", "min_cut"]),
+        (2, ["--explain OP"], ["show", "{graph}", "--view", "explain"]),
+        (2, ["absent.json"], ["show", "absent.json"]),
+        (2, ["absent.json"], ["solve", "absent.json"]),
+        (2, ["/proc/absent"], ["demo", "--out", "/proc/absent"]),
         (1, ["{graph}", "placer.plan"], ["show", "{graph}"]),
+        (3, ["MatMul", "pin"], ["solve", "{graph}", "--devices", "h100", "--pins", "layer0/*=CPU", "--pins", "MatMul=GPU"]),
+        (3, ["all_gpu", "over"], ["solve", "{graph}", "--devices", "h100", "--solver=all_gpu", "--memory-limits=GPU=9"]),
         (
             3,
             ["GPU:0", "limit"],
@@ -130,6 +223,14 @@ def test_what_cannot_be_done_is_one_line_and_a_code(
     assert "Traceback" not in printed.err
     for word in words:
         assert word.format(graph=graph) in printed.err
+
+    assert main([argument.format(graph=graph) for argument in (*arguments, "--json")]) == code
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    error = json.loads(printed.out)["error"]
+    assert error["type"] in placer.__all__
+    for word in words:
+        assert word.format(graph=graph) in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -152,10 +253,16 @@ def test_devices_and_solvers_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert all(listed.values())
 
 
-def test_the_demo_runs_by_plan_and_leaves_a_plan_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs_by_plan_and_leaves_plans_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path), "--json"]) == 0
     printed = capsys.readouterr()
-    assert set(json.loads(printed.out)) == {"lstm_then_dense", "detector"}
-    assert printed.err.count("equal the plain function's") == 2
+    assert printed.err == ""
+    found = json.loads(printed.out)
+    assert set(found) == {"lstm_then_dense", "detector"}
+    for name, part in found.items():
+        saved = Placement.load(tmp_path / f"{name}.json")
+        assert part["plan"]["step_time_ns"] == saved.step_time_ns
+        assert set(part["checked"]["ops_ran"]) == {"CPU:0", "CPU:1"}
+        assert part["checked"]["largest_difference"] < 1e-3
     assert Placement.load(tmp_path / "plan.json").machine == "h100"
     assert (tmp_path / "graph.svg").read_text().startswith("<?xml") or (tmp_path / "graph.dot").exists()

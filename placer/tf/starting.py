@@ -9,14 +9,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from placer.errors import OptionError
 from placer.progress import progress
 
 
 def start(cpus: int = 1) -> None:
-    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU."""
+    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU.
+
+    Raises:
+        OptionError: it is not installed.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with progress("starting TensorFlow"), _held_back():
-        import tensorflow as tf
+        try:
+            import tensorflow as tf
+        except ImportError as error:
+            raise OptionError(
+                "TensorFlow is not installed here. Without it, saved graphs can be planned for a machine by name: --devices h100."
+            ) from error
 
         if cpus > 1 and not tf.config.list_physical_devices("GPU"):
             parts = [tf.config.LogicalDeviceConfiguration()] * cpus

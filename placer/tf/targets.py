@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import tensorflow as tf
 
 from placer.errors import OptionError, TraceError
 
-_SPEC = re.compile(r"\s*(\w+)\s*\[([\d\s,?]*)\]\s*(?:,|$)")
+_SPEC = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*(?:,|$)")
+_UNKNOWN = ("?", "None", "-1")
+GIVEN = "--signature gives a tensor type for each positional argument; dicts, lists, keywords and Python values cannot be given"
 
 
 def parse_specs(text: str) -> tuple[tf.TensorSpec, ...]:
-    """Specs from text such as "float32[8,224,224,?], int32[]", where "?" is an unknown dimension.
+    """Specs from text such as "float32[8,224,224,?], int32[]", where "?", "None" or "-1" is an unknown dimension.
 
     Raises:
         OptionError: anything else, or an unknown element type.
@@ -23,25 +27,55 @@ def parse_specs(text: str) -> tuple[tf.TensorSpec, ...]:
     while at < len(text):
         match = _SPEC.match(text, at)
         if match is None:
-            raise OptionError(f"cannot read a type at {text[at:].strip()!r} of {text!r}: write 'float32[8,224,224,3], int32[]'")
+            rest = text[at:].strip()
+            scalar = f"; a scalar is written {rest.partition(',')[0].strip()}[]" if re.match(r"\w+\s*(,|$)", rest) else ""
+            raise OptionError(f"cannot read a type at {rest!r} of {text!r}: write 'float32[8,?,3], int32[]'{scalar}. {GIVEN}.")
         name, dims = match.groups()
         try:
-            dtype = tf.dtypes.as_dtype(name)
-            shape = [None if dim.strip() == "?" else int(dim) for dim in dims.split(",")] if dims.strip() else []
+            sizes = [dim.strip() for dim in dims.split(",")] if dims.strip() else []
+            shape = [None if size in _UNKNOWN else int(size) for size in sizes]
+            specs.append(tf.TensorSpec(shape, tf.dtypes.as_dtype(name)))
         except (TypeError, ValueError) as error:
-            raise OptionError(f"{match.group().strip(' ,')!r} in {text!r} is not a tensor type: {error}") from error
-        specs.append(tf.TensorSpec(shape, dtype))
+            raise OptionError(
+                f"{match.group().strip(' ,')!r} in {text!r} is not a tensor type ({error}): "
+                "write an element type and its sizes, '?' for an unknown one."
+            ) from error
         at = match.end()
     return tuple(specs)
+
+
+def check_call(fn: Any, specs: Sequence[tf.TensorSpec], target: str) -> None:
+    """OptionError unless `fn`, which `target` names, can be called with as many arguments as there are types."""
+    if not callable(fn):
+        raise OptionError(f"{target!r} is {fn!r}, which is not a function.")
+    if getattr(fn, "input_signature", None) is not None and not specs:
+        return
+    if hasattr(fn, "structured_input_signature"):
+        if specs:
+            raise OptionError(f"{target!r} is a ConcreteFunction, whose types are its own: leave --signature out.")
+        return
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # tracing will tell
+    try:
+        signature.bind(*specs)
+    except TypeError as error:
+        count = f"{len(specs) or 'no'} type{'' if len(specs) == 1 else 's'}"
+        raise OptionError(
+            f"{target!r} takes {signature}, and --signature gives {count}: {error}. {GIVEN}: wrap the function in one of tensors."
+        ) from error
 
 
 def load_saved_model(folder: Path, signature: str) -> tuple[Any, Any]:
     """A loaded SavedModel, which owns its variables, and the ConcreteFunction of one of its signatures.
 
     Raises:
-        TraceError: no SavedModel can be loaded from there.
-        OptionError: it has no such signature.
+        OptionError: there is no SavedModel, or it has no such signature.
+        TraceError: it cannot be loaded.
     """
+    if not tf.saved_model.contains_saved_model(str(folder)):
+        raise OptionError(f"{folder} is a folder without a SavedModel.")
     try:
         model = tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:

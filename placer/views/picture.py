@@ -27,7 +27,7 @@ def svg(placement: Placement, *, boxes: int = 40) -> str:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise OptionError('the view "svg" draws with matplotlib, which is not installed: pip install "placer[viz]".') from error
+        raise OptionError("the view 'svg' draws with matplotlib, which is not installed: pip install matplotlib.") from error
     folded = fold(placement, boxes)
     plan = layout(folded, placement.devices)
     width = max((right for _, right in plan.lanes.values()), default=WIDTH) + 2 * GAP_X

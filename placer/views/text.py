@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from placer.placement import Baseline, Placement
 from placer.units import format_bytes, format_ns
+from placer.views.plain import story
 
 BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
 NOTES_SHOWN = 8
@@ -62,39 +64,30 @@ def summary(placement: Placement) -> str:
 
 def explain(placement: Placement, *, op: str) -> str:
     """One op: its device, why, its cost on each device, what comes in and goes out."""
-    node = placement.graph.find(op)
-    plan = placement.ops[node.name]
-    reason = placement.why(node.name)
-    runs = "" if node.count == 1 else f", {node.count:g} runs per step"
-    prices = ", ".join(f"{format_ns(ns)} on {device}" for device, ns in plan.time_ns.items())
-    lines = [f"{node.name} ({node.op_type}{runs}) is on {plan.device}", f"  why   {reason.kind}: {reason.text}"]
-    lines += [f"        {r.kind}: {r.text} ({r.op})" for r in placement.units[plan.unit].reasons if r.text not in reason.text]
-    lines += [f"  cost  {prices}{f' ({plan.cost_source})' if plan.cost_source else ''}"]
-    lines += [f"        not on a {kind}: {why}" for kind, why in node.refusals.items() if kind not in node.kernels]
-    members = [name for name, other in placement.ops.items() if other.unit == plan.unit and name != node.name]
-    if members:
-        shared = placement.graph.group_reasons.get(node.group, "they share a device")
-        lines += [f"  with  {_some(members)}: {shared}"]
-    for source in placement.graph.graph.pred[node.name]:
-        for index in dict.fromkeys(t.src_index for t in placement.graph.graph.edges[source, node.name]["tensors"]):
-            lines += [f"  in    {_tensor(placement, source, index, {plan.device})}"]
-    for index in range(len(node.signature.outputs)):
-        lines += [f"  out   {_tensor(placement, node.name, index, set(placement.devices))}"]
+    told = story(placement, op)
+    reason, runs = told["reason"], "" if told["count"] == 1 else f", {told['count']:g} runs per step"
+    prices = ", ".join(f"{format_ns(ns)} on {device}" for device, ns in told["time_ns"].items())
+    source = f" ({told['cost_source']})" if told["cost_source"] else ""
+    lines = [f"{told['name']} ({told['op_type']}{runs}) is on {told['device']}", f"  why   {reason['kind']}: {reason['text']}"]
+    others = [r for r in told["unit_reasons"] if r["text"] not in reason["text"]]
+    lines += [f"        {other['kind']}: {other['text']} ({other['op']})" for other in others]
+    lines += [f"  cost  {prices}{source}"]
+    lines += [f"        not on a {kind}: {why}" for kind, why in told["refusals"].items()]
+    if told["together_with"]:
+        lines += [f"  with  {_some(told['together_with'])}: {told['together_because']}"]
+    lines += [f"  in    {_tensor(tensor)}" for tensor in told["inputs"]]
+    lines += [f"  out   {_tensor(tensor)}" for tensor in told["outputs"]]
     return "\n".join(lines)
 
 
-def _tensor(placement: Placement, producer: str, index: int, towards: set[str]) -> str:
-    """A tensor's name, size and device, and its copies to the devices `towards`."""
-    spec = placement.graph.op(producer).signature.outputs[index]
-    name = f"{producer}:{index}"
+def _tensor(told: Mapping[str, Any]) -> str:
+    """A tensor's name, type, size and device, and its copies."""
+    made = "a constant, kept on each device that reads it" if told["constant"] else f"made on {told['device']}"
     copies = [
-        f"; copied to {t.dst}{' (host memory)' if t.dst_memory == 'host' else ''} in {format_ns(t.time_ns)}"
-        for t in placement.transfers_of.get(producer, ())
-        if t.tensor == name and t.dst in towards
+        f"; copied to {copy['dst']}{' (host memory)' if copy['dst_memory'] == 'host' else ''} in {format_ns(copy['time_ns'])}"
+        for copy in told["copies"]
     ]
-    constant = placement.graph.op(producer).role == "constant"
-    made = "a constant, kept on each device that reads it" if constant else f"made on {placement.ops[producer].device}"
-    return f"{name} {spec.dtype}, {format_bytes(spec.nbytes)}, {made}{''.join(copies)}"
+    return f"{told['name']} {told['type']}, {format_bytes(told['nbytes'])}, {made}{''.join(copies)}"
 
 
 def _sources(placement: Placement) -> str:
