@@ -97,6 +97,7 @@ def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def _names(name: str) -> Iterator[str]:
     """Names a partition's node may have in the plan, longest first."""
+    name = name.removesuffix("/unary_ops_composition")
     yield name
     for match in _INLINED.finditer(name):
         yield name[match.end() :]

@@ -37,17 +37,6 @@ RANDOM_STATEFUL = frozenset(
 )
 """Ops with kernels for both devices that each hold a generator of their own, so that the numbers depend on the device."""
 
-FUSED_HEADS = frozenset(
-    {"Conv2D", "DepthwiseConv2dNative", "Conv3D", "MatMul", "FusedBatchNorm", "FusedBatchNormV3", "BiasAdd", "Add", "AddV2"}
-)
-FUSED_TAILS = frozenset(
-    {
-        *("BiasAdd", "Add", "AddV2", "AddN", "FusedBatchNorm", "FusedBatchNormV3"),
-        *("Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"),
-    }
-)
-"""Grappler makes one op of a head and a tail that alone uses its result, whatever devices they were given."""
-
 
 @functools.cache
 def is_stateful(op_type: str) -> bool:

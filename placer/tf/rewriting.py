@@ -16,7 +16,8 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from placer.errors import RewriteError
 from placer.pausing import paused_collection
 from placer.tf import _private
-from placer.tf.optypes import FUSED_HEADS, FUSED_TAILS, function_attributes, is_stateful
+from placer.tf.kernels import KernelIndex
+from placer.tf.optypes import function_attributes, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
 
 
@@ -270,10 +271,11 @@ class _Assembly:
     """By node of this frame: the device its outputs are on."""
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
     """By constant and device: the copy of it there."""
-    constants: dict[str, NodeDef] = field(default_factory=dict)
+    produced: dict[str, NodeDef] = field(default_factory=dict)
+    """The frame's own nodes, by name."""
     taken: set[str] = field(init=False)
-    heads: dict[str, NodeDef] = field(default_factory=dict)
-    """Nodes that Grappler could fuse with what follows."""
+    sent: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By node and output that crosses: the node that takes it over the border."""
 
     def __post_init__(self) -> None:
         self.taken = {path for body in inlined(self.frame) for path in body.names.values()}
@@ -307,11 +309,8 @@ class _Assembly:
                 new.device = self.devices[path] = device
             elif "_class" in new.attr:
                 _colocate(new, body, name)
-            if node.op == "Const":
-                self.constants[path] = new
-            elif node.op in FUSED_HEADS:
-                self.heads[path] = new
-            elif node.op == "Identity" and node.device:
+            self.produced[path] = new
+            if node.op == "Identity" and node.device:
                 _keep(new)  # a copy made by hand
             if children is not None:
                 _rename(new, self.renamed[path])
@@ -324,14 +323,9 @@ class _Assembly:
                 wanted = device
                 if placed and children is not None:
                     wanted = self._carried_device(body, name, node, position, source)
-                entering = body.operations[name].inputs[position].dtype if node.op in LOOPS else None
-                if placed and node.op in FUSED_TAILS and source in self.heads and self.devices[source] != device:
-                    self._keep_apart(self.heads[source])
-                if placed and position == 0 and node.op == "Prod" and new.attr["T"].type in _SIZES:
-                    # Grappler turns the product of a shape into a Size where the Shape is, and asks nothing that is kept.
-                    source, index = self._copied(source, index, device, new.attr["T"].type, f"{path}/shape"), 0
-                    _keep(self.made[-1])
-                source, index = self._at(source, index, wanted, entering, f"{path}/enter{position}")
+                dtype = body.operations[name].inputs[position].dtype
+                enters = f"{path}/enter{position}" if node.op in LOOPS else ""
+                source, index = self._at(source, index, wanted, dtype, enters)
                 new.input.append(source if index == 0 else f"{source}:{index}")
             if node.op in LOOPS and children is not None:
                 self._lift(body, name, new, waits)
@@ -362,7 +356,7 @@ class _Assembly:
             self.devices[path] = read.device
             position = len(inner.passed) + j
             wanted = self.rewriter.device(f"{body.names[name]}/in{position}")
-            entry, _ = self._at(path, 0, wanted, hoist.tensor.dtype, f"{body.names[name]}/enter{position}")
+            entry, _ = self._at(path, 0, wanted, hoist.tensor.dtype, enters=f"{body.names[name]}/enter{position}")
             loop.input.append(entry)
             loop.attr["T"].list.type.append(hoist.tensor.dtype.as_datatype_enum)
             loop.attr["output_shapes"].list.shape.append(hoist.tensor.shape.as_proto())
@@ -378,41 +372,55 @@ class _Assembly:
             return self.rewriter.device_of.get(f"{path}/in{position}", "")  # type: ignore[union-attr]
         return self.devices.get(source, "")
 
-    def _at(self, source: str, index: int, device: str, entering: tf.DType | None, name: str) -> tuple[str, int]:
-        """`source` for a reader on `device`: a constant has a copy there, a loop variable (of type `entering`) enters there."""
+    def _at(self, source: str, index: int, device: str, dtype: tf.DType, enters: str = "") -> tuple[str, int]:
+        """`source`, of type `dtype`, for a reader on `device`: a constant has a copy there, a loop variable enters there.
+
+        Args:
+            enters: for the value of a loop variable, what to call the node by which it enters.
+        """
         here = self.devices.get(source)
         if not device or here == device:
             return source, index
-        constant = self.constants.get(source)
-        if constant is not None:
+        producer = self.produced.get(source)
+        if producer is not None and producer.op == "Const":
             copy = self.copies.get((source, device))
             if copy is None:
                 copy = self.copies[source, device] = self._free(f"{source}/on_{_token(device)}")
                 twin = NodeDef()
-                twin.CopyFrom(constant)
+                twin.CopyFrom(producer)
                 twin.name, twin.device = copy, device
                 self.made.append(twin)
             return copy, index
-        if entering is not None:
+        if enters:
             # TensorFlow keeps a loop variable where its first value comes from, so that has to be the planned device.
-            return self._copied(source, index, device, entering.as_datatype_enum, f"{name}_on_{_token(device)}"), 0
-        return source, index
+            return self._identity(source, index, device, dtype, f"{enters}_on_{_token(device)}"), 0
+        if not here or dtype in (tf.resource, tf.variant) or not self._stays_in_memory(source, index, here, dtype):
+            return source, index
+        if (source, index) not in self.sent:
+            # Grappler merges an op with those that feed it whatever their devices, but not across a node that is kept.
+            self.sent[source, index] = self._identity(source, index, here, dtype, f"{source}/sent{index}")
+            _keep(self.made[-1])
+        return self.sent[source, index], 0
 
-    def _copied(self, source: str, index: int, device: str, dtype: int, name: str) -> str:
-        """The name of a new copy of output `index` of `source` on a device."""
+    def _stays_in_memory(self, source: str, index: int, device: str, dtype: tf.DType) -> bool:
+        """Whether an Identity on the producer's device would leave the tensor in the memory that it is in."""
+        kind = tf.DeviceSpec.from_string(device).device_type
+        producer = self.produced.get(source)
+        if kind == "CPU" or producer is None:
+            return True
+        made, passed = KernelIndex.shared().lookup(producer), KernelIndex.shared().lookup_type("Identity", {"T": dtype.name})
+        if kind not in made.kernels or kind not in passed.kernels:
+            return False
+        return (index in made.kernels[kind].host_outputs) == (0 in passed.kernels[kind].host_outputs)
+
+    def _identity(self, source: str, index: int, device: str, dtype: tf.DType, name: str) -> str:
+        """The name of a new node that passes output `index` of `source` on."""
         name = self._free(name)
-        copy = NodeDef(op="Identity", name=name, device=device)
-        copy.input.append(source if index == 0 else f"{source}:{index}")
-        copy.attr["T"].type = dtype
-        self.made.append(copy)
+        node = NodeDef(op="Identity", name=name, device=device)
+        node.input.append(source if index == 0 else f"{source}:{index}")
+        node.attr["T"].type = dtype.as_datatype_enum
+        self.made.append(node)
         return name
-
-    def _keep_apart(self, head: NodeDef) -> None:
-        """Keeps what comes later from being fused with `head`; in a chain of three it is the first pair that Grappler asks."""
-        _keep(head)
-        for text in head.input:
-            if before := self.heads.get(split_input(text)[0]):
-                _keep(before)
 
     def _free(self, name: str) -> str:
         """A name like this one that no other node of the frame has."""
@@ -471,9 +479,6 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
         return filled if isinstance(results, (list, tuple)) else filled[0]
 
     return gradient
-
-
-_SIZES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
 def _keep(node: NodeDef) -> None:
