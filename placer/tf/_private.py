@@ -227,7 +227,7 @@ def recorded_partitions() -> Iterator[list[Any]]:
 
 def device_scope() -> str:
     """The device scope around an eager call; tf.function traces anew for each."""
-    return str(context.context().device_name)
+    return str(context.context().device_name or "")
 
 
 def is_jit_compiled(concrete: Any) -> bool:

@@ -20,7 +20,7 @@ from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, is_stateful
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
 
 DEFAULT_TRIPS = 10
 """Iterations assumed of a loop whose count cannot be read from the graph."""
@@ -206,7 +206,7 @@ class _Reader:
             flags.append("bounds")
         if node.op in RANDOM_STATEFUL:
             flags.append("random")
-        requested = node.device
+        requested = merged_device(node.device, body.scope)
         if node.op in PYTHON_CALLBACKS:
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
@@ -337,7 +337,7 @@ class _Reader:
             count=count,
             role="branch",
             support=HOST_PREDICATE,
-            requested=node.device,
+            requested=merged_device(node.device, body.scope),
             body=body.frame.path,
         )
         self._edge(source, path, index, 0)

@@ -18,7 +18,7 @@ from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.kernels import KernelIndex
 from placer.tf.optypes import function_attributes, is_stateful
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, split_input
 
 
 @paused_collection()
@@ -307,8 +307,10 @@ class _Assembly:
             if placed:
                 new.attr.pop("_class", None)
                 new.device = self.devices[path] = device
-            elif "_class" in new.attr:
-                _colocate(new, body, name)
+            else:
+                new.device = merged_device(node.device, body.scope)
+                if "_class" in new.attr:
+                    _colocate(new, body, name)
             self.produced[path] = new
             if node.op == "Identity" and node.device:
                 _keep(new)  # a copy made by hand

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -69,6 +69,8 @@ class Body:
     """Of a loop body: the variables it could be given instead of their handles."""
     hoisted: dict[str, int] = field(default_factory=dict)
     """Reads of this body that a hoist of its frame stands for: position in the frame's `hoists`."""
+    around: str = ""
+    """Of a root: the device scope around the call that traced it."""
     input_tensors: tuple[Any, ...] = field(init=False)
     inputs: dict[str, int] = field(init=False)
     """Position of each input op."""
@@ -100,6 +102,11 @@ class Body:
                 yield from child.walk()
 
     @cached_property
+    def scope(self) -> str:
+        """The device the callers ask for: TensorFlow, when it inlines a body, gives it to ops that leave theirs open."""
+        return self.around if self.parent is None else merged_device(self.parent.nodes[self.site].device, self.parent.scope)
+
+    @cached_property
     def passed(self) -> list[tuple[str, int]]:
         """What the calling op passes to this body's inputs, as (op, output) of the parent."""
         assert self.parent is not None
@@ -124,6 +131,15 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace of {self.name!r}: {signature_text(self.concrete)}>"
+
+
+@cache
+def merged_device(device: str, scope: str) -> str:
+    """What an op asks for in a scope: its own device string, `scope` for the parts it leaves open."""
+    if not device or not scope:
+        return device or scope
+    inner, outer = map(tf.DeviceSpec.from_string, (device, scope))
+    return str(outer.make_merged_spec(inner).to_string())
 
 
 def split_input(text: str) -> tuple[str, int]:
@@ -187,6 +203,7 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
             flat = ()  # specs instead of values: nothing is known beyond the signature
     taken: set[str] = set()
     root = _read_body(concrete.graph, "", "root", None, "", taken)
+    root.around = _private.device_scope()
     results = _private.result_count(concrete)
     del root.outputs[results:]
     root.output_tensors = root.output_tensors[:results]
