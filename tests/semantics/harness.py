@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -76,7 +77,7 @@ class RandomLegal:
         return ""
 
 
-SPLITS: tuple[Solver | str, ...] = ("auto", RandomLegal(0), RandomLegal(1))
+SPLITS: tuple[Solver | str, ...] = ("auto", RandomLegal(0))
 
 
 # -- the checks --------------------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
         plan(build(), machine)
     runs_alike(build, solvers)
     if build().gradients:
-        runs_alike(lambda: with_tape_inside(build()), solvers[-1:])
+        runs_alike(lambda: with_tape_inside(build()), [RandomLegal(1)])
 
 
 def plan(program: Program, machine: str = "h100", **options: Any) -> Placement:
@@ -119,8 +120,12 @@ def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list
         before = node_defs(plain, program) if plain is program.fn else {}
         label = f"placed by {solver}"
         with soft_placement(False):
-            compare(label, expected, behaviour(program, placed), program)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                compare(label, expected, behaviour(program, placed), program)
             observes_as_planned(label, program, placed, raises)
+        if any("runs unplaced here" in str(w.message) for w in warned):
+            before = {}  # TensorFlow adds to the plain function's loops when it takes their gradient
         after = node_defs(plain, program) if before else {}
         for name in before | after:
             assert after.get(name) == before.get(name), f"{label}: placing changed {name} of the plain function"
