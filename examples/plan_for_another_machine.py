@@ -3,6 +3,9 @@
 Run it with `python -m examples.plan_for_another_machine`.
 """
 
+import tempfile
+from pathlib import Path
+
 import placer
 from examples.workloads import detector
 
@@ -14,4 +17,6 @@ print(placement.summary())
 suppression = next(name for name in placement.ops if name.endswith("NonMaxSuppressionV3"))
 print(placement.explain(suppression))
 
-placement.save("detector_h100.json")  # there: placer.apply(detector().fn, placer.Placement.load("detector_h100.json"))
+plan = Path(tempfile.mkdtemp()) / "detector_h100.json"
+placement.save(plan)
+print(f"there: placer.apply(detector().fn, placer.Placement.load({str(plan)!r}))")

@@ -6,6 +6,7 @@ Run it with `python -m examples.training_step`.
 import keras
 import tensorflow as tf
 
+import placer
 from placer import optimized_placement
 
 model = keras.Sequential(
@@ -38,5 +39,9 @@ for _ in range(5):
     print(f"loss {loss.numpy():.3f}")
 
 print(step.placement.summary())
-convolution = next(name for name in step.placement.ops if name.endswith(("/Conv2D", "/convolution")))
-print(step.placement.explain(convolution))
+
+# What an H100 would change: the plan carries the graph, which can be planned for a machine that is not here.
+there = placer.solve(step.placement.graph, "h100")
+print(f"\n{there.summary()}")
+convolution = next(name for name in there.ops if name.endswith(("/Conv2D", "/convolution")))
+print(f"\n{there.explain(convolution)}")

@@ -44,6 +44,17 @@ def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.strip() == names["step"].placement.summary()
 
 
+def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
+    def labels(summary: str) -> list[str]:
+        return [line.split("  ")[0] for line in summary.splitlines()[1:] if not line.startswith("note: ")]
+
+    shown, printed = code(README, "", containing="against"), placer.solve(layers(), "h100").summary()
+    assert labels(shown.strip()) == [*labels(printed), ""]
+    assert [re.sub(r"\w+: \d+", "name: 0", text.splitlines()[0]) for text in (shown, printed)] == [
+        "name: 0 ops on h100 (CPU:0, GPU:0)"
+    ] * 2
+
+
 def test_the_readme_lists_every_option() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
     assert listed == [option.name for option in fields(placer.Options)]
@@ -51,8 +62,8 @@ def test_the_readme_lists_every_option() -> None:
 
 def code(page: str, language: str, containing: str = "") -> str:
     """The first code block of a page in that language that contains the text."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    return next(block for block in blocks if containing in block)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return next(block for kind, block in blocks if kind == language and containing in block)
 
 
 def run(source: str, folder: Path) -> dict[str, Any]:
