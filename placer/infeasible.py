@@ -15,7 +15,7 @@ HOLDERS_SHOWN = 4
 
 
 def explain_infeasible(problem: PlacementProblem, solution: Solution) -> str:
-    """The message for a solution without an assignment.
+    """The message for a solution that proves that nothing fits, or found nothing that does.
 
     Variables and captures that are bound to one device can prove the point alone; otherwise it shows what the simple placement
     lacks that misses the limits least.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cost_models.base import CostModel
     from cost_models.machines import Machine
     from placer.solvers.base import Objective, Solver
+    from placer.solvers.heuristic import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,9 @@ class Options:
         metadata={"help": "device specs by name glob, op type or variable name, such as embed/*=CPU:0; always hard"},
     )
     objective: Objective = field(default="step_time", metadata={"help": "what to minimise: step_time or total_cost"})
-    solver: Solver | str = field(default="auto", metadata={"help": "a registered solver's name, or a solver"})
+    solver: Solver | Rule | str = field(
+        default="auto", metadata={"help": "a registered solver's name, a solver, or a function from a problem to an assignment"}
+    )
     cost_model: CostModel | str = field(default="auto", metadata={"help": "a registered cost model's name, or a cost model"})
     variables: Literal["fixed", "move"] = field(
         default="fixed", metadata={"help": "leave variables where they are, or move them"}

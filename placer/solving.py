@@ -22,6 +22,7 @@ from placer.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.validate import validate
+from placer.solvers.base import Status
 from placer.solvers.registry import solver
 
 
@@ -69,7 +70,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     solution = chosen.solve(problem, options.objective, seed=options.seed, **limit)
-    if solution.assignment is None:
+    if solution.assignment is None or solution.status is Status.UNKNOWN:
         raise InfeasibleError(explain_infeasible(problem, solution))
 
     placement = expand(graph, target, options, constraints, formulation, solution)

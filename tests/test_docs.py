@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 import placer
+from placer.solvers.registry import solvers
 from tests.graphs import layers
+from tests.solvers.test_grid import KNOW_LIMITS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -37,6 +40,21 @@ def test_the_solver_on_the_architecture_page_solves(tmp_path: Path) -> None:
     names = run(code(ARCHITECTURE, "python"), tmp_path)
     placement = placer.solve(layers(), "h100", solver=names["Cheapest"]())
     assert placement.solver == "cheapest"
+
+
+def test_the_heuristic_on_the_solvers_page_is_a_solver_by_itself_and_by_entry_point(tmp_path: Path) -> None:
+    names = run(code(SOLVERS, "python"), tmp_path)
+    graph = layers()
+    placement = placer.solve(graph, "h100", solver=names["two_passes"])
+    assert placement.solver == "two_passes"
+    assert placer.solve(graph, "h100", solver=names["solver"]()).ops == placement.ops
+
+
+def test_the_solvers_page_lists_every_solver_and_says_which_know_limits() -> None:
+    """The grid test holds those to it."""
+    rows = re.findall(r"^\| `(\w+)` \| [^|]* \| (\w+) \|", SOLVERS, re.MULTILINE)
+    assert [name for name, _ in rows] == list(solvers())
+    assert {name for name, limits in rows if limits == "yes"} == KNOW_LIMITS
 
 
 def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

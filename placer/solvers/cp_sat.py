@@ -16,10 +16,10 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.fit import fit
-from placer.solvers.fixed import all_on
-from placer.solvers.greedy import greedy_assignment
+from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.heuristics.greedy import greedy_assignment
+from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.priced_cut import priced_cut
-from placer.solvers.tf_default import default_assignment
 
 WORKERS = 8
 """Search strategies that take turns; in turns, not side by side, so that equal runs are equal."""

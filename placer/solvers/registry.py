@@ -13,44 +13,64 @@ from typing import cast
 
 from placer.errors import OptionError
 from placer.solvers.base import Solver
+from placer.solvers.heuristic import Rule
+from placer.solvers.heuristics.own import own
 
 GROUP = "placer.solvers"
 
-_BUILT_IN = (
-    EntryPoint("auto", "placer.solvers.auto:Auto", GROUP),
-    EntryPoint("min_cut", "placer.solvers.min_cut:MinCut", GROUP),
-    EntryPoint("priced_cut", "placer.solvers.priced_cut:PricedCut", GROUP),
-    EntryPoint("cp_sat", "placer.solvers.cp_sat:CpSat", GROUP),
-    EntryPoint("step_time", "placer.solvers.step_time:StepTime", GROUP),
-    EntryPoint("greedy", "placer.solvers.greedy:greedy", GROUP),
-    EntryPoint("tf_default", "placer.solvers.tf_default:tf_default", GROUP),
-    EntryPoint("all_cpu", "placer.solvers.fixed:all_cpu", GROUP),
-    EntryPoint("all_gpu", "placer.solvers.fixed:all_gpu", GROUP),
-)
+_BUILT_IN = {
+    "auto": "auto:Auto",
+    "min_cut": "min_cut:MinCut",
+    "priced_cut": "priced_cut:PricedCut",
+    "cp_sat": "cp_sat:CpSat",
+    "step_time": "step_time:StepTime",
+    "m_topo": "heuristics.m_topo:m_topo",
+    "m_etf": "heuristics.m_etf:m_etf",
+    "m_sct": "heuristics.m_sct:m_sct",
+    "heft": "heuristics.heft:heft",
+    "cpop": "heuristics.cpop:cpop",
+    "peft": "heuristics.peft:peft",
+    "earliest_finish": "heuristics.earliest_finish:earliest_finish",
+    "greedy": "heuristics.greedy:greedy",
+    "greedy_benefit": "heuristics.greedy_benefit:greedy_benefit",
+    "dfs_fill": "heuristics.dfs_fill:dfs_fill",
+    "in_order_fill": "heuristics.in_order_fill:in_order_fill",
+    "cpu_preferred": "heuristics.cpu_preferred:cpu_preferred",
+    "annealing": "heuristics.annealing:Annealing",
+    "genetic": "heuristics.genetic:Genetic",
+    "random": "heuristics.random_placement:RandomPlacement",
+    "tf_default": "heuristics.tf_default:tf_default",
+    "all_cpu": "heuristics.fixed:all_cpu",
+    "all_gpu": "heuristics.fixed:all_gpu",
+}
+"""By name, where in `placer.solvers` it is: the exact and bounded ones, then the heuristics."""
 
 
 @cache
 def solvers() -> Mapping[str, EntryPoint]:
     """The registered solvers by name, none imported yet. A built-in keeps its name, whatever is installed."""
-    built_in = {entry.name: entry for entry in _BUILT_IN}
+    built_in = {name: EntryPoint(name, f"placer.solvers.{where}", GROUP) for name, where in _BUILT_IN.items()}
     others = {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in built_in}
     return MappingProxyType(built_in | dict(sorted(others.items())))
 
 
-def solver(name_or_object: str | Solver) -> Solver:
-    """The registered solver of that name with its default options, or the object itself if it is one.
+def solver(named_or_own: str | Solver | Rule) -> Solver:
+    """The registered solver of that name with its default options, a solver itself, or a function as one.
 
     Raises:
         OptionError: no such name, or an object that cannot solve.
     """
-    if isinstance(name_or_object, str):
-        entry = solvers().get(name_or_object)
+    if isinstance(named_or_own, str):
+        entry = solvers().get(named_or_own)
         if entry is None:
-            raise OptionError(f"no solver {name_or_object!r}; there are {', '.join(solvers())}, or pass a Solver.")
+            raise OptionError(f"no solver {named_or_own!r}; there are {', '.join(solvers())}, or pass a Solver.")
         return cast(Solver, entry.load()())
-    if isinstance(name_or_object, type) or not callable(getattr(name_or_object, "solve", None)):
-        raise OptionError(
-            f"{name_or_object!r} is no solver: it needs name, unsupported, solve and cite; "
-            f"or name a registered one: {', '.join(solvers())}."
-        )
-    return name_or_object
+    if not isinstance(named_or_own, type):
+        if callable(getattr(named_or_own, "solve", None)):
+            return cast(Solver, named_or_own)
+        if callable(named_or_own):
+            return own(named_or_own)
+    raise OptionError(
+        f"{named_or_own!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a PlacementProblem "
+        f"to an Assignment; or name a registered one: {', '.join(solvers())}."
+    )

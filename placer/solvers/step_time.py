@@ -14,14 +14,14 @@ from placer.problem.problem import Assignment, Ints, PlacementProblem
 from placer.problem.simulate import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
-from placer.solvers.earliest_finish import earliest_finish
 from placer.solvers.fit import fit
-from placer.solvers.fixed import all_on
-from placer.solvers.greedy import greedy_assignment
+from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
+from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.heuristics.greedy import greedy_assignment
+from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.priced_cut import priced_cut
 from placer.solvers.step_bound import step_bound_ns
-from placer.solvers.tf_default import default_assignment
 
 CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
 """Weights of copies, and whether dispatch is hidden, in the cuts to start from: overlap hides what a sum charges in full, and
@@ -135,7 +135,7 @@ def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
         if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    yield earliest_finish(simulator)
+    yield earliest_finish_assignment(problem)
     if not large:
         yield greedy_assignment(problem)
 

@@ -18,10 +18,10 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.problem.simulate import Simulator
 from placer.solvers.base import Objective
+from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
-from placer.solvers.tf_default import default_assignment
 
 LAYER = 40
 """Forward ops of a layer; as many go backward, and four weights have three update ops each."""

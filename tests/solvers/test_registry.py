@@ -35,10 +35,10 @@ def test_every_solver_answers_validly(name: str, problem: PlacementProblem, seed
             continue
         solution = chosen.solve(problem, objective, seed=seed)
         assert solution.objective == objective
-        if solution.assignment is None:
-            assert solution.status in {Status.INFEASIBLE, Status.UNKNOWN}
+        if solution.status in {Status.INFEASIBLE, Status.UNKNOWN}:
             assert solution.stop_reason
             continue
+        assert solution.assignment is not None
         assert validate(problem, solution.assignment).ok
         cost, step = total_cost_ns(problem, solution.assignment), simulate(problem, solution.assignment).step_ns
         assert solution.objective_ns == (cost if objective == "total_cost" else step)

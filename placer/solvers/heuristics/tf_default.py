@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.fixed import all_on
 from placer.solvers.heuristic import Heuristic
+from placer.solvers.heuristics.fixed import all_on
 
 
 def default_assignment(problem: PlacementProblem) -> Assignment:

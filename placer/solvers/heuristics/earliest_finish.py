@@ -1,25 +1,30 @@
-"""List scheduling: each unit where its first op would finish first."""
+"""List scheduling on the execution model: each unit where its first op would finish first."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from placer.problem.problem import Assignment
-from placer.problem.simulate import ISSUED, Simulator
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.simulate import ISSUED
+from placer.solvers.grouping import grouped
+from placer.solvers.heuristic import Heuristic
+from placer.solvers.room import Room
 
 
-def earliest_finish(simulator: Simulator) -> Assignment:
+def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     """Takes ops in their order and gives each new unit the device on which its op ends first, as things stand then.
 
-    The processor choice of HEFT (Topcuoglu, Hariri, Wu 2002), without its ranking and with links that never queue. It spreads
-    independent work over devices, which a cut does not.
+    The processor choice of HEFT, without its ranking, with threads and streams as the execution model has them, and with
+    links that never queue. It spreads independent work over devices, which a cut does not. A device whose memory limit would
+    not hold is passed over, unless all are. Linear in edges times devices, plus what `Room` takes where limits can bind.
     """
-    problem, edges = simulator.problem, simulator.edges
+    simulator, room = problem.simulator, Room(problem)
+    edges = simulator.edges
     devices = range(problem.devices)
     code, copy = (a.tolist() for a in edges.pairs(problem))
-    order = np.argsort(edges.consumer, kind="stable")
-    into = order.tolist()
-    start = np.searchsorted(edges.consumer[order], np.arange(problem.ops + 1)).tolist()
+    into = grouped(edges.consumer, problem.ops)
     producer, hop = edges.op[edges.tensor].tolist(), edges.hop_list
     streamed = (problem.asynchronous & ~simulator.host_only).tolist()
     dispatch, compute, alone = problem.op_dispatch_ns.tolist(), problem.op_compute_ns.tolist(), problem.op_time_ns.tolist()
@@ -33,10 +38,10 @@ def earliest_finish(simulator: Simulator) -> Assignment:
     unit_of = problem.op_unit.tolist()
     for op, unit in enumerate(unit_of):
         choices = allowed[unit] if chosen[unit] < 0 else [chosen[unit]]
-        best = (0, 0, 0)
-        for k, d in enumerate(choices):
+        ends = []
+        for d in choices:
             ready = 0
-            for e in into[start[op] : start[op + 1]]:
+            for e in into[op]:
                 source = producer[e]
                 s = chosen[unit_of[source]]
                 if s == d and code[e][d] == ISSUED:
@@ -49,12 +54,22 @@ def earliest_finish(simulator: Simulator) -> Assignment:
                 end = max(gone, stream[d]) + compute[op][d]
             else:
                 gone = end = free + alone[op][d]
-            if k == 0 or end < best[0]:
-                best = (end, gone, d)
-        end, gone, d = best
+            ends.append((end, d, gone))
+        ends.sort()
+        end, d, gone = next((found for found in ends if room.take(unit, found[1])), ends[0])
+        room.move(unit, d)
         chosen[unit], issued[op], done[op] = d, gone, end
         if streamed[op][d]:
             stream[d] = end
         if alone[op][d]:
             host[d][host[d].index(min(host[d]))] = gone
     return Assignment(np.array(chosen, np.int64))
+
+
+earliest_finish = partial(
+    Heuristic,
+    "earliest_finish",
+    earliest_finish_assignment,
+    "A heuristic on placer's execution model: the processor choice of HEFT (Topcuoglu, Hariri, Wu 2002)",
+    note="list schedule done",
+)

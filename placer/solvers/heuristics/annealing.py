@@ -1,0 +1,119 @@
+"""Simulated annealing on the objective itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import answer
+from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.fit import fit
+from placer.solvers.heuristics.tf_default import default_assignment
+from placer.solvers.ledger import Ledger
+from placer.solvers.room import Room
+
+SECONDS, MOVES_PER_UNIT = 2.0, 100
+"""The effort without a time limit: the lesser of the two."""
+MOVES_PER_S, OP_RUNS_PER_S = 20_000, 400_000
+"""For the total cost, and ops played by the execution model for the step time. Counting these rather than looking at the clock
+makes equal runs equal."""
+SAMPLED = 100
+COOLEST = 1e-3
+"""The last temperature over the first."""
+
+
+class _Moves(Protocol):
+    """An assignment under change: `move` returns by how much the objective rises."""
+
+    def move(self, unit: int, device: int) -> int: ...
+
+
+class _StepTime:
+    """A `Ledger` for the step time."""
+
+    def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
+        self._simulator, self._device = problem.simulator, assignment.device.copy()
+        self._now = self._simulator.step_ns(assignment)
+
+    def move(self, unit: int, device: int) -> int:
+        self._device[unit] = device
+        before, self._now = self._now, self._simulator.step_ns(Assignment(self._device))
+        return self._now - before
+
+
+def anneal(
+    problem: PlacementProblem, objective: Objective, start: Assignment, moves: int, rng: np.random.Generator
+) -> Assignment:
+    """The best assignment met while single units move at random, which fits wherever the start does.
+
+    A move that raises the objective by r is kept with probability exp(-r / T), one that breaks a memory limit never. T falls
+    geometrically from the mean rise of the first moves to a thousandth of it.
+    """
+    free = np.flatnonzero(problem.unit_allowed.sum(axis=1) > 1)
+    if not len(free):
+        return start
+    choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+    state: _Moves = Ledger(problem, start) if objective == "total_cost" else _StepTime(problem, start)
+    room, device = Room(problem), start.device.tolist()
+    for unit, d in enumerate(device):
+        room.move(unit, d)
+    best, lowest, value, rises, temperature = device.copy(), 0, 0, [], 0.0
+    for k in range(moves):
+        unit = int(free[rng.integers(len(free))])
+        here = device[unit]
+        to = choices[unit][int(rng.integers(len(choices[unit]) - 1))]
+        if to == here:
+            to = choices[unit][-1]
+        rise = state.move(unit, to)
+        if k < SAMPLED:
+            rises.append(abs(rise))
+            temperature = max(1.0, sum(rises) / len(rises))
+        else:
+            temperature *= COOLEST ** (1 / moves)
+        if (rise > 0 and rng.random() >= math.exp(-rise / temperature)) or not room.take(unit, to):
+            state.move(unit, here)
+            continue
+        device[unit] = to
+        value += rise
+        if value < lowest:
+            best, lowest = device.copy(), value
+    return Assignment(np.array(best, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Annealing:
+    """Simulated annealing from TensorFlow's default, made to fit. Memory limits hold throughout."""
+
+    name: str = "annealing"
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        """It takes everything."""
+        return ""
+
+    def solve(
+        self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
+    ) -> Solution:
+        """Anneals for as many moves as take about the time.
+
+        Args:
+            time_limit_s: None spends `SECONDS`, or `MOVES_PER_UNIT` if that is less.
+            seed: of the moves.
+        """
+        started = time.perf_counter()
+        start = fit(problem, default_assignment(problem))
+        if start is None:
+            reason = "no start could be made to meet the memory limits"
+            return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, time.perf_counter() - started, reason)
+        per_s = MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / problem.ops
+        moves = int(min(SECONDS * per_s, MOVES_PER_UNIT * problem.units) if time_limit_s is None else time_limit_s * per_s)
+        found = anneal(problem, objective, start, moves, np.random.default_rng(seed))
+        return answer(problem, objective, found, solver=self.name, started=started, stop_reason=f"cold after {moves} moves")
+
+    def cite(self) -> str:
+        """The method."""
+        return "Kirkpatrick, Gelatt, Vecchi 1983, Optimization by simulated annealing"

@@ -1,0 +1,40 @@
+"""Filling devices in a depth-first order, which keeps branches together."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.heuristic import Heuristic
+from placer.solvers.heuristics.filling import fill
+
+
+def dfs_assignment(problem: PlacementProblem) -> Assignment:
+    """GPU after GPU, then the CPU, in a topological order that goes on with what has just become ready.
+
+    The greedy for latency of its authors contracts cycles of units to blocks and counts the sum of sizes. Here a unit comes
+    when its first op does, and all that a device holds counts over its lifetime. Linear, and then see `fill`.
+    """
+    edges = problem.simulator.edges
+    waits = edges.waits_list.copy()
+    unit_of = problem.op_unit.tolist()
+    stack = [op for op in range(problem.ops) if not waits[op]]
+    units: dict[int, None] = {}
+    while stack:
+        op = stack.pop()
+        units.setdefault(unit_of[op])
+        for e in range(edges.start_list[op], edges.start_list[op + 1]):
+            to = edges.consumer_list[e]
+            waits[to] -= 1
+            if not waits[to]:
+                stack.append(to)
+    return fill(problem, list(units))
+
+
+dfs_fill = partial(
+    Heuristic,
+    "dfs_fill",
+    dfs_assignment,
+    "Tarnawski, Phanishayee, Devanur, Mahajan, Nina Paravecino 2020, Efficient algorithms for device placement of DNN graph "
+    "operators: its greedy for latency",
+)

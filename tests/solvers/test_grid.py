@@ -1,0 +1,45 @@
+"""Every registered solver on graphs of every shape, with and without limits: the answer is checked, not how it came about."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import pytest
+
+from placer.problem.validate import validate
+from placer.solvers.base import Objective, Status
+from placer.solvers.registry import solver, solvers
+from tests.shapes import SHAPES, shaped
+
+OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
+SECONDS = {"annealing": 0.02, "genetic": 0.02}  # these use up what they are given; the others end by themselves in 2 s
+KNOW_LIMITS = {"auto", "priced_cut", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
+KNOW_LIMITS |= {"dfs_fill", "in_order_fill", "annealing", "genetic"}
+"""With a CPU that has no limit, these find something that fits, where they support the problem at all."""
+
+KINDS_OF_PROBLEM = {"min_cut", "priced_cut", "cp_sat", "step_time"}
+"""These do not take every objective and number of devices."""
+
+problem_of = cache(shaped)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", solvers())
+def test_every_answer_is_valid(name: str, shape: str) -> None:
+    for devices, limited, objective in itertools.product((2, 3), (False, True), OBJECTIVES):
+        problem, chosen = problem_of(shape, devices=devices, limited=limited), solver(name)
+        if chosen.unsupported(problem, objective):
+            assert limited or name in KINDS_OF_PROBLEM
+            continue
+        solution = chosen.solve(problem, objective, time_limit_s=SECONDS.get(name, 2.0))
+        if solution.status is Status.UNKNOWN:
+            assert limited
+            assert name not in KNOW_LIMITS
+            continue
+        assert solution.assignment is not None
+        report = validate(problem, solution.assignment, solution.objective_ns if objective == "total_cost" else None)
+        assert report.violations == ()
+        again = chosen.solve(problem, objective, time_limit_s=SECONDS.get(name, 2.0))
+        assert again.assignment is not None
+        assert (again.assignment.device == solution.assignment.device).all()
