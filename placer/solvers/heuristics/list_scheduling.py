@@ -115,7 +115,7 @@ def mean_copy_ns(problem: PlacementProblem) -> Floats:
     allowed = problem.unit_allowed[problem.op_unit]
     ends = allowed[edges.op[edges.tensor]][:, :, None] & allowed[edges.consumer][:, None, :]
     apart = ends & ~np.eye(problem.devices, dtype=np.bool_)
-    counted = np.where(apart.any(axis=(1, 2))[:, None, None], apart, ends)
+    counted = np.where(apart.any(axis=(1, 2), keepdims=True), apart, ends)
     _, copy = edges.pairs(problem)
     total = np.where(counted, copy, 0).sum(axis=(1, 2))
     mean: Floats = total / np.maximum(1, counted.sum(axis=(1, 2)))
