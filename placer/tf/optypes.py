@@ -37,6 +37,9 @@ RANDOM_STATEFUL = frozenset(
 )
 """Ops with kernels for both devices that each hold a generator of their own, so that the numbers depend on the device."""
 
+SAVING = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"})
+"""Ops whose outputs from the fourth on are for their gradient's op: on a CPU and on a GPU other numbers, or nothing."""
+
 
 @functools.cache
 def is_stateful(op_type: str) -> bool:

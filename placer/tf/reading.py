@@ -19,7 +19,7 @@ from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
-from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, is_stateful
+from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, SAVING, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
 
 DEFAULT_TRIPS = 10
@@ -35,6 +35,14 @@ IRRELEVANT = frozenset(
     {"output_shapes", "config", "config_proto", "executor_type", "token", "shared_name", "container", "cache", "key"}
 )
 """Attributes no cost depends on: settings of the runtime, and names of state and callbacks."""
+
+HANDS_ON = frozenset(
+    {
+        *("Identity", "TensorListPushBack", "TensorListPopBack", "OptionalFromValue", "OptionalGetValue"),
+        *("LoopVariable", "NextIteration", "BranchMerge"),
+    }
+)
+"""What is between an op and its gradient's, in two functions or out of loops and branches."""
 
 Source = tuple[str, int]
 """A node of the flattened graph and one of its outputs."""
@@ -90,6 +98,7 @@ class _Reader:
             compiled = [name for name, fields in self.pending.items() if fields["role"] not in ("argument", "capture")]
             for name in compiled:
                 self._join(compiled[0], name, "XLA compiles the function as a whole")
+        self._join_saved()
         groups = self._groups()
         for name, fields in self.pending.items():
             group = groups.get(name, "")
@@ -528,6 +537,27 @@ class _Reader:
         if found is None:
             found = self.attributes[key] = tuple(_plain_attrs(node.attr))
         return key, found
+
+    def _join_saved(self) -> None:
+        """Keeps ops with their gradients' where what is saved between them means nothing to another device."""
+        for name in [name for name, fields in self.pending.items() if fields["op_type"] in SAVING]:
+            stack = [(name, output) for output in range(3, len(self.specs[name]))]
+            seen = set(stack)
+            while stack:
+                source, output = stack.pop()
+                for target, data in self.graph.adj[source].items():
+                    taken = [edge.dst_index for edge in data["tensors"] if edge.src_index == output and edge.dst_index >= 0]
+                    if not taken:
+                        continue
+                    kind = self.pending[target]["op_type"]
+                    if kind in HANDS_ON or "Grad" in kind or "Backprop" in kind:
+                        self._join(name, target, "the gradient takes what was saved where it was saved")
+                    if kind not in HANDS_ON:
+                        continue
+                    outputs = len(self.specs[target])
+                    found = {(target, k % outputs) for k in (taken if kind == "BranchMerge" else range(outputs))}
+                    stack += found - seen
+                    seen |= found
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

@@ -319,6 +319,25 @@ def test_threads_under_tapes_share_one_plan() -> None:
     assert len(placed.placements) == 2
 
 
+@pytest.mark.parametrize("rounds", [1, tf.constant(3)])
+def test_what_a_batch_norm_saves_is_taken_on_the_device_that_saved_it(rounds: Any) -> None:
+    scale, offset = tf.Variable(tf.ones([3])), tf.Variable(tf.zeros([3]))
+
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            for _ in range(rounds) if isinstance(rounds, int) else tf.range(rounds):
+                x = tf.compat.v1.nn.fused_batch_norm(x, scale, offset)[0] * x
+            total = tf.reduce_sum(x)
+        return tape.gradient(total, [scale, offset])
+
+    graph = placer.build_graph(f, tf.ones([2, 4, 4, 3]))
+    norms = [op.name for op in graph if op.op_type.startswith("FusedBatchNorm")]
+    assert len(norms) == 2
+    plans = [placer.solve(graph, "h100", solver=RandomLegal(seed)) for seed in range(4)]
+    assert {tuple(plan.ops[name].device for name in norms) for plan in plans} == {("CPU:0", "CPU:0"), ("GPU:0", "GPU:0")}
+
+
 def accumulated(program: Program, fn: Any) -> Any:
     with tf.autodiff.ForwardAccumulator(program.args[0], tf.ones_like(program.args[0])) as accumulator:
         result = fn(*program.args)
