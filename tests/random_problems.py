@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -71,6 +72,24 @@ def random_problem(
         copy_ns_per_byte=per_byte,
         call_overhead_ns=50,
         device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
+    )
+
+
+def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
+    """The same machine with its devices in another order; device 0, the first CPU, must stay."""
+    places = [*order, *(problem.devices + d for d in order)]
+    by_device = (
+        "memory_limit_bytes", "asynchronous", "device_threads", "op_time_ns", "op_dispatch_ns", "op_compute_ns",
+        "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
+    )  # fmt: skip
+    changed = {name: getattr(problem, name)[..., order] for name in by_device}
+    return replace(
+        problem,
+        device_names=tuple(problem.device_names[d] for d in order),
+        device_kinds=tuple(problem.device_kinds[d] for d in order),
+        copy_latency_ns=problem.copy_latency_ns[np.ix_(places, places)],
+        copy_ns_per_byte=problem.copy_ns_per_byte[np.ix_(places, places)],
+        **changed,
     )
 
 

@@ -54,7 +54,7 @@ SHAPES: dict[str, Callable[[Rng, int], list[Edge]]] = {
 def shaped(shape: str, *, devices: int, limited: bool, ops: int = 24, seed: int = 0) -> PlacementProblem:
     """A CPU and GPUs, ops that a GPU speeds up by different factors, some colocated, some for the CPU only.
 
-    Limited: a GPU may hold half of what it would with everything there, so that all the rest has to go elsewhere.
+    Limited: each GPU may hold half of what the first would hold with everything there.
     """
     rng = np.random.default_rng(seed)
     edges = sorted(SHAPES[shape](rng, ops))

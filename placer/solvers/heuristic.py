@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer, overfull
+from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution
 
 Rule: TypeAlias = Callable[[PlacementProblem], Assignment]
@@ -26,7 +26,7 @@ class Heuristic:
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Only what exceeds a memory limit so placed."""
-        return overfull(problem, self.assign(problem))
+        return overfull(problem, self.assign(problem)) if limits_can_bind(problem) else ""
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         """There is nothing to search."""

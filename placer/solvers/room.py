@@ -20,8 +20,8 @@ class Room:
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        self.binding = limits_can_bind(problem)
-        if not self.binding:
+        self._binding = limits_can_bind(problem)
+        if not self._binding:
             return
         ops, tensors = problem.ops, len(problem.tensor_op)
         self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.memory_limit_bytes.tolist()]
@@ -53,7 +53,7 @@ class Room:
 
     def take(self, unit: int, device: int) -> bool:
         """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""
-        if not self.binding:
+        if not self._binding:
             return True
         before = self._device[unit]
         self.move(unit, device)
@@ -64,7 +64,7 @@ class Room:
 
     def fits(self) -> bool:
         """Whether every limit holds."""
-        if not self.binding:
+        if not self._binding:
             return True
         for d, limit in enumerate(self._limit):
             if limit is not None:
@@ -77,7 +77,7 @@ class Room:
 
     def move(self, unit: int, device: int) -> None:
         """Puts a unit on a device, or `NOWHERE`, whatever the limits."""
-        if not self.binding or (before := self._device[unit]) == device:
+        if not self._binding or (before := self._device[unit]) == device:
             return
         if before != NOWHERE:
             self._kept[before] -= self._persistent[unit]

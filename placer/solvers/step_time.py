@@ -18,6 +18,8 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
+from placer.solvers.heuristics.heft import heft_schedule
+from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.priced_cut import priced_cut
@@ -112,8 +114,8 @@ class StepTime:
     def cite(self) -> str:
         """Its parts."""
         return (
-            "Multi-start local search on placer's execution model. Starts: minimum cuts (Stone 1977) and the processor choice "
-            "of HEFT (Topcuoglu, Hariri, Wu 2002)"
+            "Multi-start local search on placer's execution model. Starts: minimum cuts (Stone 1977), HEFT (Topcuoglu, Hariri, "
+            "Wu 2002), its processor choice on the model, and PEFT (Arabnejad, Barbosa 2014)"
         )
 
 
@@ -137,6 +139,8 @@ def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
     yield earliest_finish_assignment(problem)
     if not large:
+        yield heft_schedule(problem).assignment
+        yield peft_schedule(problem).assignment
         yield greedy_assignment(problem)
 
 

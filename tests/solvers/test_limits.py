@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from placer.problem.memory import holdings, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
+from placer.problem.simulate import Simulator
 from placer.problem.validate import validate
 from placer.solvers.base import Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.fit import fit
 from placer.solvers.priced_cut import priced_cut
+from placer.solvers.step_bound import step_bound_ns
 from tests.problem.test_price import chain
-from tests.random_problems import assignments, problems, random_assignment
+from tests.random_problems import assignments, problems, random_assignment, relabelled
 
 
 def cheapest_that_fits(problem: PlacementProblem) -> int | None:
@@ -38,6 +40,15 @@ def test_cp_sat_finds_the_optimum_or_proves_that_nothing_fits(problem: Placement
         assert solution.objective_ns == solution.lower_bound_ns == best
         assert solution.assignment is not None
         assert validate(problem, solution.assignment, best).ok
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(devices=3))
+def test_the_order_of_devices_changes_no_optimum(problem: PlacementProblem) -> None:
+    swapped = relabelled(problem, [0, 2, 1])
+    ours, theirs = (CpSat().solve(p, "total_cost") for p in (problem, swapped))
+    assert (ours.status, ours.objective_ns) == (theirs.status, theirs.objective_ns)
+    assert step_bound_ns(Simulator(problem)) == pytest.approx(step_bound_ns(Simulator(swapped)), abs=1)
 
 
 @settings(deadline=None, max_examples=100)

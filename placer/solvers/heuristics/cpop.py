@@ -7,10 +7,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristic import Heuristic
+from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.heft import earliest
-from placer.solvers.heuristics.list_scheduling import Schedule, mean_copy_ns, mean_time_ns, upward_rank_ns
+from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns, upward_rank_ns
 
 
 def cpop_schedule(problem: PlacementProblem) -> Schedule:
@@ -49,14 +48,9 @@ def cpop_schedule(problem: PlacementProblem) -> Schedule:
     return schedule
 
 
-def _assign(problem: PlacementProblem) -> Assignment:
-    return cpop_schedule(problem).assignment
-
-
 cpop = partial(
-    Heuristic,
+    list_scheduler,
     "cpop",
-    _assign,
+    cpop_schedule,
     "Topcuoglu, Hariri, Wu 2002, Performance-effective and low-complexity task scheduling for heterogeneous computing",
-    note="list schedule done",
 )

@@ -45,7 +45,7 @@ class _Decoder:
         )  # [E, D, D]: from the maker's device to the user's
         self._problem = problem
         self._order = in_order(problem)
-        turn = np.argsort(self._order)
+        turn = np.argsort(self._order).tolist()
         self._before: list[list[tuple[int, list[list[int]]]]] = [[] for _ in range(problem.units)]
         alone = problem.unit_time_ns.copy()
         for maker, user, cost in zip(crossings.unit[x].tolist(), crossings.user.tolist(), copy, strict=True):

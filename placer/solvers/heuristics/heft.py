@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.list_scheduling import Schedule, upward_rank_ns
+from placer.problem.problem import PlacementProblem
+from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, upward_rank_ns
 
 
 def heft_schedule(problem: PlacementProblem) -> Schedule:
@@ -30,14 +29,9 @@ def earliest(schedule: Schedule, op: int) -> tuple[int, int]:
     return device, start
 
 
-def _assign(problem: PlacementProblem) -> Assignment:
-    return heft_schedule(problem).assignment
-
-
 heft = partial(
-    Heuristic,
+    list_scheduler,
     "heft",
-    _assign,
+    heft_schedule,
     "Topcuoglu, Hariri, Wu 2002, Performance-effective and low-complexity task scheduling for heterogeneous computing",
-    note="list schedule done",
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from placer.problem.problem import Assignment, Floats, PlacementProblem
 from placer.solvers.grouping import grouped
+from placer.solvers.heuristic import Heuristic
 
 
 class Schedule:
@@ -32,16 +35,11 @@ class Schedule:
         self.start, self.end = [0] * problem.ops, [0] * problem.ops
         self._unit: list[int] = problem.op_unit.tolist()
         self._choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
-        self._decided = [False] * problem.units
         self._idle = [_Idle() for _ in range(problem.devices)]
 
     def choices(self, op: int) -> list[int]:
         """The devices it may have: its unit's, once one is chosen."""
         return self._choices[self._unit[op]]
-
-    def decided(self, op: int) -> bool:
-        """Whether its unit has its device."""
-        return self._decided[self._unit[op]]
 
     def ready(self, op: int, device: int) -> int:
         """When all that it takes is on a device; all its producers must be placed."""
@@ -58,7 +56,7 @@ class Schedule:
     def place(self, op: int, device: int, start: int) -> list[int]:
         """Runs it on a device from `start`, where that is idle. Returns the ops that are ready now, in their order."""
         unit, duration = self._unit[op], self.time_ns[op][device]
-        self._choices[unit], self._decided[unit] = [device], True
+        self._choices[unit] = [device]
         self.start[op], self.end[op] = start, start + duration
         self._idle[device].fill(start, duration)
         ready = []
@@ -100,6 +98,15 @@ class _Idle:
         rest = [(a, b) for a, b in ((left, start), (end, right)) if a < b]
         self._starts[k : k + 1] = [a for a, _ in rest]
         self._ends[k : k + 1] = [b for _, b in rest]
+
+
+def list_scheduler(name: str, schedule: Callable[[PlacementProblem], Schedule], source: str) -> Heuristic:
+    """The placement of a list schedule, as a solver."""
+    return Heuristic(name, partial(_placed, schedule), source, note="list schedule done")
+
+
+def _placed(schedule: Callable[[PlacementProblem], Schedule], problem: PlacementProblem) -> Assignment:
+    return schedule(problem).assignment
 
 
 def mean_time_ns(problem: PlacementProblem) -> Floats:

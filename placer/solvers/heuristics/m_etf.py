@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 
-from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.list_scheduling import Schedule
+from placer.problem.problem import PlacementProblem
+from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler
 from placer.solvers.room import Room
 
 
@@ -98,15 +97,11 @@ def m_etf_schedule(problem: PlacementProblem) -> Schedule:
     return EarliestStart(problem).run()
 
 
-def _assign(problem: PlacementProblem) -> Assignment:
-    return m_etf_schedule(problem).assignment
-
-
 m_etf = partial(
-    Heuristic,
+    list_scheduler,
     "m_etf",
-    _assign,
-    "m-ETF of Baechi: Jeon et al. 2020/2023, arXiv:2301.08695; after ETF: Hwang, Chow, Anger, Lee 1989, Scheduling precedence "
+    m_etf_schedule,
+    "m-ETF of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695; "
+    "after ETF: Hwang, Chow, Anger, Lee 1989, Scheduling precedence "
     "graphs in systems with interprocessor communication times",
-    note="list schedule done",
 )

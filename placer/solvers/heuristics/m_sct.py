@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Bools, Floats, Ints, PlacementProblem
-from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.list_scheduling import Schedule, mean_copy_ns, mean_time_ns
+from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
+from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
 from placer.solvers.heuristics.m_etf import EarliestStart, Queue
 
 WINDOW = 1_000
@@ -112,15 +111,11 @@ def m_sct_schedule(problem: PlacementProblem) -> Schedule:
     return _Favouring(problem).run()
 
 
-def _assign(problem: PlacementProblem) -> Assignment:
-    return m_sct_schedule(problem).assignment
-
-
 m_sct = partial(
-    Heuristic,
+    list_scheduler,
     "m_sct",
-    _assign,
-    "m-SCT of Baechi: Jeon et al. 2020/2023, arXiv:2301.08695; after SCT: Hanen, Munier 1995, An approximation algorithm for "
+    m_sct_schedule,
+    "m-SCT of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695; "
+    "after SCT: Hanen, Munier 1995, An approximation algorithm for "
     "scheduling dependent tasks on m processors with small communication delays",
-    note="list schedule done",
 )

@@ -25,5 +25,5 @@ m_topo = partial(
     Heuristic,
     "m_topo",
     m_topo_assignment,
-    "m-TOPO of Baechi: Jeon, Cai, Shetty, Srivastava, Jiang, Ke, Meng, Xie, Gupta 2020/2023, arXiv:2301.08695",
+    "m-TOPO of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695",
 )

@@ -7,9 +7,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Floats, PlacementProblem
-from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.list_scheduling import Schedule, mean_copy_ns
+from placer.problem.problem import Floats, PlacementProblem
+from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns
 
 
 def peft_schedule(problem: PlacementProblem) -> Schedule:
@@ -50,14 +49,9 @@ def optimistic_cost_ns(schedule: Schedule) -> Floats:
     return cost
 
 
-def _assign(problem: PlacementProblem) -> Assignment:
-    return peft_schedule(problem).assignment
-
-
 peft = partial(
-    Heuristic,
+    list_scheduler,
     "peft",
-    _assign,
+    peft_schedule,
     "Arabnejad, Barbosa 2014, List scheduling algorithm for heterogeneous systems by an optimistic cost table",
-    note="list schedule done",
 )
