@@ -46,7 +46,7 @@ class Measurement:
     dispatch_ns: int
     compute_ns: int
     spread: float
-    """Distance of the quartiles of repeated measurements, as a share of the median."""
+    """How far the lower quartile of the samples lies above the least, as a share of the time: small where nothing disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,11 @@ class Store:
         for _, _, op_type, signature, *figures in sorted(found, key=lambda row: (row[1] == tensorflow, _version(row[1]))):
             table.setdefault(op_type, {})[signature] = Measurement(*figures)
         return table
+
+    def texts(self, device_model: str, tensorflow: str) -> set[str]:
+        """The `signature_text` of everything measured on a device model under exactly this version."""
+        query = "SELECT signature FROM measurements WHERE device_model = ? AND tensorflow = ?"
+        return {text for (text,) in self._read(query, (device_model, tensorflow))}
 
     def rows(self) -> Iterator[Row]:
         """Everything, in a fixed order."""
@@ -205,7 +210,11 @@ def _version(text: str) -> list[int]:
 
 
 def export_json(rows: Iterable[Row], path: str | os.PathLike[str]) -> None:
-    """Writes measurements as JSON: grouped by device model and TensorFlow version, one measurement a line."""
+    """Writes measurements as JSON: grouped by device model and TensorFlow version, one measurement a line.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         line = json.dumps([row.signature.to_json(), *astuple(row.measured)], separators=(",", ":"))
@@ -217,7 +226,10 @@ def export_json(rows: Iterable[Row], path: str | os.PathLike[str]) -> None:
         for (model, version), lines in groups.items()
     ]
     head = f'{{"format": "{FORMAT}", "version": {VERSION}, "groups": [\n'
-    Path(path).write_text(head + ",\n".join(blocks) + "\n]}\n", "utf-8")
+    try:
+        Path(path).write_text(head + ",\n".join(blocks) + "\n]}\n", "utf-8")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def import_json(path: str | os.PathLike[str]) -> list[Row]:

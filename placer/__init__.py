@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from placer.options import Options
     from placer.placement import Placement
     from placer.planning import build_graph, trace
+    from placer.profiling import profile
     from placer.solving import solve
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ _HOME = {
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.decorator",
     "place": "placer.decorator",
+    "profile": "placer.profiling",
     "solve": "placer.solving",
     "trace": "placer.planning",
 }
@@ -74,6 +76,7 @@ __all__ = [
     "load_machine",
     "optimized_placement",
     "place",
+    "profile",
     "solve",
     "trace",
 ]

@@ -89,6 +89,15 @@ def _parser() -> argparse.ArgumentParser:
     for option in fields(Options):
         solve.add_argument(_flag(option), **_reading(option))
 
+    profile = command("profile", _profile, "Measure a function's ops on the devices here; started again, it goes on.")
+    profile.add_argument("target", metavar="TARGET", help="as for solve")
+    profile.add_argument("--signature", metavar="TYPES", help="as for solve")
+    profile.add_argument("--budget-s", type=float, default=60.0, metavar="SECONDS", help="how long to measure (default: 60)")
+
+    measurements = command("measurements", _measurements, "Count what was measured; take it to another machine of the kind.")
+    measurements.add_argument("--import", dest="add", type=Path, metavar="FILE", help="add what another store's export has more")
+    measurements.add_argument("--export", type=Path, metavar="FILE", help="write everything as JSON")
+
     show = command("show", _show, "Show a saved plan.")
     show.add_argument("plan", metavar="PLAN", type=Path, help="a file that solve --out or Placement.save wrote")
     shown = show.add_mutually_exclusive_group()
@@ -158,6 +167,35 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
         placement.save(args.out)
         saved = f"\n\nsaved; see more with placer show {args.out} --explain OP"
     return overview(placement), placement.summary() + saved
+
+
+def _profile(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.profiling import profile
+    from placer.tf.starting import start
+
+    if not args.budget_s > 0:
+        raise OptionError(f"--budget-s {args.budget_s:g} must be a positive number of seconds.")
+    start()
+    with progress(f"reading {args.target}"):
+        graph, _ = _read(args.target, args.signature)
+    found = profile(graph, args.budget_s)
+    return asdict(found), str(found)
+
+
+def _measurements(args: argparse.Namespace) -> tuple[Any, str]:
+    from cost_models.store import Store, StoreError, export_json, import_json
+
+    store = Store()
+    try:
+        added = store.add(import_json(args.add)) if args.add else 0
+        if args.export:
+            export_json(store.rows(), args.export)
+    except StoreError as error:
+        raise PlacerError(str(error)) from error
+    rows = [{"device_model": model, "tensorflow": version, "ops": ops} for (model, version), ops in store.counts().items()]
+    lines = [f"{row['ops']:6} ops on {row['device_model']} under TensorFlow {row['tensorflow']}" for row in rows]
+    lines += [f"{added} of them new"] if args.add else []
+    return {"store": str(store.path), "measured": rows}, "\n".join([str(store.path), *(lines or ["nothing is measured yet"])])
 
 
 def _show(args: argparse.Namespace) -> tuple[Any, str]:

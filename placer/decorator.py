@@ -18,6 +18,7 @@ from placer.options import Options
 
 if TYPE_CHECKING:
     from placer.placement import Placement
+    from placer.profiling import Profile
     from placer.tf.observing import Observation
     from placer.tf.taping import Taping
     from placer.tf.tracing import Trace
@@ -272,6 +273,15 @@ class PlacedFunction:
         _placement(entry, self.__name__)
         self._latest = entry
         return entry.run.again(), args, kwargs
+
+    def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
+        """Measures the ops of a call with these arguments on the devices here; see `placer.profiling.profile`.
+
+        Plans made before stay as they are: place the function again to plan by what was measured.
+        """
+        from placer.profiling import profile
+
+        return profile(self.plan(*args, **kwargs).graph, budget_s)
 
 
 def _placement(entry: _Entry, name: str) -> Placement:

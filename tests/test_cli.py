@@ -242,6 +242,24 @@ def test_arguments_that_cannot_be_read_are_wrong_usage(arguments: list[str]) -> 
     assert exit_info.value.code == 2
 
 
+def test_what_profile_measures_is_counted_exported_and_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path / "here"))
+    target = [f"{__name__}:scaled_sum", "--signature", "float32[800,800], int32[]"]
+    assert main(["profile", *target, "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["measured"]
+    assert measured >= 1
+    assert main(["measurements", "--export", str(tmp_path / "export.json")]) == 0
+    assert f"{measured} ops on" in capsys.readouterr().out
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path / "elsewhere"))
+    assert main(["measurements", "--import", str(tmp_path / "export.json"), "--json"]) == 0
+    assert [row["ops"] for row in json.loads(capsys.readouterr().out)["measured"]] == [measured]
+    assert main(["measurements", "--import", str(tmp_path / "absent.json")]) == 1
+    assert "absent.json" in capsys.readouterr().err
+    assert main(["profile", *target, "--budget-s", "0"]) == 2
+
+
 def test_devices_and_solvers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

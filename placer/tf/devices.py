@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
@@ -44,10 +46,11 @@ def local_machine() -> Machine:
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
         cores=len(os.sched_getaffinity(0)),
         host_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        host_model=_processor(),
     )
 
 
-def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_bytes: int) -> Machine:
+def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_bytes: int, host_model: str = "host") -> Machine:
     """A machine of `cpus` logical CPUs on one host of `cores` cores, and of GPUs given by model and memory in bytes.
 
     The host's rates are the shipped host's, scaled by cores. GPUs of whatever model are priced as the shipped one, since
@@ -58,7 +61,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
     scale = cores / host.cores
     priced = replace(
         host,
-        model=f"{cores} host cores",
+        model=f"{cores} {host_model} cores",
         memory_bytes=host_bytes,
         cores=cores,
         flops={dtype: rate * scale for dtype, rate in host.flops.items()},
@@ -90,6 +93,16 @@ def _links(like: Machine, one: Device, gpu: Device) -> list[Link]:
     first, last = ("CPU:0", "GPU:0") if one.kind == "CPU" else ("GPU:0", "GPU:1")
     shipped = ((one, gpu, like.link(first, last)), (gpu, one, like.link(last, first)))
     return [replace(link, src=src.name, dst=dst.name) for src, dst, link in shipped if link is not None]
+
+
+def _processor() -> str:
+    """What the processor calls itself, so that measurements on one are not taken for another's."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine() or "host"
 
 
 def _memory_bytes() -> dict[str, int]:

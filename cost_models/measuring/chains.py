@@ -1,0 +1,178 @@
+"""Functions that run one op many times in a row, so that its time shows beside that of a call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue as AttrProto
+from tensorflow.core.framework.op_def_pb2 import OpDef
+from tensorflow.python.framework import op_def_registry
+
+from cost_models.base import AttrValue, OpSignature
+from cost_models.measuring.inputs import Scratch, UnmeasurableError, inputs_of
+
+HOST = "CPU:0"
+DELAY_SIDE = 2048
+"""Rows of the matrices whose products keep a device busy while the host issues ops behind them."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function with its arguments, whose only result is a number made on its device after everything else there."""
+
+    function: Any
+    args: tuple[Any, ...]
+
+    def seconds(self, wait: bool = True) -> float:
+        """Time of a call until its device is done or, without `wait`, until the host is; it is done when this returns."""
+        start = time.perf_counter()
+        result = self.function(*self.args)
+        if wait:
+            result.numpy()
+        took = time.perf_counter() - start
+        result.numpy()
+        return took
+
+
+class Bench:
+    """One op on one device, with everything that it needs."""
+
+    def __init__(self, op: OpSignature, device: str) -> None:
+        """Makes the op's inputs and runs it once.
+
+        Raises:
+            UnmeasurableError: it cannot be run by itself, or gives other shapes than its signature says.
+        """
+        self.op, self.device = op, device
+        inputs = inputs_of(op)
+        self._attrs = _attrs(op)
+        self._variables: dict[int, Any] = {}
+        self._args = [_constant(0.0, device)]
+        for position, each in enumerate(inputs):
+            if isinstance(each, Scratch):
+                with tf.device(device):
+                    self._variables[position] = tf.Variable(tf.zeros(each.shape, each.dtype))
+            else:
+                self._args.append(_constant(each.array, HOST if each.steers or each.array.dtype == object else device))
+        self._check()
+
+    def chain(self, length: int, delay: int = 0) -> Call:
+        """The op `length` times, one after the other, on the same inputs; before them `delay` products that take long."""
+
+        def body(token: Any, matrix: Any, *args: Any) -> Any:
+            last = None
+            with tf.device(self.device):
+                for _ in range(delay):
+                    with _after(last):
+                        last = tf.linalg.matmul(matrix, matrix).op
+                for _ in range(length):
+                    with _after(last):
+                        last = self._add(args)
+                with _after(last):
+                    return tf.identity(token)
+
+        with tf.device(self.device):
+            side = DELAY_SIDE if delay else 1
+            matrix = tf.fill([side, side], 1e-3)
+        return traced(body, self._args[0], matrix, *self._args[1:])
+
+    def _add(self, values: Sequence[Any]) -> Any:
+        """The op, in the graph that is being built."""
+        rest = iter(values)
+        handles = self._variables
+        inputs = [handles[k].handle if k in handles else next(rest) for k in range(len(self.op.inputs))]
+        return tf.compat.v1.get_default_graph().create_op(self.op.op_type, inputs, attrs=self._attrs)
+
+    def _check(self) -> None:
+        """Runs the op once and compares the shapes of what it gives with its signature."""
+
+        def body(token: Any, *args: Any) -> Any:
+            with tf.device(self.device):
+                return [tf.shape(t) for t in self._add(args).outputs if t.dtype not in (tf.resource, tf.variant)]
+
+        call = traced(body, *self._args)
+        for spec, shape in zip(self.op.outputs, call.function(*call.args), strict=False):
+            found = tuple(shape.numpy().tolist())
+            if spec.shape is not None and (
+                len(found) != len(spec.shape) or any(d not in (None, side) for d, side in zip(spec.shape, found, strict=True))
+            ):
+                raise UnmeasurableError(f"what it was given made {list(found)} of what should be {list(spec.shape)}")
+
+
+def traced(body: Callable[..., Any], *args: Any) -> Call:
+    """A function of these arguments, ready to be called."""
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in args]
+    return Call(tf.function(body, autograph=False).get_concrete_function(*specs), args)
+
+
+def _constant(value: Any, device: str) -> Any:
+    with tf.device(device):
+        return tf.constant(value)
+
+
+@contextmanager
+def _after(op: Any) -> Iterator[None]:
+    with tf.control_dependencies([] if op is None else [op]):
+        yield
+
+
+@contextmanager
+def plain_graphs() -> Iterator[None]:
+    """Functions first called inside run as they were written: Grappler would fold and merge equal ops."""
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": options.get("disable_meta_optimizer", False)})
+
+
+@contextmanager
+def reasons() -> Iterator[None]:
+    """TensorFlow's refusals as `UnmeasurableError`."""
+    try:
+        yield
+    except (tf.errors.OpError, ValueError, TypeError, MemoryError) as error:
+        raise UnmeasurableError(f"TensorFlow refuses: {str(error).strip().splitlines()[0]}") from error
+
+
+# -- attributes ----------------------------------------------------------------------------------------------------------
+
+
+def _attrs(op: OpSignature) -> dict[str, AttrProto]:
+    """A signature's attributes as TensorFlow has them; those it leaves out have their defaults."""
+    given = dict(op.attrs)
+    protos = {}
+    for attr in op_def_registry.get(op.op_type).attr:
+        if attr.name in given:
+            protos[attr.name] = _proto(attr, given[attr.name])
+        elif not attr.HasField("default_value"):
+            if not attr.type.startswith("list("):
+                raise UnmeasurableError(f"its attribute {attr.name} is not known")
+            protos[attr.name] = AttrProto(list=AttrProto.ListValue())
+    return protos
+
+
+def _proto(attr: OpDef.AttrDef, value: AttrValue) -> AttrProto:
+    if attr.type.startswith("list("):
+        items = [_scalar(attr.type[5:-1], item) for item in (value if isinstance(value, tuple) else (value,))]
+        return AttrProto(list=AttrProto.ListValue(**{_FIELDS[attr.type[5:-1]]: items}))
+    return AttrProto(**{_FIELDS[attr.type]: _scalar(attr.type, value)})
+
+
+_FIELDS = {"type": "type", "int": "i", "float": "f", "bool": "b", "string": "s", "shape": "shape"}
+
+
+def _scalar(kind: str, value: Any) -> Any:
+    if kind == "type":
+        return tf.as_dtype(value).as_datatype_enum
+    if kind == "string":
+        return value.encode()
+    if kind == "shape":
+        return tf.TensorShape([None if side < 0 else side for side in value]).as_proto()
+    return value

@@ -1,0 +1,94 @@
+"""What one run of an op takes on a device of this process."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import cache
+
+import numpy as np
+
+from cost_models.base import OpSignature, TensorSpec
+from cost_models.machines import Device
+from cost_models.measuring.chains import Bench, Call, plain_graphs, reasons
+from cost_models.measuring.inputs import UnmeasurableError
+from cost_models.store import Measurement
+
+EFFORT_S = 0.1
+"""How long a figure is sampled."""
+_ROUNDS = 3
+"""Samples of a figure, at least."""
+_TOO_WIDE = 2.0
+"""A figure whose samples spread over more than this many times itself is none."""
+_MOST_DELAY = 64
+"""Products that ops queue behind. Ops that take the host longer to issue wait for their device anyway."""
+_TINY_S = 1e-3
+"""A call that is over sooner says little of the op in it."""
+
+
+def measure(op: OpSignature, device: Device, effort_s: float = EFFORT_S) -> Measurement:
+    """Times an op on a device.
+
+    A call with the op once is compared with a call with the op many times in a row, in turns: the difference is the op's, and
+    what a call costs is in neither. Every call is waited for. Where dispatch and compute overlap, they are told apart: the
+    host's time is that of calls before they are waited for; the device's is that of calls whose ops queue behind work that
+    takes it longer than the host takes to issue them.
+
+    Args:
+        op: what to run; its variables are made for it, and no op with other side effects is run.
+        device: where; its name is that of a device of this process.
+        effort_s: how long to sample, about; an op that takes longer is sampled three times.
+
+    Raises:
+        UnmeasurableError: it cannot be run by itself, or its time is lost in the noise.
+    """
+    with plain_graphs(), reasons():
+        bench = Bench(op, device.name)
+        one = bench.chain(1)
+        more = _more(one, device)
+        many = bench.chain(1 + more)
+        if not device.asynchronous:
+            each, noise = difference_ns(one, many, more, effort_s)
+            dispatch = min(device.dispatch_ns, each)
+            return Measurement(each, dispatch, each - dispatch, _spread(noise, each))
+        dispatch, unsure = difference_ns(one, many, more, effort_s / 2, wait=False)
+        delay = min(_MOST_DELAY, math.ceil((1.5 * more * dispatch + 200_000) / _delay_ns(device.name)))
+        compute, noise = difference_ns(bench.chain(1, delay), bench.chain(1 + more, delay), more, effort_s / 2)
+        longer = max(dispatch, compute)
+        return Measurement(longer, dispatch, compute, _spread(max(unsure, noise), longer))
+
+
+def _spread(noise_ns: float, time_ns: int) -> float:
+    if not time_ns or noise_ns > _TOO_WIDE * time_ns:
+        raise UnmeasurableError("its time is lost in the noise")
+    return round(noise_ns / time_ns, 3)
+
+
+def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool = True) -> tuple[int, float]:
+    """What one of the `by` things costs that only the second of two calls does, and how far the samples lie apart."""
+    for call in (less, more):
+        call.seconds(wait=True)  # the first call compiles, the second may still tune
+        call.seconds(wait=True)
+    took: tuple[list[float], list[float]] = [], []
+    deadline = time.perf_counter() + effort_s
+    while len(took[0]) < _ROUNDS or time.perf_counter() < deadline:
+        for samples, call in zip(took, (less, more), strict=True):
+            samples.append(1e9 * call.seconds(wait))
+    # Whatever else the machine does only ever adds to a call: the least is nearest to what the call itself takes.
+    least = min(took[1])
+    return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / by
+
+
+def _more(one: Call, device: Device) -> int:
+    """How much more often the longer of two calls runs the op: what that adds should stand out, and not take long."""
+    once_s = min(one.seconds() for _ in range(4))
+    if once_s < _TINY_S:
+        return 64 if device.asynchronous else 256
+    return min(64, max(1, round(20 * _TINY_S / once_s)))
+
+
+@cache
+def _delay_ns(device: str) -> int:
+    """What one of the products of `Bench.chain` that come before the op takes."""
+    bench = Bench(OpSignature("Neg", (TensorSpec("float32", (1,)),), (TensorSpec("float32", (1,)),), (("T", "float32"),)), device)
+    return max(1, difference_ns(bench.chain(1, 1), bench.chain(1, 9), 8, EFFORT_S)[0])

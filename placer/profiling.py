@@ -1,0 +1,125 @@
+"""Measuring the ops of a function on the devices that are here, those that matter most first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cost_models.auto import auto_model, installed_tensorflow
+from cost_models.base import OpSignature
+from cost_models.machines import Device
+from cost_models.store import Row, Store, StoreError, signature_text
+from cost_models.work import work_of
+from placer.errors import OptionError, PlacerError
+from placer.opgraph import OpGraph
+from placer.progress import progress
+
+DOUBT = {"measured": 0.1, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
+"""How wrong a cost from each source may be, as a share of it."""
+_RUNS = 25
+"""About how often measuring runs an op that takes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a profiling run did. An op here is a signature on a device model: equal ops are measured once."""
+
+    measured: int
+    known: int
+    """Measured before, under this version of TensorFlow."""
+    left: int
+    """Not come to in time: another run goes on with them."""
+    refused: Mapping[str, str]
+    """By op type, why an op was not measured."""
+    seconds: float
+
+    def __str__(self) -> str:
+        lines = [f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} known before, {self.left} left"]
+        lines += [f"not measured: {op_type}: {why}" for op_type, why in self.refused.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    signature: OpSignature
+    device: Device
+    worth: float
+    """The time in a step that is in doubt, in ns."""
+    about_s: float
+
+
+def profile(graph: OpGraph, budget_s: float = 60.0) -> Profile:
+    """Measures each distinct op of a graph on each device model of this process that can run it, and stores what it took.
+
+    The ops whose cost leaves most of a step's time in doubt come first. What is in the user's store already is not measured
+    again, so a run that stopped goes on where it was. No op runs that has side effects; variables are made for the purpose.
+
+    Args:
+        graph: of the function; see `placer.build_graph`.
+        budget_s: no measurement starts after so many seconds.
+
+    Raises:
+        OptionError: a budget that is no positive number.
+        PlacerError: what was measured cannot be stored.
+    """
+    if not budget_s > 0:
+        raise OptionError(f"budget_s={budget_s!r} must be a positive number of seconds.")
+    from cost_models.measuring.inputs import UnmeasurableError
+    from cost_models.measuring.timing import measure
+    from placer.tf.devices import local_machine
+
+    start = time.monotonic()
+    store = Store()
+    jobs, known = _jobs(graph, local_machine().devices, store)
+    measured = left = 0
+    refused: dict[str, str] = {}
+    with progress("measuring") as stage:
+        for job in jobs:
+            spent = time.monotonic() - start
+            if spent + job.about_s > budget_s:
+                left += 1
+                continue
+            stage.at(spent / budget_s, f"{job.signature.op_type} on {job.device.name}")
+            try:
+                figures = measure(job.signature, job.device)
+            except UnmeasurableError as error:
+                refused.setdefault(job.signature.op_type, str(error))
+                continue
+            _put(store, Row(job.device.model, installed_tensorflow(), job.signature, figures))
+            measured += 1
+    return Profile(measured, known, left, refused, time.monotonic() - start)
+
+
+def _put(store: Store, row: Row) -> None:
+    try:
+        store.put([row])
+    except StoreError as error:
+        raise PlacerError(str(error)) from error
+
+
+def _jobs(graph: OpGraph, devices: Iterable[Device], store: Store) -> tuple[list[_Job], int]:
+    """What to measure, most valuable first, and how many ops are measured already."""
+    model, known, jobs = auto_model(store), 0, []
+    for device in {d.model: d for d in reversed(tuple(devices))}.values():
+        there = store.texts(device.model, installed_tensorflow())
+        for signature, count in _counts(graph, device.kind):
+            if signature_text(signature) in there:
+                known += 1
+                continue
+            cost = model.op_cost(signature, device)
+            worth = cost.time_ns * count * DOUBT.get(cost.source, 1.0)
+            jobs.append(_Job(signature, device, worth, _RUNS * cost.time_ns / 1e9))
+    return sorted(jobs, key=lambda job: -job.worth), known
+
+
+def _counts(graph: OpGraph, kind: str) -> Iterator[tuple[OpSignature, float]]:
+    """Each distinct op that has work to do and a kernel for this kind of device, and how often a step runs it."""
+    counts: dict[OpSignature, float] = {}
+    for op in graph:
+        if op.role == "op" and kind in op.kernels and op.count:
+            counts[op.signature] = counts.get(op.signature, 0.0) + op.count
+    for signature, count in counts.items():
+        work = work_of(signature)
+        if work.kernels or work.cpu_serial_ns:
+            yield signature, count

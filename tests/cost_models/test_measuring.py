@@ -1,0 +1,277 @@
+"""Measuring single ops: what is run is the op that was asked for, on state of its own. No figure is held to a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import placer
+from cost_models.auto import installed_tensorflow
+from cost_models.base import OpSignature, TensorSpec
+from cost_models.machines import load_machine
+from cost_models.measuring import chains, timing
+from cost_models.measuring.chains import Bench, plain_graphs
+from cost_models.measuring.inputs import RECIPES, UnmeasurableError
+from cost_models.store import Store
+from cost_models.work import work_of
+from placer.profiling import profile
+from placer.tf.devices import local_machine
+
+CPU = load_machine("cpu2").device("CPU:0")
+
+
+def many_ops(x: Any, image: Any, ids: Any, words: Any, table: Any, slot: Any) -> list[Any]:
+    """One of each of many op types: x [8, 12], image [2, 16, 16, 3], ids [8] int32, words [8], table [40, 6]."""
+    raw = tf.raw_ops
+    ids64 = tf.cast(ids, tf.int64)
+    kernel = tf.reshape(tf.tile(x[:3, :1], [9, 4]), [3, 3, 3, 4])
+    square = tf.matmul(x, x, transpose_b=True)
+    spread = square + 100 * tf.eye(8)
+    with tf.GradientTape() as tape:
+        tape.watch([x, image, kernel])
+        y = tf.nn.bias_add(tf.nn.relu(tf.nn.conv2d(image, kernel, 2, "SAME")), x[0, :4])
+        y, *_ = tf.compat.v1.nn.fused_batch_norm(y, x[0, :4], x[1, :4])
+        y = tf.nn.max_pool2d(y, 2, 2, "VALID") + tf.nn.avg_pool2d(y, 2, 2, "VALID")
+        y = tf.image.resize(y, [8, 8]) + tf.image.resize(y, [8, 8], method="nearest")
+        z = tf.nn.softmax_cross_entropy_with_logits(x, tf.nn.softmax(x)) + tf.nn.sparse_softmax_cross_entropy_with_logits(ids, x)
+        z += tf.reduce_sum(tf.gather(x, ids, axis=1)[:, 1:5, tf.newaxis], axis=[1, 2]) + tf.reduce_max(
+            tf.pad(x, [[0, 0], [1, 2]]), 1
+        )
+        z += tf.reduce_mean(tf.einsum("ij,kj->ik", x, x), 0) + tf.nn.embedding_lookup(table, ids)[:, 0]
+        loss = tf.reduce_sum(y) + tf.reduce_sum(z) + tf.reduce_sum(tf.concat(tf.split(x, 3, axis=1)[1:], axis=1)[..., ::2])
+        loss += tf.reduce_sum(tf.nn.depthwise_conv2d(image, tf.reshape(x[0, :6], [1, 2, 3, 1]), [1, 1, 1, 1], "VALID"))
+    results = tape.gradient(loss, [x, image, kernel, table])
+    results += [tf.transpose(image, [0, 3, 1, 2]), tf.transpose(x), tf.split(x, [2, 10], axis=1), tf.stack([x, x]), tf.unstack(x)]
+    results += [
+        tf.slice(x, [1, 0], [4, 5]),
+        tf.one_hot(ids, 5),
+        tf.cumsum(x, 1),
+        tf.argmax(x, 1),
+        tf.math.top_k(x, 3),
+        tf.sort(x),
+    ]
+    results += [tf.unique(ids64), tf.where(x > 0), tf.reverse(x, [1]), tf.roll(x, [1], [0]), tf.broadcast_to(x[:1], [8, 12])]
+    results += [tf.fill([3, 2], x[0, 0]), tf.range(ids[0] + 7), tf.linspace(x[0, 0], x[0, 1], 9), tf.zeros_like(x), tf.abs(-x)]
+    results += [tf.math.unsorted_segment_sum(x, ids, 4), tf.math.segment_max(x, tf.sort(ids)), tf.gather_nd(x, ids[:, None])]
+    results += [tf.scatter_nd(ids[:, None], x, [9, 12]), tf.tensor_scatter_nd_add(x, ids[:, None], x), tf.math.bincount(ids)]
+    results += [tf.dynamic_partition(x, ids, 8), tf.dynamic_stitch([tf.range(8)], [x]), tf.math.in_top_k(ids, x, 2)]
+    results += [tf.image.non_max_suppression(x[:, :4], x[:, 0], 3), tf.image.crop_and_resize(image, x[:2, :4], [0, 1], [4, 4])]
+    results += [tf.linalg.cholesky(spread), tf.linalg.inv(spread), tf.linalg.solve(spread, x), tf.linalg.qr(x), tf.linalg.svd(x)]
+    results += [tf.linalg.eigh(spread), tf.linalg.diag(x), tf.linalg.diag_part(square), tf.linalg.band_part(square, 1, 1)]
+    results += [tf.signal.rfft(x), tf.signal.irfft(tf.signal.rfft(x)), tf.signal.fft(tf.cast(x, tf.complex64))]
+    results += [
+        tf.strings.to_hash_bucket_fast(words, 9),
+        tf.strings.lower(words),
+        tf.strings.join([words, words]),
+        tf.strings.length(words),
+    ]
+    results += [
+        tf.strings.substr(words, 0, 1),
+        tf.strings.regex_replace(words, "a", "b"),
+        tf.strings.to_number(tf.strings.as_string(ids)),
+    ]
+    results += [
+        tf.random.stateless_uniform([4, 3], [1, 2]),
+        tf.random.stateless_uniform([4], [1, 2], 0, 9, tf.int32),
+        tf.random.normal([5]),
+    ]
+    results += [
+        tf.random.uniform([5], 0, 9, tf.int32),
+        tf.nn.log_softmax(x),
+        tf.nn.l2_loss(x),
+        tf.math.erf(x),
+        tf.clip_by_value(x, 0, 1),
+    ]
+    results += [
+        tf.reduce_min(x),
+        tf.reduce_prod(x, 1),
+        tf.reduce_all(x > 0, 0),
+        tf.reduce_any(x > 0),
+        tf.argmin(x),
+        tf.math.cumprod(x),
+    ]
+    results += [tf.math.segment_sum(x, ids), tf.sparse.segment_mean(x, ids, ids), tf.pad(x, [[1, 1], [0, 0]], "REFLECT")]
+    results += [
+        tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(tf.eye(8)), x),
+        tf.reverse_sequence(x, ids, 1),
+        tf.expand_dims(x, 1),
+    ]
+    results += [tf.image.combined_non_max_suppression(tf.reshape(x, [2, 12, 1, 4]), tf.reshape(x[:6], [2, 12, 3]), 5, 5)]
+    volume = image[..., tf.newaxis]
+    with tf.GradientTape() as tape:
+        tape.watch([volume, kernel, square])
+        y = tf.nn.conv3d(volume, tf.reshape(kernel, [3, 3, 3, 1, 4]), [1, 2, 2, 1, 1], "SAME")
+        loss = tf.reduce_sum(tf.nn.avg_pool3d(y, 2, 2, "VALID")) + tf.linalg.logdet(
+            tf.linalg.triangular_solve(spread, square) @ spread
+        )
+    results += tape.gradient(loss, [volume, kernel, square])
+    results += [tf.image.resize(image, [4, 4], "bicubic"), tf.image.resize(image, [4, 4], "area"), tf.signal.rfft2d(x)]
+    results += [
+        tf.random.truncated_normal([3]),
+        tf.random.uniform([3]),
+        tf.random.stateless_normal([3], [1, 2]),
+        tf.linalg.set_diag(square, x[:, 0]),
+    ]
+    results += [raw.UnsortedSegmentMax(data=x, segment_ids=ids, num_segments=4), tf.tensor_scatter_nd_update(x, ids[:, None], x)]
+    table.scatter_nd_update(ids[:, None], table[:8])
+    table.scatter_update(tf.IndexedSlices(table[:8], ids))
+    raw.ResourceSparseApplyMomentum(var=table.handle, accum=slot.handle, lr=0.1, grad=table[:8], indices=ids, momentum=0.9)
+    table.scatter_add(tf.IndexedSlices(table[:8], ids))
+    table.assign_add(table * 0.5)
+    adam = {"beta1_power": 0.9, "beta2_power": 0.9, "lr": 0.1, "beta1": 0.9, "beta2": 0.9, "epsilon": 1e-7}
+    raw.ResourceApplyAdam(var=table.handle, m=slot.handle, v=slot.handle, grad=table * 0.1, **adam)
+    raw.ResourceApplyGradientDescent(var=table.handle, alpha=0.1, delta=table * 0.1)
+    raw.ResourceSparseApplyAdagrad(var=table.handle, accum=slot.handle, lr=0.1, grad=table[:8], indices=ids)
+    return results
+
+
+@pytest.fixture(scope="module")
+def graph() -> placer.OpGraph:
+    table, slot = tf.Variable(tf.ones([40, 6])), tf.Variable(tf.ones([40, 6]))
+    args = [tf.ones([8, 12]), tf.ones([2, 16, 16, 3]), tf.range(8), tf.constant(["a"] * 8)]
+    return placer.build_graph(tf.function(lambda *args: many_ops(*args, table, slot)), *args)
+
+
+def works(graph: placer.OpGraph) -> Iterator[OpSignature]:
+    """The different ops with something to measure."""
+    for signature in dict.fromkeys(op.signature for op in graph if op.role == "op"):
+        work = work_of(signature)
+        if work.kernels or work.cpu_serial_ns:
+            yield signature
+
+
+def test_an_op_is_given_what_makes_it_do_what_its_signature_says(graph: placer.OpGraph) -> None:
+    """A bench runs the op once and compares its results' shapes; only what has no fixed shape may be refused."""
+    benched, refused = set(), {}
+    with plain_graphs():
+        for signature in works(graph):
+            try:
+                Bench(signature, "CPU:0")
+                benched.add(signature.op_type)
+            except UnmeasurableError as error:
+                refused.setdefault(signature.op_type, []).append((str(error), signature))
+    for op_type, reasons in refused.items():
+        for reason, signature in reasons:
+            assert "not known" in reason, f"{op_type}: {reason}: {signature}"
+    assert len(benched) >= 125
+    assert len(benched & set(RECIPES)) >= 80
+
+
+def floats(*shape: int) -> TensorSpec:
+    return TensorSpec("float32", shape)
+
+
+T = (("T", "float32"),)
+DOZEN = [
+    OpSignature("AddV2", (floats(256, 256), floats(256)), (floats(256, 256),), T),
+    OpSignature("MatMul", (floats(64, 32), floats(16, 32)), (floats(64, 16),), (*T, ("transpose_b", True))),
+    OpSignature("Softmax", (floats(32, 100),), (floats(32, 100),), T),
+    OpSignature("Cumsum", (floats(64, 64), TensorSpec("int32", ())), (floats(64, 64),), T),
+    OpSignature("Sum", (floats(640, 32), TensorSpec("int32", (1,))), (floats(32),), T),
+    OpSignature("Transpose", (floats(80, 16, 40), TensorSpec("int32", (3,))), (floats(40, 16, 80),), T),
+    OpSignature(
+        "Unique", (TensorSpec("int64", (500,)),), (TensorSpec("int64", (None,)), TensorSpec("int32", (500,))), (("T", "int64"),)
+    ),
+    OpSignature("StringToHashBucketFast", (TensorSpec("string", (100,)),), (TensorSpec("int64", (100,)),), (("num_buckets", 7),)),
+    OpSignature(
+        "Conv2D",
+        (floats(1, 16, 16, 3), floats(3, 3, 3, 8)),
+        (floats(1, 8, 8, 8),),
+        (*T, ("padding", "SAME"), ("strides", (1, 2, 2, 1))),
+    ),
+    OpSignature("AssignAddVariableOp", (TensorSpec("resource", ()), floats(64, 640)), (), (("dtype", "float32"),)),
+    OpSignature(
+        "ResourceGather",
+        (TensorSpec("resource", ()), TensorSpec("int32", (320,))),
+        (floats(320, 8),),
+        (("Tindices", "int32"), ("dtype", "float32")),
+    ),
+    OpSignature("RandomStandardNormal", (TensorSpec("int32", (2,)),), (floats(160, 16),), (("T", "int32"), ("dtype", "float32"))),
+]
+
+
+@pytest.mark.parametrize("signature", DOZEN, ids=lambda signature: signature.op_type)
+def test_a_dozen_ops_take_time(signature: OpSignature) -> None:
+    found = measured(signature)
+    assert 0 < found.time_ns < 10**9
+    assert found.time_ns == found.dispatch_ns + found.compute_ns
+    assert min(found.dispatch_ns, found.compute_ns, found.spread) >= 0
+
+
+def measured(signature: OpSignature, device: Any = CPU, effort_s: float = 0.05) -> Any:
+    """On a busy machine a tiny op can get lost between others' work; a longer look finds it."""
+    for patience in (1, 10, 60):
+        try:
+            return timing.measure(signature, device, patience * effort_s)
+        except UnmeasurableError as error:
+            why = error
+    raise why
+
+
+def test_dispatch_and_compute_are_told_apart_behind_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way a GPU is measured, on a CPU, where nothing overlaps: both are the whole."""
+    monkeypatch.setattr(chains, "DELAY_SIDE", 64)
+    asynchronous = placer.load_machine("h100").device("GPU:0")
+    product = OpSignature("MatMul", (floats(256, 256), floats(256, 256)), (floats(256, 256),), T)
+    found = measured(product, type(asynchronous)(**{**fields_of(asynchronous), "name": "CPU:1", "kind": "CPU"}))
+    assert found.time_ns == max(found.dispatch_ns, found.compute_ns) > 0
+
+
+def fields_of(device: Any) -> dict[str, Any]:
+    return {name: getattr(device, name) for name in device.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        (OpSignature("PrintV2", (TensorSpec("string", ()),), ()), "side effects"),
+        (OpSignature("EagerPyFunc", (floats(2),), (floats(2),)), "side effects"),
+        (OpSignature("LookupTableFindV2", (TensorSpec("resource", ()), floats(2)), (floats(2),)), "side effects|no variable"),
+        (OpSignature("StatelessWhile", (floats(2),), (floats(2),)), "calls a function"),
+        (OpSignature("PartitionedCall", (floats(2),), (floats(2),)), "calls a function"),
+        (OpSignature("BranchMerge", (floats(2),), (floats(2),)), "no op of its own"),
+        (OpSignature("Relu", (floats(2, None),), (floats(2, None),), T), "not known"),
+        (OpSignature("Relu", (floats(2),), (floats(3),), T), r"\[2\] of what should be \[3\]"),
+        (OpSignature("MatMul", (floats(2, 3), floats(2, 3)), (floats(2, 3),), T), "TensorFlow refuses"),
+    ],
+    ids=lambda value: getattr(value, "op_type", ""),
+)
+def test_what_cannot_be_run_by_itself_is_refused_with_the_reason(signature: OpSignature, why: str) -> None:
+    with pytest.raises(UnmeasurableError, match=why):
+        timing.measure(signature, CPU)
+
+
+def test_profiling_measures_each_op_once_and_leaves_the_users_state_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    weights = tf.Variable(tf.ones([64, 64]))
+    options = tf.config.optimizer.get_experimental_options()
+
+    @placer.optimized_placement
+    def step(x: Any) -> Any:
+        weights.assign_sub(0.1 * tf.matmul(x, x))
+        tf.print("this must not be seen")
+        return tf.nn.softmax(tf.matmul(tf.matmul(x, weights), weights))
+
+    x = tf.ones([64, 64])
+    assert step.profile(x, budget_s=1e-6).left > 0
+    first = step.profile(x, budget_s=60)
+    again = step.profile(x, budget_s=60)
+    assert first.left == again.left == 0
+    assert first.measured >= 1
+    assert first.known == 0
+    assert again.known == first.measured
+    assert sum(Store().counts().values()) == first.measured + again.measured
+    assert set(Store().counts()) == {(local_machine().device("CPU:0").model, installed_tensorflow())}
+    assert weights.numpy().tolist() == [[1.0] * 64] * 64
+    assert tf.config.optimizer.get_experimental_options() == options
+
+    replanned = placer.solve(step.placement.graph)
+    assert {plan.cost_source for plan in replanned.ops.values()} >= {"measured", ""}
+    with pytest.raises(placer.OptionError, match="budget_s"):
+        profile(replanned.graph, 0)
