@@ -16,8 +16,8 @@ from cost_models.work import FORMULAS, Work, on_host, runs_on_host, work_of
 
 _FORK_NS = 5_000
 """Waking a thread pool and waiting for its last thread."""
-_CACHE_BYTES_PER_S = 3e10
-"""What one core moves while the data is in its cache."""
+_CACHE_BYTES_PER_S, _CACHE_BYTES = 3e10, 2**20
+"""What one core moves while the data is in its cache, and how much that can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +75,8 @@ def _gpu_ns(work: Work, op: OpSignature, device: Device) -> float:
 def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
     arithmetic_s, traffic_s = work.flops / _rate(work, op, device), work.nbytes / device.memory_bytes_per_s
     on_all_cores = max(arithmetic_s, traffic_s) * 1e9
-    on_one_core = max(arithmetic_s * device.cores, work.nbytes / _CACHE_BYTES_PER_S) * 1e9
+    one_core_bytes_per_s = (
+        _CACHE_BYTES_PER_S if work.nbytes <= _CACHE_BYTES else min(_CACHE_BYTES_PER_S, device.memory_bytes_per_s)
+    )
+    on_one_core = max(arithmetic_s * device.cores, work.nbytes / one_core_bytes_per_s) * 1e9
     return min(on_one_core, _FORK_NS + on_all_cores) + work.cpu_serial_ns

@@ -38,6 +38,8 @@ class Device:
     memory_bytes_per_s: float
     cores: int = 1
     """Cores of a CPU, multiprocessors of a GPU."""
+    threads: int = 0
+    """Ops that a CPU runs side by side to any use; 0 for as many as it has cores."""
     host_op_ns: int = 500
     """Host time for an op that starts no kernel here: a reshape, a shape, a loop's Merge, an int32 op kept in host memory."""
 
@@ -52,6 +54,7 @@ class Device:
             "dispatch_ns": self.dispatch_ns,
             "min_kernel_ns": self.min_kernel_ns,
             "host_op_ns": self.host_op_ns,
+            "threads": self.threads,
         }.items():
             _demand(time >= 0, f"{self.name}: {key} must not be negative, is {time}")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
+    from placer.calibrating import calibrate
     from placer.decorator import PlacedFunction, apply, optimized_placement, place
     from placer.errors import (
         ConstraintError,
@@ -48,6 +49,7 @@ _HOME = {
     "TraceError": "placer.errors",
     "apply": "placer.decorator",
     "build_graph": "placer.planning",
+    "calibrate": "placer.calibrating",
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.decorator",
     "place": "placer.decorator",
@@ -73,6 +75,7 @@ __all__ = [
     "TraceError",
     "apply",
     "build_graph",
+    "calibrate",
     "load_machine",
     "optimized_placement",
     "place",

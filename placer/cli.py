@@ -89,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     for option in fields(Options):
         solve.add_argument(_flag(option), **_reading(option))
 
+    calibrate = command("calibrate", _calibrate, "Measure this machine; every later plan for it uses what was found.")
+    calibrate.add_argument("--budget-s", type=float, default=75.0, metavar="SECONDS", help="how long to measure (default: 75)")
+
     profile = command("profile", _profile, "Measure a function's ops on the devices here; started again, it goes on.")
     profile.add_argument("target", metavar="TARGET", help="as for solve")
     profile.add_argument("--signature", metavar="TYPES", help="as for solve")
@@ -118,20 +121,14 @@ def _demo(args: argparse.Namespace) -> tuple[Any, str]:
 def _devices(_: argparse.Namespace) -> tuple[Any, str]:
     from cost_models.machines import shipped_machines
     from placer.tf.starting import start
-    from placer.units import format_bytes
-    from placer.views.text import table
+    from placer.views.machine import describe
 
     start()
     from placer.tf.devices import local_machine
 
     machine = local_machine()
-    rows = [[d.name, d.model, format_bytes(d.memory_bytes), f"{d.flops['float32'] / 1e9:,.0f}"] for d in machine.devices]
-    text = [
-        table(["device", "model", "memory", "float32 GFLOP/s"], rows),
-        f"\npriced as  {machine.provenance}",
-        f"shipped    {', '.join(shipped_machines())}: machines to plan for, as in placer solve --devices h100",
-    ]
-    return {"machine": asdict(machine), "shipped": shipped_machines()}, "\n".join(text)
+    shipped = f"shipped    {', '.join(shipped_machines())}: machines to plan for, as in placer solve --devices h100"
+    return {"machine": asdict(machine), "shipped": shipped_machines()}, f"{describe(machine)}\n{shipped}"
 
 
 def _solvers(_: argparse.Namespace) -> tuple[Any, str]:
@@ -169,12 +166,22 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
     return overview(placement), placement.summary() + saved
 
 
+def _calibrate(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.calibrating import calibrate
+    from placer.tf.starting import start
+    from placer.views.machine import describe
+
+    _check_budget(args.budget_s)
+    start()
+    machine = calibrate(args.budget_s)
+    return {"machine": asdict(machine)}, describe(machine)
+
+
 def _profile(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.profiling import profile
     from placer.tf.starting import start
 
-    if not args.budget_s > 0:
-        raise OptionError(f"--budget-s {args.budget_s:g} must be a positive number of seconds.")
+    _check_budget(args.budget_s)
     start()
     with progress(f"reading {args.target}"):
         graph, _ = _read(args.target, args.signature)
@@ -215,6 +222,11 @@ def _show(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def _check_budget(seconds: float) -> None:
+    if not seconds > 0:
+        raise OptionError(f"--budget-s {seconds:g} must be a positive number of seconds.")
 
 
 def _flag(option: Field[Any]) -> str:

@@ -61,19 +61,29 @@ class Bench:
                 self._args.append(_constant(each.array, HOST if each.steers or each.array.dtype == object else device))
         self._check()
 
-    def chain(self, length: int, delay: int = 0) -> Call:
-        """The op `length` times, one after the other, on the same inputs; before them `delay` products that take long."""
+    def chain(self, length: int, delay: int = 0, abreast: int = 1) -> Call:
+        """The op `length` times, one after the other, on the same inputs; before them `delay` products that take long.
+
+        Args:
+            length: of the chain.
+            delay: how many products come before it.
+            abreast: so many such chains, independent of each other.
+        """
 
         def body(token: Any, matrix: Any, *args: Any) -> Any:
-            last = None
+            ends: list[Any] = []
             with tf.device(self.device):
                 for _ in range(delay):
-                    with _after(last):
-                        last = tf.linalg.matmul(matrix, matrix).op
-                for _ in range(length):
-                    with _after(last):
-                        last = self._add(args)
-                with _after(last):
+                    with tf.control_dependencies(ends):
+                        ends = [tf.linalg.matmul(matrix, matrix).op]
+                start, ends = ends, []
+                for _ in range(abreast):
+                    last = start
+                    for _ in range(length):
+                        with tf.control_dependencies(last):
+                            last = [self._add(args)]
+                    ends += last
+                with tf.control_dependencies(ends):
                     return tf.identity(token)
 
         with tf.device(self.device):
@@ -113,12 +123,6 @@ def traced(body: Callable[..., Any], *args: Any) -> Call:
 def _constant(value: Any, device: str) -> Any:
     with tf.device(device):
         return tf.constant(value)
-
-
-@contextmanager
-def _after(op: Any) -> Iterator[None]:
-    with tf.control_dependencies([] if op is None else [op]):
-        yield
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def measure(op: OpSignature, device: Device, effort_s: float = EFFORT_S) -> Meas
     with plain_graphs(), reasons():
         bench = Bench(op, device.name)
         one = bench.chain(1)
-        more = _more(one, device)
+        more = repeats(one, 64 if device.asynchronous else 256)
         many = bench.chain(1 + more)
         if not device.asynchronous:
             each, noise = difference_ns(one, many, more, effort_s)
@@ -79,12 +79,15 @@ def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool =
     return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / by
 
 
-def _more(one: Call, device: Device) -> int:
-    """How much more often the longer of two calls runs the op: what that adds should stand out, and not take long."""
+def repeats(one: Call, tiny: int) -> int:
+    """How much more often a longer call should do what this one does once: what that adds should stand out, and not take long.
+
+    Args:
+        one: does it once.
+        tiny: how often, where all that shows is what any call takes.
+    """
     once_s = min(one.seconds() for _ in range(4))
-    if once_s < _TINY_S:
-        return 64 if device.asynchronous else 256
-    return min(64, max(1, round(20 * _TINY_S / once_s)))
+    return tiny if once_s < _TINY_S else min(tiny, max(1, round(20 * _TINY_S / once_s)))
 
 
 @cache

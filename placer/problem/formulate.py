@@ -89,7 +89,7 @@ def formulate(
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         call_overhead_ns=machine.call_overhead_ns,
-        device_threads=np.array([1 if d.asynchronous else d.cores for d in machine.devices], np.int64),
+        device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
         tensor_shared=_shared(ops, constraints, tensors["tensor_op"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),

@@ -14,6 +14,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 
+from cost_models.cache import calibrated
 from cost_models.machines import Device, Link, Machine, load_machine
 from placer.devicespec import parse
 
@@ -31,7 +32,9 @@ def full_name(device: str) -> str:
 
 
 def local_machine() -> Machine:
-    """This process's devices with the constants of the shipped machine that fits best; its provenance says which and how well.
+    """This process's devices with the constants that `placer calibrate` found, else those of the shipped machine that fits best.
+
+    The provenance says which, and how well it fits.
 
     A GPU's memory is what TensorFlow may take of it, a limit set by the user included; a CPU's is the host's. Several logical
     CPUs share the host, and each is given all of its cores and memory.
@@ -41,13 +44,14 @@ def local_machine() -> Machine:
     for gpu in tf.config.get_visible_devices("GPU"):
         parts = tf.config.get_logical_device_configuration(gpu) or [None]
         models += [str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU"))] * len(parts)
-    return machine_of(
+    seen = machine_of(
         cpus=sum(name.startswith("CPU") for name in process_devices()),
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
         cores=len(os.sched_getaffinity(0)),
         host_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         host_model=_processor(),
     )
+    return calibrated(seen)
 
 
 def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_bytes: int, host_model: str = "host") -> Machine:
@@ -70,6 +74,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
     devices = [replace(priced, name=f"CPU:{i}") for i in range(cpus)]
     links: list[Link] = []
     notes = [f"the devices of this process with the constants of {like.name!r}, the host's rates scaled from {host.cores} cores"]
+    notes.append("placer calibrate measures them")
     for i, (model, memory_bytes) in enumerate(gpus):
         shipped = like.device("GPU:0")
         gpu = replace(shipped, name=f"GPU:{i}", model=model, memory_bytes=memory_bytes)

@@ -1,0 +1,182 @@
+"""A machine's constants, measured on the devices of this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cost_models.analytic import AnalyticModel
+from cost_models.base import OpSignature
+from cost_models.fitted import robust_non_negative
+from cost_models.machines import Device, Link, Machine
+from cost_models.measuring import samples
+from cost_models.measuring.chains import Bench, plain_graphs
+from cost_models.measuring.inputs import UnmeasurableError
+from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns
+from cost_models.measuring.timing import measure
+from cost_models.store import Measurement
+from cost_models.work import work_of
+
+MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
+_SIDES = (256, 1024, 4096, 8192)
+_LONG_NS = 5_000_000
+"""A product that takes this long reaches the rate of large ones."""
+_TOO_LONG = 1 / 500
+"""No op is run that is likely to take this share of the budget: it would be run some twenty times."""
+_UNPINNED = (2**20, 2**26)
+
+
+@dataclass
+class Calibration:
+    """Measures the constants of a machine whose devices are those of this process.
+
+    Devices of one model are measured once, on the first of them. Constants that cannot be measured stay as they were.
+    """
+
+    seen: Machine
+    """The devices, with constants that may be wrong."""
+    budget_s: float
+    tell: Callable[[float, str], None]
+    """Is told which share of the budget is spent, and what comes next."""
+    measured: list[tuple[Device, OpSignature, Measurement]] = field(default_factory=list)
+    """Single ops, on the way."""
+    copies: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
+    """By source and destination, from memory that TensorFlow chose for the copy."""
+    unpinned: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
+    """By source and destination, from ordinary memory of the host."""
+    missed: list[str] = field(default_factory=list)
+    """Ops that could not be measured, with the reason."""
+
+    def run(self) -> Machine:
+        """Constants first, which take as long as they take; then ops of common types until the budget is spent."""
+        self._started = time.perf_counter()
+        self._effort_s, self._too_long_ns = min(0.1, self.budget_s / 600), 1e9 * _TOO_LONG * self.budget_s
+        first = {device.model: device for device in reversed(self.seen.devices)}
+        found = {model: self._device(device) for model, device in first.items()}
+        machine = replace(
+            self.seen,
+            devices=tuple(replace(found[d.model], name=d.name, memory_bytes=d.memory_bytes) for d in self.seen.devices),
+            links=tuple(self._links()),
+            call_overhead_ns=self._call_overhead_ns(found[self.seen.devices[0].model]),
+            host_hop_ns=self._host_hop_ns(),
+        )
+        self._common_ops(tuple(found.values()))
+        return machine
+
+    def _spent_s(self, doing: str) -> float:
+        spent = time.perf_counter() - self._started
+        self.tell(spent / self.budget_s, doing)
+        return spent
+
+    def _time(self, op: OpSignature, device: Device) -> Measurement | None:
+        self._spent_s(f"{op.op_type} on {device.name}")
+        try:
+            figures = measure(op, device, self._effort_s)
+        except UnmeasurableError as error:
+            self.missed.append(f"{op.op_type} on {device.name}: {error}")
+            return None
+        self.measured.append((device, op, figures))
+        return figures
+
+    # -- devices -------------------------------------------------------------------------------------------------------
+
+    def _device(self, device: Device) -> Device:
+        if (tiny := self._time(samples.elementwise("AddV2", 64), device)) is not None:
+            if device.asynchronous:
+                device = replace(device, dispatch_ns=tiny.dispatch_ns, min_kernel_ns=tiny.compute_ns)
+            else:
+                device = replace(device, dispatch_ns=tiny.time_ns)
+        if (kernelless := self._time(samples.shape_of(64), device)) is not None:
+            device = replace(device, host_op_ns=kernelless.dispatch_ns)
+        large = samples.elementwise("AddV2", 2**24)
+        if (traffic := self._time(large, device)) is not None and traffic.compute_ns:
+            device = replace(device, memory_bytes_per_s=work_of(large).nbytes * 1e9 / traffic.compute_ns)
+        rates = {dtype: rate for dtype in MATRIX_DTYPES if (rate := self._matrix_rate(device, dtype))}
+        if other := self._other_rate(device):
+            rates["default"] = other
+        device = replace(device, flops={**device.flops, **rates})
+        return device if device.asynchronous or device.cores == 1 else replace(device, threads=self._threads(device))
+
+    def _matrix_rate(self, device: Device, dtype: str) -> float:
+        """Operations per second of the largest product that it makes sense to run; 0 where none can be measured."""
+        rate = 0.0
+        for side, larger in zip(_SIDES, (*_SIDES[1:], _SIDES[-1]), strict=True):
+            product = samples.matmul(side, dtype)
+            figures = self._time(product, device)
+            if figures is None or not figures.compute_ns:
+                break
+            rate = max(rate, work_of(product).flops * 1e9 / figures.compute_ns)
+            if figures.compute_ns > _LONG_NS or figures.compute_ns * (larger / side) ** 3 > self._too_long_ns:
+                break
+        return rate
+
+    def _other_rate(self, device: Device) -> float:
+        """Operations per second of arithmetic that no matrix unit helps with, counted as `cost_models.work` counts them."""
+        elements = 2**24 if device.asynchronous else 2**18
+        ops = (samples.elementwise("Tanh", elements), samples.random_numbers(elements))
+        timed = [(op, self._time(op, device)) for op in ops]
+        return max((work_of(op).flops * 1e9 / m.compute_ns for op, m in timed if m is not None and m.compute_ns), default=0.0)
+
+    def _threads(self, device: Device) -> int:
+        """How many times quicker ops on one thread each get done if they may run side by side."""
+        self._spent_s(f"ops side by side on {device.name}")
+        with plain_graphs():
+            bench = Bench(samples.unique(4_000), device.name)
+            calls = [bench.chain(1), bench.chain(21), bench.chain(21, abreast=device.cores)]
+            least = [min(call.seconds() for _ in range(20)) for call in calls]
+        alone, abreast = least[1] - least[0], least[2] - least[0]
+        return min(device.cores, max(1, round(device.cores * alone / abreast))) if abreast > 0 < alone else device.threads
+
+    # -- between devices -----------------------------------------------------------------------------------------------
+
+    def _links(self) -> Iterator[Link]:
+        kinds: dict[tuple[str, str], tuple[int, float]] = {}
+        sizes = SIZES if self.budget_s >= 30 else SIZES[:-2]
+        for link in self.seen.links:
+            src, dst = self.seen.device(link.src), self.seen.device(link.dst)
+            if (src.model, dst.model) not in kinds:
+                self._spent_s(f"copies from {src.name} to {dst.name}")
+                pair = src.name, dst.name
+                self.copies[pair] = copies(*pair, sizes, self._effort_s)
+                if src.kind == "CPU" and dst.kind == "GPU":
+                    self.unpinned[pair] = copies(*pair, _UNPINNED, self._effort_s, fresh=False)
+                kinds[src.model, dst.model] = latency_and_rate(self.copies[pair])
+            latency_ns, bytes_per_s = kinds[src.model, dst.model]
+            yield replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s)
+
+    def _host_hop_ns(self) -> int:
+        if len(self.seen.devices) == 1:
+            return self.seen.host_hop_ns
+        self._spent_s("handing over in host memory")
+        return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s)
+
+    def _call_overhead_ns(self, host: Device) -> int:
+        """A typical call of a function with one tiny op whose result is fetched, less the op."""
+        self._spent_s("calls")
+        with plain_graphs():
+            call = Bench(samples.elementwise("AddV2", 64), host.name).chain(1)
+            took = [call.seconds() for _ in range(200)]
+        return max(0, round(1e9 * float(np.median(took[20:]))) - host.dispatch_ns)
+
+    # -- ops -----------------------------------------------------------------------------------------------------------
+
+    def _common_ops(self, devices: tuple[Device, ...]) -> None:
+        """Small ops of every type before larger ones, so that a short budget too leaves something to fit to."""
+        known = {(device.model, op) for device, op, _ in self.measured}
+        for op in samples.common():
+            for device in devices:
+                if self._spent_s(op.op_type) > self.budget_s:
+                    return
+                likely_ns = AnalyticModel().op_cost(op, device).time_ns
+                if (device.model, op) not in known and likely_ns < self._too_long_ns:
+                    self._time(op, device)
+
+
+def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:
+    """Latency in ns and bytes per second that fit copies of several sizes best."""
+    nbytes, time_ns = (np.array([getattr(copy, name) for copy in timed], np.float64) for name in ("nbytes", "time_ns"))
+    latency, per_byte = robust_non_negative(np.column_stack([np.ones(len(timed)), nbytes]), time_ns, 1 / time_ns)
+    return round(float(latency)), float(1e9 / per_byte if per_byte else 1e9 * np.max(nbytes / time_ns))

@@ -1,0 +1,86 @@
+"""What a copy from one device's memory to another's takes inside a function, waiting included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cost_models.measuring.chains import Call, plain_graphs, traced
+from cost_models.measuring.timing import difference_ns, repeats
+
+SIZES = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
+"""Bytes of the copies that are timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of so many bytes."""
+
+    nbytes: int
+    time_ns: int
+
+
+def copies(src: str, dst: str, sizes: tuple[int, ...], effort_s: float, *, fresh: bool = True) -> list[Copy]:
+    """Times copies of each size from one device to another.
+
+    Round by round, one device makes a tensor, the other takes it and says so in a number that stays in host memory, and only
+    then the next round begins: no two copies overlap, and each is waited for. What the same rounds take on one device is taken
+    off, and what handing over the number takes.
+
+    Args:
+        fresh: the tensor is made by an op, so that TensorFlow puts it where a copy is quickest (pinned memory, if it leaves a
+            host for a GPU); else it is an argument that sits in ordinary memory.
+    """
+    hop = hand_over_ns(src, dst, effort_s)
+    found = []
+    for nbytes in sizes:
+        with plain_graphs():
+            across, within = (_per_round_ns(src, taker, nbytes, fresh, effort_s) for taker in (dst, src))
+        found.append(Copy(nbytes, max(1, across - within - hop)))
+    return found
+
+
+def hand_over_ns(one: str, other: str, effort_s: float) -> int:
+    """What it takes to hand a number in host memory from an op on one device to one on another."""
+
+    def rounds(length: int, there: str) -> Call:
+        def body(number: Any) -> Any:
+            for _ in range(length):
+                for device in (there, one):
+                    with tf.device(device):
+                        number = tf.raw_ops.AddV2(x=number, y=number)
+            return number
+
+        with tf.device(one):
+            return traced(body, tf.constant(1))
+
+    with plain_graphs():
+        across, _ = difference_ns(rounds(1, other), rounds(33, other), 32, effort_s)
+        within, _ = difference_ns(rounds(1, one), rounds(33, one), 32, effort_s)
+    return max(0, across - within) // 2
+
+
+def _per_round_ns(maker: str, taker: str, nbytes: int, fresh: bool, effort_s: float) -> int:
+    raw = tf.raw_ops
+    elements = nbytes // 4
+
+    def rounds(length: int) -> Call:
+        def body(data: Any, shape: Any, number: Any) -> Any:
+            for _ in range(length):
+                with tf.device(maker), tf.control_dependencies([raw.AddV2(x=number, y=number)]):
+                    made = raw.Fill(dims=shape, value=data) if fresh else raw.Reshape(tensor=data, shape=shape)
+                with tf.device(taker):
+                    number = raw.Size(input=made)
+            return number
+
+        with tf.device(maker):
+            data = tf.constant(0.0) if fresh else tf.constant(np.zeros(elements, np.float32))
+        with tf.device("CPU:0"):
+            return traced(body, data, tf.constant([elements]), tf.constant(1))
+
+    one = rounds(1)
+    more = repeats(one, 32)
+    return difference_ns(one, rounds(1 + more), more, effort_s)[0]

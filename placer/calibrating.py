@@ -1,0 +1,52 @@
+"""Measuring this machine once, so that every later plan for it knows it."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+from cost_models.auto import installed_tensorflow
+from cost_models.cache import keep
+from cost_models.machines import Machine
+from cost_models.store import Row, Store, StoreError
+from placer.errors import OptionError, PlacerError
+from placer.progress import progress
+from placer.units import format_bytes
+
+
+def calibrate(budget_s: float = 75.0) -> Machine:
+    """Measures the devices of this process and the links between them, and keeps the result in the user's cache folder.
+
+    Later plans for the devices that are here use it without being told. Beside the constants of the machine, ops of common
+    types are measured and stored, for costs between and around them; see `placer.profiling.profile` for those of a function.
+
+    Args:
+        budget_s: how long it may take, about; what the constants need is taken in any case.
+
+    Returns:
+        The machine.
+
+    Raises:
+        OptionError: a budget that is no positive number.
+        PlacerError: the cache folder cannot be written.
+    """
+    if not budget_s > 0:
+        raise OptionError(f"budget_s={budget_s!r} must be a positive number of seconds.")
+    from cost_models.measuring.calibration import Calibration
+    from placer.tf.devices import local_machine
+
+    version = installed_tensorflow()
+    with progress("calibrating") as stage:
+        calibration = Calibration(local_machine(), budget_s, stage.at)
+        found = calibration.run()
+    told = [f"measured here by placer calibrate, TensorFlow {version}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"]
+    for (src, dst), timed in calibration.unpinned.items():
+        rate = timed[-1].nbytes / timed[-1].time_ns * 1e9
+        told.append(f"copies out of memory that is not pinned reach {format_bytes(rate)}/s from {src} to {dst}")
+    machine = replace(found, provenance="; ".join(told))
+    try:
+        Store().put(Row(device.model, version, op, figures) for device, op, figures in calibration.measured)
+        keep(machine)
+    except (StoreError, OSError) as error:
+        raise PlacerError(f"what was measured cannot be kept: {error}") from error
+    return machine

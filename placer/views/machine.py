@@ -1,0 +1,28 @@
+"""A machine in words: its devices, the links between them, and where their constants come from."""
+
+from __future__ import annotations
+
+from cost_models.machines import Machine
+from placer.units import format_bytes, format_ns
+from placer.views.text import table
+
+
+def describe(machine: Machine) -> str:
+    """What plans for this machine are priced by."""
+    devices = [
+        [
+            d.name,
+            format_bytes(d.memory_bytes),
+            f"{d.flops.get('float32', d.flops['default']) / 1e9:,.0f}",
+            f"{format_bytes(d.memory_bytes_per_s)}/s",
+            format_ns(d.dispatch_ns),
+            f"  {d.model}",
+        ]
+        for d in machine.devices
+    ]
+    links = [[f"{k.src} -> {k.dst}", format_ns(k.latency_ns), f"{format_bytes(k.bytes_per_s)}/s"] for k in machine.links]
+    blocks = [table(["device", "memory", "float32 GFLOP/s", "memory traffic", "dispatch", "  model"], devices), ""]
+    if links:
+        blocks += [table(["copies", "latency", "rate"], links), ""]
+    blocks += [f"a call takes {format_ns(machine.call_overhead_ns)} beside its ops", f"priced as  {machine.provenance}"]
+    return "\n".join(blocks)

@@ -1,0 +1,110 @@
+"""Calibrating: a machine comes out that loads, that later plans use, and that fits the copies it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
+from cost_models.machines import load_machine
+from cost_models.measuring.calibration import latency_and_rate
+from cost_models.measuring.chains import Bench, plain_graphs
+from cost_models.measuring.links import Copy, copies
+from cost_models.measuring.samples import common
+from cost_models.store import Store
+from placer.cli import main
+from placer.tf.devices import local_machine
+from tests.graphs import layers
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_later_plans_use_what_calibrating_found(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = local_machine()
+    assert main(["calibrate", "--budget-s", "5", "--json"]) == 0
+    found = local_machine()
+    assert load_machine(machine_file(before)).provenance == found.provenance != before.provenance
+    assert [(d.name, d.model, d.memory_bytes, d.cores) for d in found.devices] == [
+        (d.name, d.model, d.memory_bytes, d.cores) for d in before.devices
+    ]
+    for device in found.devices:
+        assert 0 < device.dispatch_ns < 10**6
+        assert 0 <= device.threads <= device.cores
+        assert all(0 < rate < 1e15 for rate in (device.memory_bytes_per_s, *device.flops.values()))
+    assert 0 < found.call_overhead_ns < 10**8
+    assert sum(Store().counts().values()) >= 5
+
+    graph = layers(width=32)
+    assert placer.solve(graph).step_time_ns == placer.solve(graph, found).step_time_ns
+    capsys.readouterr()
+    assert main(["devices"]) == 0
+    assert "measured here by placer calibrate" in capsys.readouterr().out
+    assert main(["calibrate", "--budget-s", "-1"]) == 2
+
+
+def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
+    one, two = load_machine("h100"), load_machine("2xh100")
+    assert calibrated(one) == one
+    faster = replace(one, call_overhead_ns=7, provenance="measured")
+    keep(faster)
+    assert calibrated(one) == faster
+    assert calibrated(two) == two
+    machine_file(one).write_text("name = ")
+    with pytest.warns(UserWarning, match="placer calibrate makes it again"):
+        assert calibrated(one) == one
+
+
+def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    monkeypatch.setenv("PLACER_CACHE", "")
+    assert cache_folder() == Path("/somewhere/placer")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == Path.home() / ".cache/placer"
+
+
+def test_devices_of_one_model_are_priced_alike() -> None:
+    """Two GPUs get what was measured on one, and the link between them stays as it was assumed."""
+    one, two = load_machine("h100"), load_machine("2xh100")
+    devices, links = [replace(d, dispatch_ns=9) for d in one.devices], [replace(link, latency_ns=1) for link in one.links]
+    merged = with_constants(two, replace(one, devices=tuple(devices), links=tuple(links)))
+    assert {d.dispatch_ns for d in merged.devices} == {9}
+    assert [d.name for d in merged.devices] == [d.name for d in two.devices]
+    assert [(link.src, link.dst) for link in merged.links] == [(link.src, link.dst) for link in two.links]
+    for link in merged.links:
+        assert (link.latency_ns == 1) == ("CPU:0" in (link.src, link.dst))
+
+
+@given(st.integers(1_000, 10**6), st.floats(1e8, 1e12), st.integers(0, 2**32 - 1))
+def test_latency_and_rate_are_found_in_copies_of_all_sizes(latency_ns: int, bytes_per_s: float, seed: int) -> None:
+    sizes = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
+    noise = np.random.default_rng(seed).normal(1, 0.01, len(sizes))
+    exact = [latency_ns + 1e9 * nbytes / bytes_per_s for nbytes in sizes]
+    found_ns, rate = latency_and_rate([Copy(n, round(t * f)) for n, t, f in zip(sizes, exact, noise, strict=True)])
+    for nbytes, time_ns in zip(sizes, exact, strict=True):
+        assert found_ns + 1e9 * nbytes / rate == pytest.approx(time_ns, rel=0.1)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_copies_between_two_devices_take_time(fresh: bool) -> None:
+    """Two logical CPUs share their memory, so only handing over is left; what is run is what a GPU's link is measured by."""
+    found = copies("CPU:0", "CPU:1", (4, 2**16), 0.02, fresh=fresh)
+    assert [copy.nbytes for copy in found] == [4, 2**16]
+    assert all(0 < copy.time_ns < 10**8 for copy in found)
+
+
+def test_the_common_ops_are_what_their_signatures_say() -> None:
+    small = [op for op, _ in zip(common(), range(34), strict=False)]
+    with plain_graphs():
+        for op in small:
+            Bench(op, "CPU:0")
+    assert len({op.op_type for op in small}) == len(small) // 2
