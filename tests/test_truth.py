@@ -1,0 +1,75 @@
+"""The benchmark that holds predictions against measurements: it measures, keeps what it needs, and scores rightly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from cost_models.machines import parse_machine
+from cost_models.registry import cost_model
+from tests.benchmarks import bench_step_time, bench_truth
+from tests.benchmarks.more_workloads import MORE
+
+
+def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_step_time, "ROUND_S", 1e-4)
+    monkeypatch.setattr(bench_step_time, "ROUNDS", 3)
+    bench_truth.measure("decoding", "small", False, 0.0, tmp_path)
+    record = json.loads((tmp_path / "decoding.json").read_text())
+    assert {"default", "plan", "all_cpu", "random_0"} <= set(record["cases"])
+    assert {"0", "1"} == set(record["cases"]["random_0"]["devices"])
+
+    work = MORE["decoding"]("small")
+    graph, machine = placer.build_graph(work.fn, *work.args), parse_machine(record["machine"])
+    predicted = dict(zip(record["cases"], bench_truth.predict(record, tmp_path, cost_model("auto")), strict=True))
+    for label, options in {"default": {"solver": "tf_default"}, **dict(bench_truth.placements())}.items():
+        assert predicted[label] == placer.solve(graph, machine, **options).step_time_ns
+
+    scores = bench_truth.score(tmp_path)
+    assert set(scores) == set(bench_truth.MODELS)
+    for found in scores.values():
+        assert found["all"]["placements"] == len(record["cases"]) >= 8
+        assert -1 <= found["all"]["rank_correlation"] <= 1
+        assert 0 <= found["all"]["median_error"] <= found["all"]["error_90"]
+    assert "decoding" in bench_truth.report(scores)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_the_other_workloads_can_be_placed(name: str) -> None:
+    work = MORE[name]("small")
+    placement = placer.solve(placer.build_graph(work.fn, *work.args), "h100")
+    assert len(placement.ops) > 10
+    assert placer.apply(work.fn, placer.solve(placement.graph)).plan(*work.args).devices == ("CPU:0", "CPU:1")
+    work.fn(*work.args)
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=20, unique=True), st.randoms(use_true_random=False))
+def test_rank_correlation_looks_at_order_alone(values: list[float], random: object) -> None:
+    measured = np.array(values)
+    assert bench_truth.rank_correlation(measured, measured**3) == pytest.approx(1)
+    assert bench_truth.rank_correlation(measured, -np.log(measured)) == pytest.approx(-1)
+    assert bench_truth.rank_correlation(measured, np.ones(len(values))) == 0
+    shuffled = list(values)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    rank = {value: place for place, value in enumerate(sorted(values))}
+    squares = sum((rank[a] - rank[b]) ** 2 for a, b in zip(values, shuffled, strict=True))
+    n = len(values)
+    assert bench_truth.rank_correlation(measured, np.array(shuffled)) == pytest.approx(1 - 6 * squares / (n * (n * n - 1)))
+
+
+def test_equal_times_share_a_rank() -> None:
+    assert bench_truth.rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+    assert bench_truth.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486833)
+
+
+def test_errors_are_shares_of_what_was_measured() -> None:
+    found = bench_truth.Score.of(np.full(11, 100.0), 100.0 + np.arange(11) * 10 - 50)
+    assert found.median_error == pytest.approx(0.3)
+    assert found.error_90 == pytest.approx(0.5)
+    assert found.spread == 1
