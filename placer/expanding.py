@@ -216,6 +216,6 @@ def _plain(options: Options) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if value is None or isinstance(value, (str, int, float)):
             return value
-        return dict(value) if hasattr(value, "items") else str(getattr(value, "name", value))
+        return dict(value) if hasattr(value, "items") else str(getattr(value, "name", getattr(value, "__name__", value)))
 
     return {f.name: plain(getattr(options, f.name)) for f in fields(options)}

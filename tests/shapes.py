@@ -108,14 +108,15 @@ def shaped(shape: str, *, devices: int, limited: bool, ops: int = 24, seed: int 
     return problem
 
 
-def tasks(times: Sequence[Sequence[int]], edges: Sequence[tuple[int, int, int]]) -> PlacementProblem:
+def tasks(times: Sequence[Sequence[int]], edges: Sequence[tuple[int, int, int]], devices: int = 3) -> PlacementProblem:
     """A task graph of the scheduling literature: task numbers from 1, a time on each processor, and (from, to, time to send).
 
     Processors are CPUs of one thread. An edge is a tensor of its own, as edges out of one task differ; sending takes as long
     between any two processors.
     """
-    ops, devices = len(times), len(times[0])
+    ops, devices = len(times), len(times[0]) if times else devices
     edges = sorted(edges)
+    time = np.array(times, np.int64).reshape(ops, devices)
     nowhere = np.zeros((len(edges), devices), np.bool_)
     return PlacementProblem(
         device_names=tuple(f"CPU:{d}" for d in range(devices)),
@@ -124,19 +125,19 @@ def tasks(times: Sequence[Sequence[int]], edges: Sequence[tuple[int, int, int]])
         asynchronous=np.zeros(devices, np.bool_),
         op_names=tuple(f"n{i + 1}" for i in range(ops)),
         op_unit=np.arange(ops),
-        op_time_ns=np.array(times),
+        op_time_ns=time,
         op_dispatch_ns=np.zeros((ops, devices), np.int64),
-        op_compute_ns=np.array(times),
+        op_compute_ns=time,
         op_count=np.ones(ops),
         op_workspace_bytes=np.zeros((ops, devices), np.int64),
         unit_allowed=np.ones((ops, devices), np.bool_),
         unit_persistent_bytes=np.zeros(ops, np.int64),
-        tensor_op=np.array([a - 1 for a, _, _ in edges]),
-        tensor_bytes=np.array([cost for _, _, cost in edges]),
+        tensor_op=np.array([a - 1 for a, _, _ in edges], np.int64),
+        tensor_bytes=np.array([cost for _, _, cost in edges], np.int64),
         tensor_count=np.ones(len(edges)),
         tensor_on_host=nowhere,
         consumer_start=np.arange(len(edges) + 1),
-        consumer_op=np.array([b - 1 for _, b, _ in edges]),
+        consumer_op=np.array([b - 1 for _, b, _ in edges], np.int64),
         consumer_on_host=nowhere,
         tensor_free=np.zeros(len(edges), np.bool_),
         tensor_is_result=np.zeros(len(edges), np.bool_),

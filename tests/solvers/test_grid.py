@@ -10,7 +10,7 @@ import pytest
 from placer.problem.validate import validate
 from placer.solvers.base import Objective, Status
 from placer.solvers.registry import solver, solvers
-from tests.shapes import SHAPES, shaped
+from tests.shapes import SHAPES, shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
 SECONDS = {"annealing": 0.02, "genetic": 0.02}  # these use up what they are given; the others end by themselves in 2 s
@@ -43,3 +43,11 @@ def test_every_answer_is_valid(name: str, shape: str) -> None:
         again = chosen.solve(problem, objective, time_limit_s=SECONDS.get(name, 2.0))
         assert again.assignment is not None
         assert (again.assignment.device == solution.assignment.device).all()
+
+
+@pytest.mark.parametrize("name", solvers())
+def test_nothing_to_place_is_placed(name: str) -> None:
+    for objective in OBJECTIVES:
+        problem, chosen = tasks([], [], devices=2), solver(name)
+        if not chosen.unsupported(problem, objective):
+            assert chosen.solve(problem, objective).status is Status.OPTIMAL

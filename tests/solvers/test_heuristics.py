@@ -132,7 +132,7 @@ def everything_on_the_first(problem: PlacementProblem) -> Assignment:
 
 def test_a_function_is_a_solver() -> None:
     placement = placer.solve(layers(), "h100", solver=everything_on_the_first)
-    assert placement.solver == "everything_on_the_first"
+    assert placement.solver == placement.options["solver"] == "everything_on_the_first"
     assert solver(everything_on_the_first).cite() == "Each unit on the first device it may use."
 
 

@@ -109,7 +109,7 @@ class Annealing:
         if start is None:
             reason = "no start could be made to meet the memory limits"
             return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, time.perf_counter() - started, reason)
-        per_s = MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / problem.ops
+        per_s = MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.ops)
         moves = int(min(SECONDS * per_s, MOVES_PER_UNIT * problem.units) if time_limit_s is None else time_limit_s * per_s)
         found = anneal(problem, objective, start, moves, np.random.default_rng(seed))
         return answer(problem, objective, found, solver=self.name, started=started, stop_reason=f"cold after {moves} moves")

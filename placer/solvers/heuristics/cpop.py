@@ -19,6 +19,8 @@ def cpop_schedule(problem: PlacementProblem) -> Schedule:
     or whose unit has another one already, is treated like those beside the path. Knows no memory limits.
     """
     schedule = Schedule(problem)
+    if not problem.ops:
+        return schedule
     time, copy = mean_time_ns(problem).tolist(), mean_copy_ns(problem).tolist()
     up, down = upward_rank_ns(schedule), [0.0] * problem.ops
     for op in range(problem.ops):

@@ -127,7 +127,7 @@ class Genetic:
             seed: of the keys.
         """
         started = time.perf_counter()
-        per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / problem.ops
+        per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.ops)
         decodings = min(SECONDS * per_s, DECODINGS) if time_limit_s is None else time_limit_s * per_s
         population = min(POPULATION, max(4, int(decodings / GENERATIONS)))
         generations = max(1, int(decodings / population))
