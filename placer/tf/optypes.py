@@ -41,6 +41,10 @@ SAVING = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "C
 """Ops whose outputs from the fourth on are for their gradient's op: on a CPU and on a GPU other numbers, or nothing."""
 
 
+PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+"""Ops that call back into Python."""
+
+
 @functools.cache
 def is_stateful(op_type: str) -> bool:
     """Whether ops of this type keep state or act on the world, so that they must run once each and in order.
@@ -56,3 +60,9 @@ def function_attributes(op_type: str) -> tuple[str, ...]:
     """The attributes by which ops of this type name functions."""
     definition = op_def_registry.get(op_type)
     return tuple(a.name for a in definition.attr if a.type in ("func", "list(func)")) if definition is not None else ()
+
+
+@functools.cache
+def runs_unseen_code(op_type: str) -> bool:
+    """Whether ops of this type run code that may write a variable whose handle they do not take: Python's, a dataset's."""
+    return op_type in PYTHON_CALLBACKS or "Iterator" in op_type or "Dataset" in op_type or bool(function_attributes(op_type))

@@ -19,7 +19,7 @@ from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
-from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, SAVING, is_stateful
+from placer.tf.optypes import BOUNDS_SENSITIVE, PYTHON_CALLBACKS, RANDOM_STATEFUL, SAVING, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
 
 DEFAULT_TRIPS = 10
@@ -28,7 +28,6 @@ DEFAULT_TRIPS = 10
 PREDICATE = -1
 """`TensorEdge.dst_index` of the edge by which a loop's or branch's predicate reaches the ops it governs (host memory)."""
 
-PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 HOST_PREDICATE = KernelSupport({"CPU": Kernel(), "GPU": Kernel((0,), (0,))}, {})
 
 IRRELEVANT = frozenset(

@@ -16,6 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.errors import OptionError, TraceError
 from placer.tf import _private
+from placer.tf.optypes import runs_unseen_code
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 LOOPS = frozenset({"While", "StatelessWhile"})
@@ -302,6 +303,7 @@ def inlined(frame: Body) -> Iterator[Body]:
 
 
 def _find_hoists(cond: Body, inner: Body) -> None:
+    """Finds the reads that can be done before a loop: none where code that no graph shows may write the variable."""
     written: set[tuple[str, int]] = set()
     reads: list[tuple[tuple[str, int], Body, str]] = []
     members = set(map(id, inlined(inner)))
@@ -309,6 +311,8 @@ def _find_hoists(cond: Body, inner: Body) -> None:
         for name, node in body.nodes.items():
             if name in body.inputs or name in body.children:
                 continue
+            if runs_unseen_code(node.op):
+                return
             for position, tensor in enumerate(body.operations[name].inputs):
                 if tensor.dtype != tf.resource:
                     continue
@@ -366,11 +370,11 @@ def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
     elif node.op in ("Case", "StatelessCase"):
         functions = [(f"/branch{i}", f.name) for i, f in enumerate(node.attr["branches"].list.func)]
         found = [(part, _private.library_function(graph, name)) for part, name in functions]
-        return [(part, "branch", f.graph) for part, f in found] if all(f is not None for _, f in found) else []
+        return [(part, "branch", f.graph) for part, f in found] if all(hasattr(f, "graph") for _, f in found) else []
     else:
         return []
     graphs = [(part, kind, _private.library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
-    return [(part, kind, f.graph) for part, kind, f in graphs] if all(f is not None for _, _, f in graphs) else []
+    return [(part, kind, f.graph) for part, kind, f in graphs] if all(hasattr(f, "graph") for _, _, f in graphs) else []
 
 
 def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
