@@ -140,12 +140,12 @@ def _solvers(_: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _solve(args: argparse.Namespace) -> tuple[Any, str]:
-    from placer.solving import check, solve
+    from placer.solving import look_up, solve
     from placer.views.plain import overview
 
     found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
     given: dict[str, Any] = {name: dict(value) if isinstance(value, list) else value for name, value in found.items()}
-    check(Options.of(given))
+    look_up(Options.of(given))
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):

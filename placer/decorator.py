@@ -292,10 +292,10 @@ def _placement(entry: _Entry, name: str) -> Placement:
 
 def _options(given: Mapping[str, Any]) -> Options:
     """Options from keywords, each name in them looked up. Raises OptionError where one cannot be used."""
-    from placer.solving import check
+    from placer.solving import look_up
 
     options = Options.of(given)
-    check(options)
+    look_up(options)
     return options
 
 

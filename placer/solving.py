@@ -22,7 +22,7 @@ from placer.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.validate import validate
-from placer.solvers.base import Status
+from placer.solvers.base import Solver, Status
 from placer.solvers.registry import solver
 
 
@@ -55,8 +55,8 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
-    check(options)
-    target, model, chosen = _machine(options.devices), _cost_model(options.cost_model), solver(options.solver)
+    named, model, chosen = look_up(options)
+    target = named or _local_machine()
 
     constraints = constrain(graph, target, options)
     for note in constraints.notes:
@@ -80,38 +80,38 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     return placement
 
 
-def check(options: Options) -> None:
-    """Looks up every name an option holds, before anything is traced. Raises OptionError where there is no such thing."""
+def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
+    """The machine (None for what TensorFlow sees), the cost model and the solver that options name, before anything is traced.
+
+    Raises:
+        OptionError: there is no such thing.
+    """
     if options.variables == "move":
         raise OptionError(
             'variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead.'
         )
-    if options.devices is not None:
-        _machine(options.devices)
-    _cost_model(options.cost_model)
-    solver(options.solver)
-
-
-def _cost_model(asked: str | CostModel) -> CostModel:
     try:
-        return cost_model(asked)
+        model = cost_model(options.cost_model)
     except UnknownCostModelError as error:
         raise OptionError(f"{error}.") from error
+    return _machine(options.devices), model, solver(options.solver)
 
 
-def _machine(asked: Machine | str | None) -> Machine:
-    if isinstance(asked, Machine):
+def _machine(asked: Machine | str | None) -> Machine | None:
+    if asked is None or isinstance(asked, Machine):
         return asked
     if isinstance(asked, (str, os.PathLike)):
         try:
             return load_machine(asked)
         except MachineError as error:
             raise OptionError(f"{error}.") from error
-    if asked is not None:
-        raise OptionError(
-            f"devices={asked!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
-            "a TOML file, or nothing for what TensorFlow sees. What should stay on some of its devices is pinned."
-        )
+    raise OptionError(
+        f"devices={asked!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
+        "a TOML file, or nothing for what TensorFlow sees. What should stay on some of its devices is pinned."
+    )
+
+
+def _local_machine() -> Machine:
     try:
         from placer.tf.devices import local_machine
     except ImportError as error:
