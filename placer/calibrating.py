@@ -9,9 +9,9 @@ from cost_models.auto import installed_tensorflow
 from cost_models.cache import keep
 from cost_models.machines import Machine
 from cost_models.store import Row, Store, StoreError
-from placer.errors import OptionError, PlacerError
+from placer.errors import PlacerError
 from placer.progress import progress
-from placer.units import format_bytes
+from placer.units import check_seconds, format_bytes
 
 
 def calibrate(budget_s: float = 75.0) -> Machine:
@@ -30,8 +30,7 @@ def calibrate(budget_s: float = 75.0) -> Machine:
         OptionError: a budget that is no positive number.
         PlacerError: the cache folder cannot be written.
     """
-    if not budget_s > 0:
-        raise OptionError(f"budget_s={budget_s!r} must be a positive number of seconds.")
+    check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
     from placer.tf.devices import local_machine
 

@@ -22,6 +22,7 @@ from placer import __version__
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.options import Options
 from placer.progress import progress
+from placer.units import check_seconds
 
 if TYPE_CHECKING:
     from placer.opgraph import OpGraph
@@ -171,7 +172,7 @@ def _calibrate(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.tf.starting import start
     from placer.views.machine import describe
 
-    _check_budget(args.budget_s)
+    check_seconds("--budget-s", args.budget_s)
     start()
     machine = calibrate(args.budget_s)
     return {"machine": asdict(machine)}, describe(machine)
@@ -181,7 +182,7 @@ def _profile(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.profiling import profile
     from placer.tf.starting import start
 
-    _check_budget(args.budget_s)
+    check_seconds("--budget-s", args.budget_s)
     start()
     with progress(f"reading {args.target}"):
         graph, _ = _read(args.target, args.signature)
@@ -222,11 +223,6 @@ def _show(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
-
-
-def _check_budget(seconds: float) -> None:
-    if not seconds > 0:
-        raise OptionError(f"--budget-s {seconds:g} must be a positive number of seconds.")
 
 
 def _flag(option: Field[Any]) -> str:

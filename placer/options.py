@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from placer.devicespec import parse
 from placer.errors import OptionError
-from placer.units import parse_bytes
+from placer.units import check_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from cost_models.base import CostModel
@@ -60,12 +59,10 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
         _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, lambda device, size: (parse(device), parse_bytes(size)))
         _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: parse(device))
-        limit, seed = self.time_limit_s, self.seed
-        if limit is not None and not (_is_number(limit, (int, float)) and 0 < limit < math.inf):
-            raise OptionError(
-                f"time_limit_s={limit!r} is not a number of seconds above 0; leave it out to have it chosen by size."
-            )
-        if not (_is_number(seed, int) and 0 <= seed <= MAX_SEED):
+        if self.time_limit_s is not None:
+            check_seconds("time_limit_s", self.time_limit_s)
+        seed = self.seed
+        if isinstance(seed, bool) or not (isinstance(seed, int) and 0 <= seed <= MAX_SEED):
             raise OptionError(f"seed={seed!r} is not a whole number from 0 to {MAX_SEED}.")
 
     @classmethod
@@ -87,10 +84,6 @@ class Options:
 MAX_SEED = 2**31 - 1
 """The largest that every solver takes."""
 _CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}
-
-
-def _is_number(value: Any, kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _check(option: str, given: Any, example: Mapping[str, str], read: Callable[[str, Any], object]) -> None:

@@ -11,9 +11,10 @@ from cost_models.base import OpSignature
 from cost_models.machines import Device
 from cost_models.store import Row, Store, StoreError, signature_text
 from cost_models.work import work_of
-from placer.errors import OptionError, PlacerError
+from placer.errors import PlacerError
 from placer.opgraph import OpGraph
 from placer.progress import progress
+from placer.units import check_seconds
 
 DOUBT = {"measured": 0.1, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
 """How wrong a cost from each source may be, as a share of it."""
@@ -63,8 +64,7 @@ def profile(graph: OpGraph, budget_s: float = 60.0) -> Profile:
         OptionError: a budget that is no positive number.
         PlacerError: what was measured cannot be stored.
     """
-    if not budget_s > 0:
-        raise OptionError(f"budget_s={budget_s!r} must be a positive number of seconds.")
+    check_seconds("budget_s", budget_s)
     from cost_models.measuring.inputs import UnmeasurableError
     from cost_models.measuring.timing import measure
     from placer.tf.devices import local_machine

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 from placer.errors import OptionError
 
@@ -54,3 +56,9 @@ def parse_bytes(text: str | int) -> int:
     if size >= 2**63:
         raise OptionError(f"{text!r} is more than a device can have: sizes end at 8 EiB.")
     return size
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raises OptionError unless `value`, given as `name`, is a finite number of seconds above 0."""
+    if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0 < value < math.inf):
+        raise OptionError(f"{name}={value!r} is not a number of seconds above 0; leave it out for the default.")

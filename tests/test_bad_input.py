@@ -103,3 +103,10 @@ def test_a_call_that_cannot_be_served_says_why(error: type[PlacerError], words: 
 def test_numbers_of_numpy_are_numbers() -> None:
     cost = OpCost(*np.array([1000, 500, 500, 0]), source="user")
     assert placer.solve(GRAPH, "h100", cost_model=Answers(cost), memory_limits={"GPU:0": np.int64(2**30)}).step_time_ns > 0
+
+
+@pytest.mark.parametrize("budget_s", [math.nan, math.inf, 0, -1, "5", True])
+def test_a_budget_is_a_number_of_seconds(budget_s: Any) -> None:
+    for measure in (placer.calibrate, lambda budget_s: placer.profile(GRAPH, budget_s)):
+        with pytest.raises(OptionError, match=r"budget_s=.* seconds above 0"):
+            measure(budget_s)
