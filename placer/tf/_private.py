@@ -244,9 +244,5 @@ def is_parallel(tensor: Any) -> bool:
 
 
 def is_distributed(variable: Any) -> bool:
-    """True for a variable that a distribution strategy mirrors or shards."""
-    return (
-        getattr(variable, "_distribute_strategy", None) is not None
-        and hasattr(variable, "_distributed_container")
-        and (variable._distributed_container() is not None)
-    )
+    """True for a variable made under a distribution strategy: the whole of it, or one replica's part."""
+    return getattr(variable, "_distribute_strategy", None) is not None

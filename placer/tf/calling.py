@@ -49,10 +49,11 @@ def leave_alone(trace: Trace) -> str:
     """Why a traced function must run as it is; "" if it can be placed."""
     if _private.is_jit_compiled(trace.concrete):
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
-    for body in trace.root.walk():
-        for tensor in [*body.input_tensors, *(outer for outer, _ in _private.external_captures(body.graph))]:
-            if _private.is_parallel(tensor):
-                return "it uses DTensors or packed replicas, whose layout decides the devices"
+    captured = [outer for body in trace.root.walk() for outer, _ in _private.external_captures(body.graph)]
+    if any(map(_private.is_parallel, [*trace.arguments, *captured])):
+        return "it uses DTensors or packed replicas, whose layout decides the devices"
+    if tf.distribute.has_strategy():
+        return "it is called under a distribution strategy, which decides the devices"
     if any(_private.is_distributed(v) for v in trace.concrete.graph.variables):
         return "it uses variables of a distribution strategy, which decides the devices"
     return ""
