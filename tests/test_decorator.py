@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -101,3 +104,21 @@ def test_bad_input_has_an_error_of_its_own() -> None:
 
     with pytest.raises(TraceError, match="broken"):
         placer.place(broken, X)
+
+
+@pytest.mark.parametrize("taped", [False, True])
+def test_arguments_do_not_live_as_long_as_their_plan(taped: bool) -> None:
+    placed = placer.optimized_placement(devices=two_cpus())(lambda x: x * 2.0)
+    x = tf.ones([64, 64]) * 1.0
+    seen = weakref.ref(x)
+    if taped:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = placed(x)
+        tape.gradient(y, x)
+        del tape, y
+    else:
+        placed(x)
+    del x
+    gc.collect()
+    assert seen() is None

@@ -19,7 +19,7 @@ from placer.placement import Placement
 from placer.tf import _private
 from placer.tf.devices import full_name, process_devices
 from placer.tf.rewriting import rewrite
-from placer.tf.tracing import Trace, halves, trace_pair
+from placer.tf.tracing import Argument, Trace, halves, trace_pair
 
 Shape = tuple[int | None, ...] | None
 
@@ -190,17 +190,10 @@ class _HigherOrderPair(_TapePair, _private.HigherOrderPair):  # type: ignore[mis
     higher = True
 
 
-@dataclass(frozen=True)
-class _OutputGradient:
-    """Stands for the gradient of an output, which a caller brings from where TensorFlow puts it."""
-
-    shape: tf.TensorShape
-    dtype: tf.DType
-
-    @property
-    def backing_device(self) -> str:
-        gpus = [d for d in process_devices() if d.startswith("GPU")]
-        return full_name(gpus[0] if gpus and self.dtype.is_floating else "CPU:0")
+def _output_gradient(shape: Any, dtype: tf.DType) -> Argument:
+    """The gradient of an output, which a caller brings from where TensorFlow puts it."""
+    gpus = [d for d in process_devices() if d.startswith("GPU")]
+    return Argument(tf.TensorShape(shape), dtype, full_name(gpus[0] if gpus and dtype.is_floating else "CPU:0"))
 
 
 def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[Shape]) -> Trace:
@@ -225,7 +218,7 @@ def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[S
         graph.outputs = [*results[: len(result_shapes)], *second.call_flat(*gradients, *captured)]
     shapes = dict(enumerate(result_shapes))
     unknown = [None] * (len(inputs) - len(trace.arguments))
-    brought = [_OutputGradient(tf.TensorShape(shapes.get(i, t.shape)), t.dtype) for i, t in zip(outputs, gradients, strict=True)]
+    brought = [_output_gradient(shapes.get(i, t.shape), t.dtype) for i, t in zip(outputs, gradients, strict=True)]
     return trace_pair(_private.concrete_from_graph(graph, None, {}), (*trace.arguments, *unknown, *brought))
 
 

@@ -116,6 +116,16 @@ class Body:
         return inputs[1:] if self.kind == "branch" else inputs
 
 
+@dataclass(frozen=True)
+class Argument:
+    """What a plan needs to know of a call's tensor, without the tensor: a batch is not to live as long as its plan."""
+
+    shape: tf.TensorShape
+    dtype: tf.DType
+    backing_device: str
+    """Where its bytes are."""
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """A traced function: its ConcreteFunction and the tree of its bodies."""
@@ -123,7 +133,7 @@ class Trace:
     concrete: Any
     root: Body
     arguments: tuple[Any, ...]
-    """The example call's flat tensors, as far as there was one."""
+    """The example call's flat tensors as `Argument`s, handles as they are, as far as there was one."""
 
     @property
     def name(self) -> str:
@@ -199,7 +209,7 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     flat: tuple[Any, ...] = ()
     if args or kwargs:
         try:
-            flat = tuple(_private.flat_arguments(concrete, args, kwargs or {}))
+            flat = tuple(map(_argument, _private.flat_arguments(concrete, args, kwargs or {})))
         except (TypeError, ValueError, AttributeError):
             flat = ()  # specs instead of values: nothing is known beyond the signature
     taken: set[str] = set()
@@ -209,6 +219,12 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     del root.outputs[results:]
     root.output_tensors = root.output_tensors[:results]
     return Trace(concrete, root, flat)
+
+
+def _argument(value: Any) -> Any:
+    """An `Argument` for a tensor that is here; handles, and what has no bytes of its own, as they are."""
+    bare = isinstance(value, tf.__internal__.EagerTensor) and value.dtype not in (tf.resource, tf.variant)
+    return Argument(value.shape, value.dtype, value.backing_device) if bare and not _private.is_parallel(value) else value
 
 
 def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:
