@@ -6,7 +6,7 @@ the latter loses gradients; what a NodeDef cannot say (handle shapes, captures, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,15 +121,11 @@ class _Rewriter:
         names = []
         for position, tensor in enumerate(frame.input_tensors):
             path = frame.names[tensor.op.name]
-            name = path if "/" not in path else f"input_{position}"
-            while name in taken and name != path:
-                name += "_"
+            name = path if "/" not in path else _unlike(taken, f"input_{position}")
             self.input_names[id(frame), tensor.op.name] = name
             names.append(name)
         for j in self.lifted(frame):
-            name = f"variable_{j}"
-            while name in taken:
-                name += "_"
+            name = _unlike(taken, f"variable_{j}")
             self.input_names[id(frame), f"hoist {j}"] = name
             names.append(name)
         return names
@@ -426,8 +422,7 @@ class _Assembly:
 
     def _free(self, name: str) -> str:
         """A name like this one that no other node of the frame has."""
-        while name in self.taken:
-            name += "_"
+        name = _unlike(self.taken, name)
         self.taken.add(name)
         return name
 
@@ -449,6 +444,12 @@ class _Assembly:
         fresh = f"{name}_placed_{_private.unique_id()}"
         _private.register_gradient(fresh, _moved_gradient(original, self.rewriter, body))
         return fresh
+
+
+def _unlike(taken: Collection[str], name: str) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _handed_through(body: Body, name: str, index: int) -> tuple[str, int] | None:
