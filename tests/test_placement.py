@@ -19,6 +19,7 @@ from placer.options import Options
 from placer.placement import Placement
 from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.auto import WORTH_MOVING
 from placer.solving import solve
 from tests.graphs import CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 from tests.random_problems import problems, random_assignment
@@ -68,7 +69,8 @@ def test_figures_add_up(graph: OpGraph, objective: str) -> None:
     assert plan.lower_bound_ns <= plan.objective_ns
     assert plan.objective_ns == (plan.total_cost_ns if objective == "total_cost" else plan.step_time_ns)
     feasible = [b.total_cost_ns if objective == "total_cost" else b.step_time_ns for b in plan.baselines.values() if b.feasible]
-    assert plan.objective_ns <= min(feasible)
+    margin = WORTH_MOVING if objective == "step_time" else 0
+    assert plan.objective_ns * (1 - margin) <= min(feasible)
     assert set(plan.baselines) == {"tf_default", "all_cpu", "all_gpu"}
 
 

@@ -14,6 +14,7 @@ import placer
 from examples import workloads
 from examples.workloads import Workload
 from placer.placement import Placement
+from placer.solvers.auto import WORTH_MOVING
 from tests.machines import two_cpus
 
 FIVE: dict[str, Callable[[workloads.Size], Workload]] = {
@@ -44,12 +45,14 @@ def signature(placement: Placement, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", FIVE)
-def test_the_plan_for_an_h100_beats_every_baseline(name: str) -> None:
+def test_no_baseline_beats_the_plan_for_an_h100(name: str) -> None:
+    """TensorFlow's own placement never does; another only where both are too close to it to be told apart."""
     placement = planned_for_h100(name)
     assert set(placement.ops) == set(placement.graph.graph)
     feasible = {label: b.step_time_ns for label, b in placement.baselines.items() if b.feasible}
-    assert "all_cpu" in feasible
-    assert placement.step_time_ns <= min(feasible.values())
+    assert {"all_cpu", "tf_default"} <= set(feasible)
+    assert placement.step_time_ns <= feasible["tf_default"]
+    assert placement.step_time_ns * (1 - WORTH_MOVING) <= min(feasible.values())
 
 
 def test_big_convolutions_go_to_the_gpu() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
+from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.min_cut import MinCut
 from placer.solvers.priced_cut import PricedCut
 from placer.solvers.step_time import StepTime
@@ -17,11 +19,17 @@ CP_SAT_S = 3.0
 """How long constraint programming may take where no limit is given."""
 CP_SAT_OPS = 5_000
 """From here on its model takes longer to build than cuts take to come within a few percent."""
+WORTH_MOVING = 0.1
+"""The share of the default's step time that has to be gained. What the execution model cannot tell apart is not moved: a gain
+of a few percent that it predicts is as often a loss in reality."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Step time by local search; total cost by minimum cuts, priced ones where limits bind; else constraint programming."""
+    """Step time by local search; total cost by minimum cuts, priced ones where limits bind; else constraint programming.
+
+    For step time TensorFlow's own placement stands unless a better one gains `WORTH_MOVING` of it.
+    """
 
     name: str = "auto"
 
@@ -44,7 +52,7 @@ class Auto:
         if objective == "step_time":
             found = StepTime().solve(problem, objective, time_limit_s=time_limit_s, seed=seed)
             if found.assignment is not None:
-                return _told(found, "step time is what the execution model predicts")
+                return _told(_unless_default_is_as_good(problem, found), "step time is what the execution model predicts")
             # What is left is to find anything that fits.
             fitting = CpSat().solve(problem, "total_cost", time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
             if fitting.assignment is None:
@@ -73,6 +81,22 @@ class Auto:
     def cite(self) -> str:
         """Those of the solvers it calls."""
         return "placer's choice among its solvers."
+
+
+def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> Solution:
+    default = default_assignment(problem)
+    best_ns, default_ns = found.objective_ns, problem.simulator.step_ns(default)
+    if best_ns >= default_ns or best_ns < (1 - WORTH_MOVING) * default_ns or excess(problem, default).any():
+        return found
+    gain = f"{(default_ns - best_ns) / default_ns:.1%}"
+    return replace(
+        found,
+        assignment=default,
+        status=Status.FEASIBLE,
+        objective_ns=default_ns,
+        stop_reason=f"TensorFlow's own placement is kept, the best found would gain {gain} and under {WORTH_MOVING:.0%} is not "
+        f"worth a move ({found.stop_reason})",
+    )
 
 
 def _told(solution: Solution, why: str) -> Solution:

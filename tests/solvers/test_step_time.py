@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from placer.problem.problem import PlacementProblem
 from placer.problem.simulate import Simulator, simulate
 from placer.problem.validate import validate
+from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
 from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
@@ -42,6 +43,24 @@ def test_never_worse_than_the_simple_placements(problem: PlacementProblem, seed:
     again = StepTime().solve(problem, "step_time", seed=seed)
     assert again.assignment is not None
     assert (again.assignment.device == solution.assignment.device).all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems())
+def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem) -> None:
+    default = solver("tf_default").solve(problem, "step_time")
+    best = StepTime().solve(problem, "step_time")
+    chosen = solver("auto").solve(problem, "step_time")
+    if best.assignment is None or chosen.assignment is None or default.assignment is None:
+        return
+    assert validate(problem, chosen.assignment).ok
+    assert chosen.objective_ns == simulate(problem, chosen.assignment).step_ns
+    assert chosen.lower_bound_ns == best.lower_bound_ns or chosen.status is Status.OPTIMAL
+    clear = best.objective_ns < (1 - WORTH_MOVING) * default.objective_ns
+    if default.status is Status.UNKNOWN or clear or best.objective_ns == default.objective_ns:  # it does not fit, or is no better
+        assert chosen.objective_ns == best.objective_ns
+    else:
+        assert (chosen.assignment.device == default.assignment.device).all()
 
 
 @settings(deadline=None, max_examples=60)
