@@ -286,7 +286,11 @@ def _read(target: str, signature: str | None) -> tuple[OpGraph, Options]:
     placed = isinstance(found, PlacedFunction)
     function = found.__wrapped__ if placed else found
     check_call(function, specs, target)
-    return build_graph(function, *specs), found.options if placed else Options()
+    try:
+        graph = build_graph(function, *specs)
+    except TypeError as error:
+        raise OptionError(f"{target!r} cannot be called with what --signature gives: {error}") from error
+    return graph, found.options if placed else Options()
 
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:

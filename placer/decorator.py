@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import functools
 import inspect
@@ -57,7 +58,7 @@ class PlacedFunction:
         self._plans = plans
         self._lock = threading.RLock()
         self._calls: dict[Hashable, _Entry] = {}
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[tuple[int, bool], _Entry] = {}
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
         self._latest: _Entry | None = None
@@ -68,6 +69,10 @@ class PlacedFunction:
     def __repr__(self) -> str:
         count = len(self._entries)
         return f"<PlacedFunction {self.__name__!r}: {count} signature{'s' if count != 1 else ''}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PlacedFunction:
+        """Of the function's copy, which for a method is that of the copied instance; it makes plans of its own."""
+        return PlacedFunction(copy.deepcopy(self._fn, memo), self._options, self._plans)
 
     @property
     def options(self) -> Options:
@@ -141,7 +146,8 @@ class PlacedFunction:
         from placer.tf import calling, tracing
 
         traced = tracing.concrete_function(self._traceable, args, kwargs)
-        entry = self._entries.get(id(traced))
+        key = calling.entry_key(traced)
+        entry = self._entries.get(key)
         if entry is not None:
             return entry
         trace: Trace | None = None
@@ -156,7 +162,7 @@ class PlacedFunction:
             entry = _Entry(signature, traced, trace, None, traced)
         else:
             entry = _Entry(signature, traced, trace, self._solved(trace), None)
-        self._entries[id(traced)] = entry
+        self._entries[key] = entry
         self._latest = entry
         return entry
 
@@ -173,7 +179,7 @@ class PlacedFunction:
         return solve(graph, options=replace(self._options, pins=pins))
 
     def _applied(self, entry: _Entry) -> _Entry:
-        from placer.tf import rewriting
+        from placer.tf import calling, rewriting
         from placer.tf.devices import full_name, process_devices
         from placer.tf.taping import TapedFunction
 
@@ -194,7 +200,7 @@ class PlacedFunction:
         else:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
             entry = replace(entry, run=TapedFunction(placed, trace, shapes, self._taping(entry)))
-        self._entries[id(entry.concrete)] = entry
+        self._entries[calling.entry_key(entry.concrete)] = entry
         return entry
 
     def _taping(self, entry: _Entry) -> Taping:
@@ -226,6 +232,7 @@ class PlacedFunction:
 
         Raises:
             PlacerError: planning failed, or the function is left as it is.
+            TypeError: it cannot be called with these arguments, as from a call.
         """
         with self._lock:
             return _placement(self._planned(args, kwargs), self.__name__)
@@ -299,6 +306,10 @@ def _options(given: Mapping[str, Any]) -> Options:
     return options
 
 
+_LATER: Any = object()
+"""Stands for the function where the decorator is used with parentheses."""
+
+
 @overload
 def optimized_placement(fn: Callable[..., Any], /) -> PlacedFunction: ...
 
@@ -307,7 +318,7 @@ def optimized_placement(fn: Callable[..., Any], /) -> PlacedFunction: ...
 def optimized_placement(**options: Any) -> Callable[[Callable[..., Any]], PlacedFunction]: ...
 
 
-def optimized_placement(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def optimized_placement(fn: Callable[..., Any] = _LATER, /, **options: Any) -> Any:
     """Decorates a function, tf.function or method so that its ops run where a solved plan says.
 
     Args:
@@ -319,9 +330,9 @@ def optimized_placement(fn: Callable[..., Any] | None = None, /, **options: Any)
         ... def step(images, labels): ...
     """
     checked = _options(options)
-    if fn is not None:
-        return PlacedFunction(fn, checked)
-    return lambda function: PlacedFunction(function, checked)
+    if fn is _LATER:
+        return lambda function: PlacedFunction(function, checked)
+    return PlacedFunction(fn, checked)
 
 
 def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:

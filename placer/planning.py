@@ -24,6 +24,7 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
 
     Raises:
         TraceError: the function cannot be traced.
+        TypeError: it cannot be called with these arguments.
     """
     from placer.tf import calling, reading, tracing
 

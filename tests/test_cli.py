@@ -193,6 +193,7 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["-3"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32[8,-3], int32[]"]),
         (2, ["no types", "'x'"], ["solve", f"{__name__}:scaled_sum"]),
         (2, ["1 type:", "'times'"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32[8,8]"]),
+        (2, ["int32", "cast"], ["solve", f"{__name__}:strict_sum", "--signature", "int32[8,8], int32[]"]),
         (2, ["'scale'", "keywords"], ["solve", f"{__name__}:with_keyword", "--signature", "float32[8,8]"]),
         (2, ["not a function"], ["solve", f"{__name__}:SIGNATURE", "--signature", "float32[8,8]"]),
         (2, ["--signature", "{graph}"], ["solve", "{graph}", "--signature", "float32[8,8]"]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +31,64 @@ def test_defaults_and_keywords_reach_the_function(args: tuple[object, ...], kwar
     plain, placed = tf.function(twice), placer.optimized_placement(devices=two_cpus())(twice)
     for _ in range(2):
         np.testing.assert_allclose(placed(*args, **kwargs)["y"], plain(*args, **kwargs)["y"], rtol=1e-6)
+
+
+STRICT = tf.function(lambda x: x + 1.0, input_signature=[tf.TensorSpec([None], tf.float32)])
+CONCRETE = tf.function(twice).get_concrete_function(X)
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "kwargs"),
+    [
+        (twice, (), {}),
+        (twice, (X, 2, 0.5), {}),
+        (twice, (X,), {"times": 3}),
+        (twice, (X,), {"x": X}),
+        (twice, (X, {1, 2}), {}),
+        (STRICT, (), {}),
+        (STRICT, (X,), {}),
+        (STRICT, (tf.constant([1]),), {}),
+        (STRICT, ("text",), {}),
+        (CONCRETE, (), {}),
+        (CONCRETE, (X, 2, 0.5), {}),
+        (CONCRETE, (), {"y": X}),
+    ],
+)
+def test_arguments_that_do_not_fit_raise_what_the_plain_function_raises(
+    fn: Any, args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
+    with pytest.raises(TypeError) as plain:
+        (tf.function(fn) if fn is twice else fn)(*args, **kwargs)
+    with pytest.raises(TypeError) as raised:
+        placer.place(fn, devices=two_cpus())(*args, **kwargs)
+    assert raised.type is plain.type
+    assert str(raised.value).partition(" Received")[0] == str(plain.value).partition(" Received")[0]
+
+
+class Scaled(tf.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by = tf.Variable(by)
+        self.placed = placer.place(self.scale, devices=two_cpus())
+
+    def scale(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_copied_function_does_the_same_with_plans_of_its_own(called: bool) -> None:
+    placed = placer.place(twice, devices=two_cpus(), pins={"Tanh": "CPU:1"})
+    expected = placed(X)["y"] if called else tf.function(twice)(X)["y"]
+    for copied in (copy.copy(placed), copy.deepcopy(placed)):
+        np.testing.assert_array_equal(copied(X)["y"], expected)
+        assert copied.placement.device_of("Tanh") == "CPU:1"
+    one = Scaled(2.0)
+    if called:
+        one.placed(X)
+    two = copy.deepcopy(one)
+    two.by.assign(3.0)
+    np.testing.assert_allclose(one.placed(X), 2 * X.numpy())
+    np.testing.assert_allclose(two.placed(X), 3 * X.numpy())
 
 
 def test_one_plan_for_each_signature_and_no_more_traces_than_the_plain_function() -> None:

@@ -5,6 +5,7 @@ The registry's and the devices' own are imported where they are used, in kernels
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,12 @@ def version_note() -> str:
     if tf.__version__.startswith(tuple(v + "." for v in SUPPORTED)):
         return ""
     return f"TensorFlow {tf.__version__} is outside the versions placer was checked with ({', '.join(SUPPORTED)})"
+
+
+def raised_while_tracing(error: Exception) -> bool:
+    """False where TensorFlow refused the arguments, before it entered the function's own code."""
+    tracer = func_graph.func_graph_from_py_func.__code__
+    return any(frame.f_code is tracer for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:

@@ -18,9 +18,10 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
     """A key under which calls share a trace: equal keys, equal traces. None where TensorFlow itself must look.
 
     Only eager tensors, plain Python values and lists, tuples and dicts of them have one; everything else (variables, models,
-    arrays, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules.
+    arrays, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules, as are calls under a distribution
+    strategy.
     """
-    if not tf.executing_eagerly():
+    if not tf.executing_eagerly() or tf.distribute.has_strategy():
         return None
     try:
         return (_private.device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
@@ -43,6 +44,11 @@ def _part(value: Any) -> Hashable:
     if kind is dict:
         return (kind, *((k, _part(v)) for k, v in value.items()))
     raise _NoKeyError
+
+
+def entry_key(concrete: Any) -> tuple[int, bool]:
+    """What tells plans apart: the trace, which a call under a distribution strategy can share with calls outside."""
+    return id(concrete), tf.distribute.has_strategy()
 
 
 def leave_alone(trace: Trace) -> str:

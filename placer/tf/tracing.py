@@ -170,6 +170,7 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
     Raises:
         OptionError: `fn` is not something that can be traced.
         TraceError: it fails while it is traced.
+        TypeError: what a call of it with these arguments raises before it is traced: they do not fit its parameters or types.
     """
     if isinstance(fn, _private.ConcreteFunction):
         try:
@@ -182,6 +183,8 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
     try:
         return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
+        if not _private.raised_while_tracing(error):
+            raise
         name = getattr(fn, "__name__", type(fn).__name__)
         raise TraceError(f"{name} failed while it was traced: {type(error).__name__}: {error}") from error
 
@@ -194,7 +197,7 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
         *args, **kwargs: as for a call of `fn`; tf.TensorSpec may stand for tensors.
 
     Raises:
-        OptionError, TraceError: see `concrete_function`.
+        OptionError, TraceError, TypeError: see `concrete_function`.
     """
     concrete = concrete_function(fn, args, kwargs)
     return trace_concrete(concrete, args, kwargs)

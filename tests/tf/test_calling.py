@@ -53,6 +53,28 @@ def test_what_is_called_under_a_strategy_is_left_alone() -> None:
         np.testing.assert_allclose(strategy.run(placed, (X,)), X * 2.0)
 
 
+@pytest.mark.parametrize("make", [lambda: mirrored(["CPU:0", "CPU:1"]), lambda: tf.distribute.OneDeviceStrategy("CPU:1")])
+@pytest.mark.parametrize("outside_first", [False, True])
+@pytest.mark.filterwarnings("ignore::placer.PlacementWarning")
+def test_a_strategy_in_scope_tells_calls_apart(make: Callable[[], Any], outside_first: bool) -> None:
+    placed = placer.place(lambda x: x * 2.0, devices=two_cpus())
+    strategy = make()
+
+    def outside() -> None:
+        np.testing.assert_allclose(placed(X), X * 2.0)
+        assert placed.placement.ops
+
+    if outside_first:
+        outside()
+    for run in (lambda: placed(X), lambda: strategy.run(placed, (X,))):
+        with strategy.scope():
+            found = strategy.experimental_local_results(run())
+        np.testing.assert_allclose(found[0], X * 2.0)
+        with pytest.raises(placer.PlanError, match="left as it is"):
+            _ = placed.placement
+    outside()
+
+
 def test_a_dtensor_argument_is_left_alone() -> None:
     dtensor = tf.experimental.dtensor
     mesh = dtensor.create_mesh([("x", 1)], devices=["CPU:0"])
