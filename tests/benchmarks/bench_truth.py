@@ -1,6 +1,6 @@
 """How true the predicted step times are: many workloads, each under many placements, measured and predicted.
 
-    python -m tests.benchmarks.bench_truth --out truth --profile-s 60
+    python -m tests.benchmarks.bench_truth --out truth
     python -m tests.benchmarks.bench_truth --out truth --devices two-cpu --size small mlp_training decoding
     python -m tests.benchmarks.bench_truth --out truth --score
 
@@ -18,11 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,20 @@ from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.problem import Assignment, PlacementProblem
 
-RANDOM_CUTS = 4
+if TYPE_CHECKING:
+    from examples.workloads import Workload
+    from tests.benchmarks.bench_step_time import Variant
+
+PLACEMENTS = 10
+"""Of a workload, if there is time."""
+RANDOM_CUTS = 8
+"""At most."""
+EFFECT_S = 0.6
+"""How long the rounds of an effect may take."""
+PREPARING = 0.6
+"""The part of a workload's time in which its placements are made ready; the rest is for the rounds."""
+TRACED = ("default", "plan", "random_0")
+TRACED_STEPS = 3
 WORTH_RANKING = 1.3
 """Placements of a workload differ enough for their order to mean something where the slowest takes this much longer."""
 MODELS = ("auto", "analytic", "grappler")
@@ -49,13 +62,24 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("truth"), help="folder of the measurements (default: %(default)s)")
     parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
     parser.add_argument("--size", choices=("full", "small"), default="full")
-    parser.add_argument("--profile-s", type=float, default=0.0, help="measure each workload's ops for so long first")
+    parser.add_argument("--budget-s", type=float, default=60.0, help="for each workload, about (default: %(default)s)")
+    parser.add_argument("--traces", action="store_true", help=f"also keep a profiler's record of {', '.join(TRACED)}")
+    parser.add_argument("--effects", action="store_true", help="measure single effects instead, in this process")
+    parser.add_argument("--graphs", action="store_true", help="write the workloads' graphs instead, for placer profile")
     parser.add_argument("--score", action="store_true", help="measure nothing")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.effects:
+        measure_effects(args.names, args.out, two_cpu=args.devices == "two-cpu")
+        return 0
+    if unknown := [name for name in args.names if name not in builders()]:
+        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(builders())}")
+    if args.graphs:
+        write_graphs(args.names or [*builders()], args.size, args.out)
+        return 0
     if args.one:
-        measure(args.names[0], args.size, args.devices == "two-cpu", args.profile_s, args.out)
+        measure(args.names[0], args.size, args.out, args.budget_s, two_cpu=args.devices == "two-cpu", traces=args.traces)
         return 0
     failed = [] if args.score else measure_all(args)
     print(report(score(args.out)))
@@ -67,93 +91,155 @@ def main() -> int:
 
 def measure_all(args: argparse.Namespace) -> list[str]:
     """Measures each workload that has no record yet in a process of its own; gives the names of those that failed."""
-    names = args.names or [*builders()]
     failed = []
-    for name in names:
+    for name in args.names or [*builders()]:
         if (args.out / f"{name}.json").exists():
             continue
-        flags = ["--out", str(args.out), "--devices", args.devices, "--size", args.size, "--profile-s", str(args.profile_s)]
+        flags = ["--out", str(args.out), "--devices", args.devices, "--size", args.size, "--budget-s", str(args.budget_s)]
+        flags += ["--traces"] if args.traces else []
         start = time.perf_counter()
         command = [sys.executable, "-m", "tests.benchmarks.bench_truth", name, "--one", *flags]
         run = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
         if run.returncode:
             failed.append(name)
-            print(f"{name} failed:\n{run.stderr[-3000:]}", file=sys.stderr)
+            print(f"{name} failed:\n{run.stderr[-3000:]}", file=sys.stderr, flush=True)
         else:
-            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return failed
 
 
 def builders() -> dict[str, Callable[..., Any]]:
+    """The encoder has three layers of twelve: each further one is as those."""
+    from examples.workloads import encoder_training
     from tests.benchmarks.bench_step_time import BUILDERS
     from tests.benchmarks.more_workloads import MORE
 
-    return {**BUILDERS, **MORE}
+    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE}
 
 
-def measure(name: str, size: str, two_cpu: bool, profile_s: float, out: Path) -> None:
-    """Writes a workload's record and graphs."""
-    import tensorflow as tf
-
-    import placer
-    from placer.tf.devices import local_machine
+def measure(name: str, size: str, out: Path, budget_s: float, *, two_cpu: bool = False, traces: bool = False) -> None:
+    """Writes a workload's record and graphs, and what is measured of ops."""
     from tests.benchmarks import bench_step_time as bench
 
-    if two_cpu:
-        bench.two_cpu_machine()
-    machine = local_machine()
-    build = partial(builders()[name], size)
-    cases: dict[str, Case] = {}
-    base = build()
-    graph = placer.build_graph(base.fn, *base.args)
-    if profile_s:
-        placer.profile(graph, profile_s)
+    started = time.perf_counter()
+    machine = machine_here(two_cpu)
+    ready: dict[str, tuple[Case, bench.Variant]] = {}
+    for case in cases(name, partial(builders()[name], size), machine):
+        ready[case.label] = case, bench.warm_up(case.run, case.args)
+        if len(ready) == PLACEMENTS or time.perf_counter() - started > PREPARING * budget_s:
+            break
+    within_s = budget_s - (time.perf_counter() - started)
+    rounds = bench.interleaved({label: variant.step for label, (_, variant) in ready.items()}, within_s)
     export_json(Store().rows(), out / "measurements.json")
-    cases["default"] = Case.of(base.fn, base.args, graph, machine, solver="tf_default").as_it_is(base.fn)
-    for label, options in placements():
-        cases[label] = Case.of(base.fn, base.args, graph, machine, **options)
-    with tf.device("/CPU:0"):
-        work = build()
-        case = Case.of(work.fn, work.args, placer.build_graph(work.fn, *work.args), machine, solver="all_cpu")
-        cases["all_cpu"] = case.as_it_is(work.fn)
-    if name in bench.BY_HAND and tf.config.list_logical_devices("GPU"):
-        work = build(by_hand=True)
-        case = Case.of(work.fn, work.args, placer.build_graph(work.fn, *work.args), machine, solver="tf_default")
-        cases["hand"] = case.as_it_is(work.fn)
+    keep(name, ready, rounds, machine, out)
+    for label in TRACED if traces else ():
+        if label in ready:
+            (out / f"{name}.{label}.xplane.pb.gz").write_bytes(gzip.compress(profiled(ready[label][1].step)))
 
-    ready = {label: bench.warm_up(case.run, case.args) for label, case in cases.items()}
-    rounds = bench.interleaved({label: variant.step for label, variant in ready.items()})
-    graphs = {case.graph.fingerprint: case.graph for case in cases.values()}
-    for fingerprint, each in graphs.items():
-        with gzip.open(out / f"{fingerprint[:16]}.graph.json.gz", "wt") as file:
-            json.dump(each.to_json(), file, separators=(",", ":"))
+
+def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -> None:
+    """Writes a record for each function of `tests.benchmarks.effects` that has none, the devices being those written in it."""
+    import placer
+    from tests.benchmarks import bench_step_time as bench
+    from tests.benchmarks.effects import effects
+
+    machine = machine_here(two_cpu)
+    export_json(Store().rows(), out / "measurements.json")
+    for name, build in effects():
+        if (names and name not in names) or (out / f"{name}.json").exists():
+            continue
+        work = build()
+        case = Case.of("default", work, placer.build_graph(work.fn, *work.args), machine, solver="tf_default").as_it_is()
+        ready = {"default": (case, bench.warm_up(case.run, case.args))}
+        rounds = bench.interleaved({"default": ready["default"][1].step}, EFFECT_S)
+        keep(name, ready, rounds, machine, out)
+        measured_us = 1e6 * float(np.median(rounds["default"]))
+        print(f"{name:34}{measured_us:12.1f} us, predicted {1e3 * case.predicted_ms:12.1f}", flush=True)
+
+
+def write_graphs(names: Sequence[str], size: str, out: Path) -> None:
+    import placer
+
+    for name in names:
+        work = builders()[name](size)
+        placer.build_graph(work.fn, *work.args).save(out / f"{name}.json")
+
+
+def machine_here(two_cpu: bool) -> Machine:
+    from tests.benchmarks.bench_step_time import two_cpu_machine
+
+    if two_cpu:
+        two_cpu_machine()
+    from placer.tf.devices import local_machine
+
+    return local_machine()
+
+
+def keep(
+    name: str, ready: Mapping[str, tuple[Case, Variant]], rounds: Mapping[str, list[float]], machine: Machine, out: Path
+) -> None:
+    """Writes a record and its graphs."""
+    import tensorflow as tf
+
+    for graph in {case.graph.fingerprint: case.graph for case, _ in ready.values()}.values():
+        with gzip.open(out / f"{graph.fingerprint[:16]}.graph.json.gz", "wt") as file:
+            json.dump(graph.to_json(), file, separators=(",", ":"))
     record = {
         "workload": name,
-        "size": size,
         "tensorflow": tf.__version__,
         "machine": machine.to_toml(),
         "cases": {
             label: {
                 "graph": case.graph.fingerprint[:16],
                 "devices": case.devices,
-                "grappler_ns": case.grappler_ns,
-                "rounds_ms": [1e3 * seconds for seconds in rounds[label]],
-                "peak_bytes": ready[label].peak_bytes,
-                "predicted_peak_bytes": case.peak_bytes,
+                "predicted_ms": case.predicted_ms,
+                "grappler_ns": grappler_estimate_ns(case.placed, machine),
+                "rounds_ms": [round(1e3 * seconds, 5) for seconds in rounds[label]],
+                "first_call_s": variant.first_call_s,
+                "peak_bytes": variant.peak_bytes,
+                "held_bytes": variant.held_bytes,
+                "predicted_peak_bytes": case.predicted_peak_bytes,
             }
-            for label, case in cases.items()
+            for label, (case, variant) in ready.items()
         },
     }
     (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
+def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Case]:
+    """A workload's placements, those first that matter most; of solved ones that are equal only the first."""
+    import tensorflow as tf
+
+    import placer
+    from tests.benchmarks.bench_step_time import BY_HAND
+
+    work = build()
+    graph = placer.build_graph(work.fn, *work.args)
+    yield Case.of("default", work, graph, machine, solver="tf_default").as_it_is()
+    with tf.device("/CPU:0"):
+        on_cpu = build()
+        yield Case.of("all_cpu", on_cpu, placer.build_graph(on_cpu.fn, *on_cpu.args), machine, solver="all_cpu").as_it_is()
+    if name in BY_HAND and tf.config.list_logical_devices("GPU"):
+        split = build(by_hand=True)
+        yield Case.of("hand", split, placer.build_graph(split.fn, *split.args), machine, solver="tf_default").as_it_is()
+    seen = set()
+    for label, options in placements():
+        case = Case.of(label, work, graph, machine, **options)
+        if case.devices not in seen:
+            seen.add(case.devices)
+            yield case
+
+
 def placements() -> Iterator[tuple[str, dict[str, Any]]]:
     """What is solved for beside TensorFlow's default and all on the CPU."""
     yield "plan", {}
+    yield "random_0", {"solver": partial(random_cut, seed=0)}
     yield "total_cost", {"objective": "total_cost"}
-    yield "greedy", {"solver": "greedy"}
+    yield "random_1", {"solver": partial(random_cut, seed=1)}
     yield "heft", {"solver": "heft"}
-    for seed in range(RANDOM_CUTS):
+    yield "random_2", {"solver": partial(random_cut, seed=2)}
+    yield "greedy", {"solver": "greedy"}
+    for seed in range(3, RANDOM_CUTS):
         yield f"random_{seed}", {"solver": partial(random_cut, seed=seed)}
 
 
@@ -172,32 +258,52 @@ def random_cut(problem: PlacementProblem, seed: int) -> Assignment:
 class Case:
     """A workload under one placement: what to call, and what a prediction of it needs."""
 
-    run: Callable[..., Any]
-    args: tuple[Any, ...]
+    label: str
+    work: Workload
     graph: OpGraph
     devices: str
     """A digit for each op: its device's position in the machine."""
-    peak_bytes: dict[str, int]
-    """By device, as predicted."""
-    grappler_ns: int
-    """What Grappler's virtual cluster predicts; see `grappler_estimate_ns`."""
+    predicted_ms: float
+    predicted_peak_bytes: dict[str, int]
+    """By device."""
+    placed: Any
+    """The placed ConcreteFunction."""
+    run: Any
+    """What is measured."""
 
     @classmethod
-    def of(cls, fn: Any, args: tuple[Any, ...], graph: OpGraph, machine: Machine, **options: Any) -> Case:
+    def of(cls, label: str, work: Workload, graph: OpGraph, machine: Machine, **options: Any) -> Case:
         """The function run by a plan that these options give."""
         import placer
 
         placement = placer.solve(graph, machine, **options)
-        placed = placer.apply(fn, placement)
-        run = placed._prepared(args, {}, None).run
+        run = placer.apply(work.fn, placement)._prepared(work.args, {}, None).run
         number = {name: str(k) for k, name in enumerate(placement.devices)}
         devices = "".join(number[plan.device] for plan in placement.ops.values())
         peaks = {name: total.peak_bytes for name, total in placement.totals.items()}
-        return cls(run, args, graph, devices, peaks, grappler_estimate_ns(run, machine))
+        return cls(label, work, graph, devices, placement.step_time_ns / 1e6, peaks, run, run)
 
-    def as_it_is(self, fn: Any) -> Case:
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self.work.args
+
+    def as_it_is(self) -> Case:
         """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
-        return replace(self, run=fn.get_concrete_function(*self.args))
+        return replace(self, run=self.work.fn.get_concrete_function(*self.work.args))
+
+
+def profiled(step: Callable[[], None]) -> bytes:
+    """TensorFlow's record (an XSpace) of a few steps."""
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as folder:
+        tf.profiler.experimental.start(folder, tf.profiler.experimental.ProfilerOptions(host_tracer_level=2))
+        try:
+            for _ in range(TRACED_STEPS):
+                step()
+        finally:
+            tf.profiler.experimental.stop()
+        return next(Path(folder).rglob("*.xplane.pb")).read_bytes()
 
 
 def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:

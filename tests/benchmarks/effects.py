@@ -1,0 +1,243 @@
+"""Single effects that a step's time is made of, each a small function with its devices written in it.
+
+A prediction that is wrong for whole workloads is wrong for some of these, which says what it misses. ``near`` is CPU:0, ``far``
+the first GPU, or a second logical CPU where there is none. `Maximum` is an op that Grappler neither folds nor fuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from examples.workloads import Workload
+
+NEAR, FAR = "near", "far"
+
+
+def effects() -> Iterator[tuple[str, Callable[[], Workload]]]:
+    """By name; each builder makes its arguments and variables where it says."""
+    for where in (NEAR, FAR):
+        yield f"call_{where}", partial(chain, where, 1)
+        for length in (10, 100, 1000):
+            yield f"chain_{length}_{where}", partial(chain, where, length)
+        yield f"chains_4x100_{where}", partial(chain, where, 100, abreast=4)
+        yield f"fan_256_{where}", partial(fan, where, 256)
+        yield f"arguments_64_{where}", partial(many_arguments, where, 64)
+        yield f"variables_64_{where}", partial(many_variables, where, 64, assigned=False)
+        yield f"assigned_64_{where}", partial(many_variables, where, 64, assigned=True)
+        yield f"shapes_100_{where}", partial(shapes, where, 100)
+        yield f"products_20x1024_{where}", partial(products, where, 1024, 20)
+        yield f"products_4x5x1024_{where}", partial(products, where, 1024, 5, abreast=4)
+        yield f"passes_20x16MiB_{where}", partial(chain, where, 20, elements=2**22)
+        yield f"passes_4x5x16MiB_{where}", partial(chain, where, 5, elements=2**22, abreast=4)
+        yield f"unique_4x100000_{where}", partial(distinct, where, 100_000, 4)
+        yield f"dense_10x256_{where}", partial(dense, where, 256, 10)
+        yield f"convolutions_5x64_{where}", partial(convolutions, where, 64, 5)
+        yield f"convolutions_back_3x64_{where}", partial(convolutions, where, 64, 3, back=True)
+        yield f"loop_64x1_{where}", partial(loop, where, 64, 1)
+        yield f"loop_64x10_{where}", partial(loop, where, 64, 10)
+    yield "call_both", partial(both, 1, 64)
+    yield "chains_100_both", partial(both, 100, 64)
+    yield "passes_20x4MiB_both", partial(both, 20, 2**20)
+    yield "loop_16_crossing", partial(loop, NEAR, 16, 1, through=FAR)
+    for nbytes in (4, 2**16, 2**22, 2**26):
+        for src, dst in ((NEAR, FAR), (FAR, NEAR)):
+            yield f"argument_{nbytes}_{src}_{dst}", partial(crossing_argument, src, dst, nbytes)
+            yield f"crossing_{nbytes}_{src}_{dst}", partial(crossings, (src, dst), nbytes)
+    yield "crossing_there_and_back", partial(crossings, (NEAR, FAR, NEAR), 4)
+    yield "crossing_there_and_back_8", partial(crossings, (NEAR, *(FAR, NEAR) * 8), 4)
+    yield "crossing_8_abreast_near_far", partial(crossings, (NEAR, FAR), 4, abreast=8)
+    yield "crossing_8_abreast_far_near", partial(crossings, (FAR, NEAR), 4, abreast=8)
+    yield "crossing_8_abreast_1MiB_near_far", partial(crossings, (NEAR, FAR), 2**20, abreast=8)
+    yield "crossing_8_abreast_1MiB_far_near", partial(crossings, (FAR, NEAR), 2**20, abreast=8)
+
+
+def on(where: str) -> Any:
+    return tf.device("/CPU:0" if where == NEAR else "/GPU:0" if tf.config.list_logical_devices("GPU") else "/CPU:1")
+
+
+def chain(where: str, length: int, *, elements: int = 64, abreast: int = 1) -> Workload:
+    """Ops each of which needs the one before."""
+
+    def run(*starts: Any) -> Any:
+        with on(where):
+            return [steps(x, length) for x in starts]
+
+    return _workload(run, where, *[_floats(elements, seed=i) for i in range(abreast)])
+
+
+def steps(x: Any, length: int) -> Any:
+    other = x
+    for _ in range(length):
+        x = tf.raw_ops.Maximum(x=x, y=other)
+    return x
+
+
+def fan(where: str, width: int) -> Workload:
+    """One op whose result very many need, joined again."""
+
+    def run(x: Any, *others: Any) -> Any:
+        with on(where):
+            return tf.add_n([tf.raw_ops.Maximum(x=x, y=other) for other in tf.unstack(others[0])])
+
+    return _workload(run, where, _floats(64), _floats(width, 64))
+
+
+def many_arguments(where: str, count: int) -> Workload:
+    def run(*args: Any) -> Any:
+        with on(where):
+            return tf.raw_ops.AddN(inputs=args)
+
+    return _workload(run, where, *[_floats(64, seed=i) for i in range(count)])
+
+
+def many_variables(where: str, count: int, *, assigned: bool) -> Workload:
+    with on(where):
+        variables = [tf.Variable(_floats(64, seed=i)) for i in range(count)]
+
+    def run(x: Any) -> Any:
+        with on(where):
+            if not assigned:
+                return tf.raw_ops.AddN(inputs=[x, *variables])
+            for variable in variables:
+                variable.assign_add(x)
+            return tf.identity(x)
+
+    return _workload(run, where, _floats(64), state=variables)
+
+
+def shapes(where: str, length: int) -> Workload:
+    """Ops on int32 scalars, which stay in host memory."""
+
+    def run(x: Any) -> Any:
+        with on(where):
+            for _ in range(length):
+                x = tf.raw_ops.Maximum(x=x, y=x)
+            return x
+
+    return _workload(run, where, tf.constant(3))
+
+
+def products(where: str, side: int, length: int, *, abreast: int = 1) -> Workload:
+    def run(*starts: Any) -> Any:
+        with on(where):
+            ends = []
+            for x in starts:
+                y = x
+                for _ in range(length):
+                    y = x @ y
+                ends.append(y[0, 0])
+            return ends
+
+    return _workload(run, where, *[_floats(side, side, seed=i) / side for i in range(abreast)])
+
+
+def distinct(where: str, count: int, abreast: int) -> Workload:
+    """Ops that one core does."""
+
+    def run(*keys: Any) -> Any:
+        with on(where):
+            return [tf.unique(k).idx[0] for k in keys]
+
+    rng = np.random.default_rng(0)
+    return _workload(run, where, *[tf.constant(rng.integers(0, count, count)) for _ in range(abreast)])
+
+
+def dense(where: str, width: int, layers: int) -> Workload:
+    """What Grappler fuses on a CPU."""
+    with on(where):
+        weights = [tf.Variable(_floats(width, width, seed=i) / width) for i in range(layers)]
+        biases = [tf.Variable(_floats(width, seed=i)) for i in range(layers)]
+
+    def run(x: Any) -> Any:
+        with on(where):
+            for w, b in zip(weights, biases, strict=True):
+                x = tf.nn.relu(tf.nn.bias_add(x @ w, b))
+            return tf.reduce_mean(x)
+
+    return _workload(run, where, _floats(256, width), state=[*weights, *biases])
+
+
+def convolutions(where: str, channels: int, layers: int, *, back: bool = False) -> Workload:
+    with on(where):
+        filters = [tf.Variable(0.05 * _floats(3, 3, channels, channels, seed=i)) for i in range(layers)]
+
+    def run(x: Any) -> Any:
+        with on(where), tf.GradientTape() as tape:
+            for w in filters:
+                x = tf.nn.relu(tf.nn.conv2d(x, w, 1, "SAME"))
+            x = tf.reduce_mean(x)
+        with on(where):
+            return [tf.reduce_sum(g) for g in tape.gradient(x, filters)] if back else x
+
+    return _workload(run, where, _floats(16, 56, 56, channels), state=filters)
+
+
+def loop(where: str, rounds: int, ops: int, *, through: str | None = None) -> Workload:
+    """A while loop; ``through``: a further op of its body is there."""
+
+    def run(x: Any) -> Any:
+        with on(where):
+            for _ in tf.range(rounds):
+                x = steps(x, ops)
+                if through:
+                    with on(through):
+                        x = steps(x, 1)
+            return x
+
+    return _workload(run, where, _floats(64))
+
+
+def both(length: int, elements: int) -> Workload:
+    """A chain here and one there that do not need each other."""
+
+    def run(x: Any, y: Any) -> Any:
+        with on(FAR):
+            there = steps(y, length)
+        with on(NEAR):
+            return there, steps(x, length)
+
+    with on(NEAR):
+        x = tf.identity(_floats(elements))
+    with on(FAR):
+        return Workload(tf.function(run), (x, tf.identity(_floats(elements))), (), trains=False)
+
+
+def crossing_argument(src: str, dst: str, nbytes: int) -> Workload:
+    """An argument used where it is not."""
+
+    def run(x: Any) -> Any:
+        with on(dst):
+            return tf.reduce_max(tf.raw_ops.Maximum(x=x, y=x))
+
+    return _workload(run, src, _floats(nbytes // 4))
+
+
+def crossings(stations: tuple[str, ...], nbytes: int, *, abreast: int = 1) -> Workload:
+    """Tensors made at the first station that an op at each further one takes."""
+
+    def run(*starts: Any) -> Any:
+        ends = []
+        for start in starts:
+            x = start
+            for where in stations:
+                with on(where):
+                    x = tf.raw_ops.Maximum(x=x, y=x)
+            ends.append(x)
+        with on(stations[-1]):
+            return [tf.reduce_max(x) for x in ends]
+
+    return _workload(run, stations[0], *[_floats(nbytes // 4, seed=i) for i in range(abreast)])
+
+
+def _workload(run: Callable[..., Any], where: str, *args: Any, state: Any = ()) -> Workload:
+    with on(where):
+        return Workload(tf.function(run), tuple(tf.identity(x) for x in args), tuple(state), trains=False)
+
+
+def _floats(*shape: int, seed: int = 0) -> Any:
+    return tf.constant(np.random.default_rng(seed).standard_normal(shape, np.float32))
