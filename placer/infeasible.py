@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.opgraph import OpGraph
+from placer.problem.formulate import kept
 from placer.problem.memory import excess, usage
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
 from placer.solvers.base import Solution, Status
 from placer.solvers.registry import solver
 from placer.units import format_bytes
@@ -14,8 +16,8 @@ ATTEMPTS = ("greedy", "tf_default", "all_cpu", "all_gpu")
 HOLDERS_SHOWN = 4
 
 
-def explain_infeasible(problem: PlacementProblem, solution: Solution) -> str:
-    """The message for a solution that proves that nothing fits, or found nothing that does.
+def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solution) -> str:
+    """The message for a solution of the graph's problem that proves that nothing fits, or found nothing that does.
 
     Variables and captures that are bound to one device can prove the point alone; otherwise it shows what the simple placement
     lacks that misses the limits least.
@@ -24,12 +26,11 @@ def explain_infeasible(problem: PlacementProblem, solution: Solution) -> str:
     lead = "no placement fits the memory limits" if proved else f"{solution.solver} found no placement ({solution.stop_reason})"
     bound = np.where(problem.unit_allowed.sum(axis=1) == 1, problem.unit_allowed.argmax(axis=1), -1)
     for d, (name, limit) in enumerate(zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)):
-        kept = np.where(bound == d, problem.unit_persistent_bytes, 0)
-        if 0 <= limit < (held := int(kept.sum())):
+        if 0 <= limit < (held := int(problem.unit_persistent_bytes[bound == d].sum())):
             return (
                 f"{lead}: what has to stay on {name} takes {_bytes(held)}, {_bytes(held - limit)} over its limit of "
-                f"{_bytes(limit)}. Most is held by {_most(problem, kept)}. Way out: a limit of at least {held} bytes for {name}, "
-                "or make some of these on another device."
+                f"{_bytes(limit)}. Most is held by {_most(graph, problem, bound == d)}. "
+                f"Way out: a limit of at least {held} bytes for {name}, or make some of these on another device."
             )
     attempts = {name: solver(name).solve(problem, solution.objective).assignment for name in ATTEMPTS}
     over = {name: excess(problem, a) for name, a in attempts.items() if a is not None}
@@ -42,17 +43,16 @@ def explain_infeasible(problem: PlacementProblem, solution: Solution) -> str:
         return f"{lead}, but {closest} fits. Way out: solver={closest!r}, or a longer time_limit_s."
     d = int(np.argmax(over[closest]))
     limit, missing = int(problem.memory_limit_bytes[d]), int(over[closest][d])
+    most = _most(graph, problem, assignment.device == d, _passing_at_peak(problem, assignment, d))
     return (
         f"{lead}: {closest}, the closest of {', '.join(over)}, needs {_bytes(limit + missing)} on {problem.device_names[d]}, "
-        f"{_bytes(missing)} over its limit of {_bytes(limit)}. At the peak, most is held by "
-        f"{_most(problem, *_held_at_peak(problem, assignment, d))}. Way out: a limit of at least {limit + missing} bytes for "
-        f"{problem.device_names[d]}, or a smaller batch."
+        f"{_bytes(missing)} over its limit of {_bytes(limit)}. At the peak, most is held by {most}. "
+        f"Way out: a limit of at least {limit + missing} bytes for {problem.device_names[d]}, or a smaller batch."
     )
 
 
-def _held_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> tuple[Ints, Ints]:
-    """Bytes on device `d` while it holds most: kept for good by each unit [U], and passing, by the op that made them [N]."""
-    kept = np.where(assignment.device == d, problem.unit_persistent_bytes, 0)
+def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
+    """[N]: bytes on device `d` while it holds most, by the op that made them, without what is kept from step to step."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
     until = problem.tensor_op.copy()
     np.maximum.at(until, problem.consumer_tensor, problem.consumer_op)
@@ -65,12 +65,12 @@ def _held_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> 
     np.add.at(passing, problem.tensor_op[alive], problem.tensor_bytes[alive])
     if assignment.device[problem.op_unit[moment]] == d:
         passing[moment] += problem.op_workspace_bytes[moment, d]
-    return kept, passing
+    return passing
 
 
-def _most(problem: PlacementProblem, kept: Ints, passing: Ints | None = None) -> str:
-    first = {unit: name for name, unit in reversed(list(zip(problem.op_names, problem.op_unit.tolist(), strict=True)))}
-    found = [(nbytes, first[unit]) for unit, nbytes in enumerate(kept.tolist()) if nbytes]
+def _most(graph: OpGraph, problem: PlacementProblem, here: Bools, passing: Ints | None = None) -> str:
+    """Names what takes most: of that kept by the units that are `here` [U], and of what is `passing` [N]."""
+    found = [(nbytes, name) for op, name, nbytes in kept(graph) if nbytes and here[problem.op_unit[op]]]
     if passing is not None:
         found += [(nbytes, problem.op_names[op]) for op, nbytes in enumerate(passing.tolist()) if nbytes]
     found.sort(key=lambda holder: (-holder[0], holder[1]))

@@ -130,7 +130,8 @@ class OpGraph:
         return node
 
     def find(self, name: str) -> OpNode:
-        """The op called `name`, or the only one whose name ends with "/name" or matches it as a glob, or of that type.
+        """The op called `name`; or the one that holds the variable called so; or the only one whose name ends with "/name" or
+        matches it as a glob, or of that type.
 
         Raises OptionError listing the candidates, or the names nearest to it.
         """
@@ -138,6 +139,8 @@ class OpGraph:
             raise OptionError(f"{name!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
         if name in self.graph:
             return self.op(name)
+        if name in self.resources:
+            return next(op for op in self if op.resource == name)
         matches = [n for n in self.graph if n.endswith("/" + name)] or fnmatch.filter(self.graph, name)
         matches = matches or [op.name for op in self if op.op_type == name]
         if len(matches) == 1:
@@ -146,13 +149,14 @@ class OpGraph:
             shown = ", ".join(matches[:8]) + (", …" if len(matches) > 8 else "")
             raise OptionError(f"{name!r} names {len(matches)} ops of {self.name!r}: {shown}. Give one of them.")
         raise OptionError(
-            f"no op of {self.name!r} is called {name!r}{self.near(name)} list(placement.ops) has its {len(self)} names."
+            f"no op or variable of {self.name!r} is called {name!r}{self.near(name)} "
+            f"list(placement.ops) has its {len(self)} names."
         )
 
     def near(self, name: str) -> str:
-        """The end of an error's sentence: a guess at what was meant with up to five op names like `name`, or a full stop."""
+        """The end of an error's sentence: up to five names of ops and variables that may have been meant, or a full stop."""
         wanted = name.strip("*?").lower()
-        lowered = {n.lower(): n for n in self.graph}
+        lowered = {n.lower(): n for n in (*self.resources, *self.graph)}
         inside = [n for low, n in lowered.items() if wanted and wanted in low]
         inside.sort(key=lambda n: (n.lower() != wanted, n.lower().rpartition("/")[2] != wanted))
         close = inside[:5] or [lowered[low] for low in difflib.get_close_matches(wanted, lowered, n=5, cutoff=0.5)]

@@ -71,7 +71,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     solution = chosen.solve(problem, options.objective, seed=options.seed, **limit)
     if solution.assignment is None or solution.status is Status.UNKNOWN:
-        raise InfeasibleError(explain_infeasible(problem, solution))
+        raise InfeasibleError(explain_infeasible(graph, problem, solution))
 
     placement = expand(graph, target, options, constraints, formulation, solution)
     report = validate(problem, solution.assignment, placement.total_cost_ns)

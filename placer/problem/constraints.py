@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -196,7 +196,8 @@ class _Constrainer:
 
     def _where_made(self, unit: int, op: OpNode) -> int:
         """One device: the first GPU for what TensorFlow puts on GPUs, else the host, within what the unit may use."""
-        wants_gpu = bool(op.resource) or (op.role == "capture" and op.signature.outputs[0].dtype in FLOATS)
+        state = self.graph.resources.get(op.resource)
+        wants_gpu = state.kind == "variable" if state else op.role == "capture" and op.signature.outputs[0].dtype in FLOATS
         free = [d for d in range(len(self.names)) if self.mask[unit] >> d & 1]
         gpus = [d for d in free if self.machine.devices[d].kind == "GPU"]
         return 1 << (gpus[0] if gpus and wants_gpu else free[0])
@@ -255,10 +256,7 @@ class _Constrainer:
         if near != ".":
             return near
         wanted = pattern.strip("*?").lower()
-        others: Iterable[str] = dict.fromkeys(
-            [*(r.name for r in self.graph.resources.values()), *(op.op_type for op in self.ops)]
-        )
-        close = [n for n in others if wanted and wanted in n.lower()][:5]
+        close = [n for n in dict.fromkeys(op.op_type for op in self.ops) if wanted and wanted in n.lower()][:5]
         return f"; did you mean {', '.join(close)}?" if close else "."
 
     def _list(self, mask: int) -> str:

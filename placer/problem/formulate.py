@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ def formulate(
         op_count=np.array([op.count for op in ops], np.float64),
         op_workspace_bytes=workspace,
         unit_allowed=constraints.allowed,
-        unit_persistent_bytes=_persistent(graph, ops, constraints),
+        unit_persistent_bytes=_persistent(graph, constraints),
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         call_overhead_ns=machine.call_overhead_ns,
@@ -216,15 +216,24 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
     return flags
 
 
-def _persistent(graph: OpGraph, ops: list[OpNode], constraints: Constraints) -> Ints:
-    """[U]: each variable or table once, with the first unit that holds it; captured tensors and constants with their own."""
-    held = np.zeros(len(constraints.allowed), np.int64)
+def kept(graph: OpGraph) -> Iterator[tuple[int, str, int]]:
+    """What is in memory from step to step: the position of the op that holds it, its name and bytes.
+
+    Each variable or table is there once, with the first op that holds it; a captured tensor is called as its op is.
+    """
     seen: set[str] = set()
-    for unit, op in zip(constraints.op_unit.tolist(), ops, strict=True):
+    for i, op in enumerate(graph):
         if op.resource:
             if op.resource in graph.resources and op.resource not in seen:
-                held[unit] += graph.resources[op.resource].nbytes
+                yield i, graph.resources[op.resource].name, graph.resources[op.resource].nbytes
             seen.add(op.resource)
         elif op.role == "capture":
-            held[unit] += sum(spec.nbytes for spec in op.signature.outputs)
+            yield i, op.name, sum(spec.nbytes for spec in op.signature.outputs)
+
+
+def _persistent(graph: OpGraph, constraints: Constraints) -> Ints:
+    """[U]: bytes that each unit keeps from step to step."""
+    held = np.zeros(len(constraints.allowed), np.int64)
+    for i, _, nbytes in kept(graph):
+        held[constraints.op_unit[i]] += nbytes
     return held

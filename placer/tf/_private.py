@@ -146,18 +146,12 @@ def copy_handle_data(source: Any, target: Any) -> None:
     handle_data_util.copy_handle_data(source, target)
 
 
-def handle_bytes(tensor: Any) -> int:
-    """Bytes of the value behind a variable's handle; 0 if its shape is unknown or it is no variable."""
-    data = handle_data_util.get_handle_data(tensor)
+def held_by(handle: Any) -> list[tf.TensorSpec]:
+    """What is behind a variable's handle; nothing if it is no variable's."""
+    data = handle_data_util.get_handle_data(handle)
     if data is None or not data.is_set:
-        return 0
-    total = 0
-    for part in data.shape_and_type:
-        size = tf.dtypes.as_dtype(part.dtype).size
-        for dim in part.shape.dim:
-            size *= max(dim.size, 1)
-        total += 0 if part.shape.unknown_rank else size
-    return total
+        return []
+    return [tf.TensorSpec(part.shape, part.dtype) for part in data.shape_and_type]
 
 
 def static_value(tensor: Any) -> Any:

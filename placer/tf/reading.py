@@ -165,8 +165,12 @@ class _Reader:
             value = self.trace.arguments[position] if position < len(self.trace.arguments) else None
         spec = self._spec(body.names[name], 0, tensor)
         resource = ""
+        support = self.kernels.lookup_type("_Arg", {"T": spec.dtype})
         if spec.dtype == "resource" and value is not None:
-            resource = self._resource(body.names[name], value)
+            held = _private.held_by(value)
+            resource = self._resource(body.names[name], value, held)
+            if held:  # where a variable of its type can be made
+                support = self.kernels.lookup_type("VarHandleOp", {"dtype": held[0].dtype.name})
         elif external is not None and spec.dtype == "resource":
             resource = body.names[name]
         self._add(
@@ -175,26 +179,25 @@ class _Reader:
             signature=self._signature("Placeholder", (), (spec,), ()),
             count=1.0,
             role=role,
-            support=self.kernels.lookup_type("_Arg", {"T": spec.dtype}),
+            support=support,
             location=_short_device(value),
             resource=resource,
         )
 
-    def _resource(self, path: str, handle: Any) -> str:
-        name, kind = self._handle_names.get(id(handle), ("", "resource"))
-        if not name:
-            name = str(getattr(handle, "_name", "") or path)
+    def _resource(self, path: str, handle: Any, held: Sequence[tf.TensorSpec]) -> str:
+        name = self._variable_names.get(id(handle)) or str(getattr(handle, "_name", "") or path).removesuffix(":0")
         key, suffix = name, 0
         while key in self.resources:
             suffix += 1
             key = f"{name}_{suffix}"
-        self.resources[key] = Resource(key, kind, _short_device(handle), _private.handle_bytes(handle))
+        nbytes = sum(spec.dtype.size * math.prod(d or 1 for d in spec.shape) for spec in held if spec.shape.rank is not None)
+        self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes)
         return key
 
     @cached_property
-    def _handle_names(self) -> dict[int, tuple[str, str]]:
-        """Name and kind of the state behind each captured handle."""
-        return {id(v.handle): (v.name.removesuffix(":0"), "variable") for v in self.trace.concrete.graph.variables}
+    def _variable_names(self) -> dict[int, str]:
+        """By id of the handle, as the user calls it."""
+        return {id(v.handle): v.name.removesuffix(":0") for v in self.trace.concrete.graph.variables}
 
     def _op(self, body: Body, name: str, node: NodeDef, count: float, waits: Sequence[str]) -> None:
         path = body.names[name]

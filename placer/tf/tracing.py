@@ -309,7 +309,7 @@ def _capture_names(graph: Any) -> dict[str, str]:
     return {
         inner.op.name: re.sub(r"[^\w./-]", "_", variables.get(id(outer), "")).lstrip("_/-") or "capture"
         for outer, inner in _private.external_captures(graph)
-        if inner.op.name.isdigit()
+        if inner.op.name.rpartition("/")[2].isdigit()
     }
 
 

@@ -30,6 +30,8 @@ from tests.machines import two_cpus
 GPU_HERE = bool(tf.config.list_physical_devices("GPU"))
 DEVICES = "h100" if GPU_HERE else two_cpus()
 """What is split between: the GPU and its host where there is one, else two CPU devices."""
+OTHER = "GPU:0" if GPU_HERE else "CPU:1"
+"""The device beside CPU:0."""
 CALLS = 3
 """Calls of a program before its state is compared."""
 
@@ -254,7 +256,9 @@ def kind_of_error(error: Any) -> tuple[str, str]:
         return "no error", repr(error)
     if isinstance(error, placer.TraceError) and error.__cause__ is not None:
         error = error.__cause__  # it failed while tracing; the cause is what the plain function raises
-    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    # TensorFlow counts an error once for each device that hears of it.
+    text = re.sub(r"^\d+ root error\(s\) found\.\s*\(0\) [A-Z_]+: ", "", str(error).strip())
+    text = text.splitlines()[0] if text else ""
     return type(error).__name__, re.sub(r"\{\{.*?\}\}|\[\[.*?\]\]|__inference\w*|\S*/device:\S*", "", text).strip()
 
 

@@ -48,7 +48,18 @@ def concrete() -> Any:
     return fn
 
 
-@pytest.mark.parametrize("build", [nested, module, captured_value, callback, concrete])
+def scoped() -> Any:
+    table, value = tf.Variable(tf.ones([4, 4]), name="table"), tf.ones([4])
+
+    def f(x: Any) -> Any:
+        rows = tf.nn.embedding_lookup(table, [0, 1], name="rows")
+        with tf.name_scope("block"):
+            return x + rows + tf.function(lambda: table * value)()[:2]
+
+    return f
+
+
+@pytest.mark.parametrize("build", [nested, module, captured_value, callback, concrete, scoped])
 def test_a_saved_plan_fits_the_function_traced_anew(build: Callable[[], Any], tmp_path: Any) -> None:
     x = tf.ones([2, 4])
     plan = placer.solve(placer.build_graph(build(), x), two_cpus())
