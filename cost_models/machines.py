@@ -163,7 +163,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     path = Path(name_or_path)
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise MachineError(f"{path}: cannot be read as a machine's TOML file: {error}") from error
     return parse_machine(text, str(path))
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from placer import __version__
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
@@ -39,15 +39,16 @@ DEFAULT_SIGNATURE = "serving_default"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code; argparse exits by itself with 2 for arguments it cannot read."""
-    args = _parser().parse_args(argv)
+    """Runs one command and returns its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
+            args = _parser().parse_args(argv)
             plain, text = args.run(args)
             print(json.dumps(plain, indent=2) if args.json else text, flush=True)
         except PlacerError as error:
-            if args.json:
+            if "--json" in argv:
                 print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}, indent=2))
             else:
                 print(f"placer: error: {error}", file=sys.stderr)
@@ -60,8 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return DONE
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Arguments that cannot be read fail like everything else."""
+        raise OptionError(f"{message}; {self.prog} --help says what there is.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="placer", description="Decides which device every op of a TensorFlow function runs on.")
+    parser = _Parser(prog="placer", description="Decides which device every op of a TensorFlow function runs on.")
     parser.add_argument("--version", action="version", version=f"placer {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -145,7 +152,7 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.views.plain import overview
 
     found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
-    given: dict[str, Any] = {name: dict(value) if isinstance(value, list) else value for name, value in found.items()}
+    given: dict[str, Any] = {n: _mapping(n, value) if isinstance(value, list) else value for n, value in found.items()}
     look_up(Options.of(given))
     if args.out is not None:
         _check_writable(args.out)
@@ -248,6 +255,15 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _mapping(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if key in found:
+            raise OptionError(f"{option} has {key!r} twice, as {found[key]!r} and as {value!r}: keep one.")
+        found[key] = value
+    return found
+
+
 def _check_there(path: Path) -> None:
     if not path.exists():
         raise OptionError(f"there is no file {path}.")
@@ -290,8 +306,10 @@ def _read(target: str, signature: str | None) -> tuple[OpGraph, Options]:
     check_call(function, specs, target)
     try:
         graph = build_graph(function, *specs)
-    except TypeError as error:
-        raise OptionError(f"{target!r} cannot be called with what --signature gives: {error}") from error
+    except PlacerError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{target!r} cannot be called with {signature!r}: {error}") from error
     return graph, found.options if placed else Options()
 
 

@@ -267,7 +267,7 @@ def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
     text = json.dumps(data, separators=(",", ":")) + "\n"
     try:
         Path(path).write_text(text)
-    except (OSError, TypeError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise PlanError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
 
 

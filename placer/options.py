@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from placer.devicespec import parse
+from placer.devicespec import DeviceSpec, parse
 from placer.errors import OptionError
 from placer.units import check_seconds, parse_bytes
 
@@ -57,13 +58,18 @@ class Options:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
-        _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, lambda device, size: (parse(device), parse_bytes(size)))
-        _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: parse(device))
+        _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, _limit)
+        limited: dict[DeviceSpec, str] = {}
+        for device in self.memory_limits:
+            if (other := limited.setdefault(parse(device), device)) != device:
+                raise OptionError(f"memory_limits has {other!r} and {device!r}, which are the same: keep one.")
+        _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: _device(device))
+        # Mappings that nobody else can change, and Python's numbers where numpy's were given.
+        own: dict[str, Any] = {"memory_limits": dict(self.memory_limits), "pins": dict(self.pins), "seed": _seed(self.seed)}
         if self.time_limit_s is not None:
-            check_seconds("time_limit_s", self.time_limit_s)
-        seed = self.seed
-        if isinstance(seed, bool) or not (isinstance(seed, int) and 0 <= seed <= MAX_SEED):
-            raise OptionError(f"seed={seed!r} is not a whole number from 0 to {MAX_SEED}.")
+            own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
@@ -84,6 +90,27 @@ class Options:
 MAX_SEED = 2**31 - 1
 """The largest that every solver takes."""
 _CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}
+
+
+def _device(text: Any) -> None:
+    """OptionError unless it is a device string that names at least a type: a pin or limit that names less says nothing."""
+    if parse(text).type is None:
+        raise OptionError(f"{text!r} names no device: give one, such as 'GPU:0', or a type, such as 'GPU'.")
+
+
+def _limit(device: str, size: Any) -> None:
+    _device(device)
+    parse_bytes(size)
+
+
+def _seed(given: Any) -> int:
+    try:
+        number = -1 if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= MAX_SEED:
+        raise OptionError(f"seed={given!r} is not a whole number from 0 to {MAX_SEED}.")
+    return number
 
 
 def _check(option: str, given: Any, example: Mapping[str, str], read: Callable[[str, Any], object]) -> None:

@@ -229,7 +229,9 @@ class Placement:
         return placed
 
     def diff(self, other: Placement) -> Difference:
-        """What changes from this placement to `other`, which may be of a changed graph."""
+        """What changes from this placement to `other`, which may be of a changed graph. OptionError if that is no Placement."""
+        if not isinstance(other, Placement):
+            raise OptionError(f"diff takes a Placement, not {other!r}: placer.Placement.load(path) reads a saved one.")
         both = [name for name in self.ops if name in other.ops]
         pairs = {name: (self.ops[name].device, other.ops[name].device) for name in both}
         return Difference(

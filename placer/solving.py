@@ -22,7 +22,8 @@ from placer.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.validate import validate
-from placer.solvers.base import Solver, Status
+from placer.solvers.answer import checked
+from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
 
 
@@ -48,6 +49,8 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     """
     if not isinstance(graph, OpGraph):
         raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
+    if not (options is None or isinstance(options, Options)):
+        raise OptionError(f"options={options!r} is no placer.Options: make one of it, or give its fields as keywords.")
     if options is not None and given:
         raise OptionError(f"give options as one object or as keywords ({', '.join(given)}), not both.")
     options = options or Options.of(given)
@@ -70,11 +73,14 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     solution = chosen.solve(problem, options.objective, seed=options.seed, **limit)
+    if not isinstance(solution, Solution):
+        raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     if solution.assignment is None or solution.status is Status.UNKNOWN:
         raise InfeasibleError(explain_infeasible(graph, problem, solution))
+    assignment = checked(solution.assignment, problem, chosen.name)
 
-    placement = expand(graph, target, options, constraints, formulation, solution)
-    report = validate(problem, solution.assignment, placement.total_cost_ns)
+    placement = expand(graph, target, options, constraints, formulation, replace(solution, assignment=assignment))
+    report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
     return placement

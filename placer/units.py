@@ -9,7 +9,7 @@ from typing import Any
 from placer.errors import OptionError
 
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", re.IGNORECASE | re.ASCII)
 
 
 def format_ns(ns: float) -> str:
@@ -52,13 +52,18 @@ def parse_bytes(text: str | int) -> int:
     number, unit = match.groups() if match else ("", "")
     if not number or ("." in number and not unit):
         raise OptionError(f"{text!r} is not a size: give whole bytes, or text such as '8GiB', '512 MiB' or '1.5 GB'.")
-    size = round(float(number) * _SIZES[unit.upper()]) if unit else int(number)
-    if size >= 2**63:
+    scale = _SIZES[(unit or "").upper()]
+    if float(number) * scale >= 2**63:
         raise OptionError(f"{text!r} is more than a device can have: sizes end at 8 EiB.")
-    return size
+    return round(float(number) * scale) if unit else int(number)
 
 
-def check_seconds(name: str, value: Any) -> None:
-    """Raises OptionError unless `value`, given as `name`, is a finite number of seconds above 0."""
-    if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0 < value < math.inf):
+def check_seconds(name: str, value: Any) -> float:
+    """`value`, given as `name`, if it is a finite number of seconds above 0. Raises OptionError where it is not."""
+    try:
+        seconds = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
         raise OptionError(f"{name}={value!r} is not a number of seconds above 0; leave it out for the default.")
+    return seconds

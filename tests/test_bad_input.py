@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import tensorflow as tf
 import placer
 from cost_models import OpCost
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.base import Objective, Solution, Status
 from tests.graphs import layers
 
 GRAPH = layers()
@@ -33,6 +36,33 @@ class Answers:
         return self.cost
 
 
+@dataclass
+class Returns:
+    """A solver that returns what it is told to."""
+
+    make: Callable[[PlacementProblem], Any]
+    name: str = "returns"
+
+    def unsupported(self, *_: object) -> str:
+        return ""
+
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 1.0, seed: int = 0) -> Any:
+        made = self.make(problem)
+        return made and Solution(made, Status.FEASIBLE, objective, 1, 0, self.name, 0.0, "told to")
+
+    def cite(self) -> str:
+        return ""
+
+
+UNTYPED = ("", "/", "/job:localhost", "task:0")
+"""Device strings that name no device."""
+SIZES = (1.5, math.nan, "1.5", "lots", "-1", b"8GiB", None, True, 2**63, 10**400, "9" * 400 + "GB")
+
+
+def everywhere(device: float) -> Callable[[PlacementProblem], Assignment]:
+    return lambda problem: Assignment(np.full(problem.units, device))
+
+
 def double(x: tf.Tensor) -> tf.Tensor:
     return 2 * x
 
@@ -40,19 +70,24 @@ def double(x: tf.Tensor) -> tf.Tensor:
 @pytest.mark.parametrize(
     ("option", "values", "words"),
     [
-        ("time_limit_s", [math.nan, math.inf, "5", 0, -1, True], "seconds above 0"),
-        ("seed", ["x", None, 1.5, -1, 2**31], "whole number from 0"),
-        ("memory_limits", [5, "8GiB", [("CPU:0", 5)], {0: "8GiB"}], "{'GPU:0': '8GiB'}"),
-        ("memory_limits", [{"CPU:0": size} for size in (1.5, "1.5", "lots", "-1", None, True, 2**63)], "'CPU:0'.*(bytes|8 EiB)"),
+        ("time_limit_s", [math.nan, math.inf, "5", b"5", 0, -1, True, [1], 10**400], "seconds above 0"),
+        ("seed", ["x", b"1", None, True, 1.5, math.nan, -1, 2**31, [1]], "whole number from 0"),
+        ("memory_limits", [None, 5, "8GiB", [("CPU:0", 5)], {0: "8GiB"}, {b"CPU:0": 5}], "{'GPU:0': '8GiB'}"),
+        ("memory_limits", [{"CPU:0": size} for size in SIZES], "'CPU:0'.*(bytes|8 EiB)"),
         ("memory_limits", [{"somewhere": "8GiB"}], "'somewhere'.*devices look like"),
-        ("pins", ["matmul", [("MatMul", "CPU:0")], {3: "CPU:0"}], r"\{'embed/\*': 'CPU:0'\}"),
-        ("pins", [{"MatMul": device} for device in ("garbage", 3, None, "CPU:0/GPU:0")], "'MatMul'"),
-        ("devices", [5, ["GPU:0"], tf.config.list_logical_devices(), "bogus", "absent.toml"], r"h100|absent\.toml"),
-        ("solver", ["bogus", 5, object], "min_cut"),
-        ("cost_model", ["bogus", 5], "analytic"),
-        ("objective", ["speed", None, []], "'step_time'"),
-        ("on_missing_device", [True], "'relax'"),
+        ("memory_limits", [{device: "8GiB"} for device in UNTYPED], "names no device.*'GPU:0'"),
+        ("memory_limits", [{"GPU:0": 8, "gpu:0": 9}, {"GPU": 8, "/device:GPU:*": 8}], "which are the same"),
+        ("pins", [None, "matmul", [("MatMul", "CPU:0")], {3: "CPU:0"}, {b"MatMul": "CPU:0"}], r"\{'embed/\*': 'CPU:0'\}"),
+        ("pins", [{"MatMul": device} for device in ("garbage", 3, None, b"CPU:0", Path("CPU:0"), "CPU:0/GPU:0")], "'MatMul'"),
+        ("pins", [{"MatMul": device} for device in UNTYPED], "'MatMul'.* names no device.*'GPU:0'"),
+        ("devices", [5, b"h100", ["GPU:0"], tf.config.list_logical_devices(), "bogus", "absent.toml"], r"h100|absent\.toml"),
+        ("devices", [Path("absent.toml"), Path("/"), "\0.toml"], "cannot be read as a machine's TOML file"),
+        ("solver", ["bogus", b"auto", None, 5, object, SimpleNamespace(solve=print)], "min_cut"),
+        ("cost_model", ["bogus", b"auto", None, 5, SimpleNamespace(op_cost=print)], "analytic"),
+        ("objective", ["speed", None, [], b"step_time"], "'step_time'"),
+        ("on_missing_device", [True, None, b"relax"], "'relax'"),
         ("variables", ["move"], "not there yet"),
+        ("variables", [None, True, b"fixed"], "'fixed'"),
         ("no_such_option", [1], "The options are devices, "),
         ("device", ["h100"], r"unknown option 'device'. Did you mean 'devices'\? The options"),
     ],
@@ -72,6 +107,13 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "not both", lambda: placer.solve(GRAPH, "h100", placer.Options(), seed=1)),
         (OptionError, "min_cut.*step_time", lambda: placer.solve(GRAPH, "h100", solver="min_cut")),
         (OptionError, "answers.*ReadVariableOp.*7", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(7))),
+        (OptionError, "'seed': 1", lambda: placer.solve(GRAPH, "h100", {"seed": 1})),
+        (OptionError, "'auto'", lambda: placer.solve(GRAPH, "h100", "auto")),
+        (OptionError, "returns.*None", lambda: placer.solve(GRAPH, "h100", solver=Returns(lambda _: None))),
+        (OptionError, "returns.*integers", lambda: placer.solve(GRAPH, "h100", solver=Returns(lambda _: "here"))),
+        (OptionError, "returns.*shape", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(0.0)))),
+        (OptionError, "returns.*device 9", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(9)))),
+        (OptionError, "returns.*device -1", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(-1)))),
         (OptionError, "answers.*nan", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(OpCost(math.nan, 0, 0, 0, "")))),
         (OptionError, "'no_such_op'", lambda: placer.solve(GRAPH, "h100", pins={"no_such_op": "CPU:0"})),
         (DeviceError, "'GPU:7'.*GPU:0", lambda: placer.solve(GRAPH, "h100", pins={"MatMul": "GPU:7"})),
@@ -92,9 +134,13 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "None.*'x'", lambda: PLAN.explain(None)),
         (OptionError, "3", lambda: PLAN.device_of(3)),
         (OptionError, "'explain'.*'op'", lambda: PLAN.view("explain")),
+        (OptionError, "boxes=0", lambda: PLAN.view("dot", boxes=0)),
+        (OptionError, "boxes='many'", lambda: PLAN.view("dot", boxes="many")),
+        (OptionError, "diff.*'plan.json'", lambda: PLAN.diff("plan.json")),
         (OptionError, "'dot'.*'colour'", lambda: PLAN.view("dot", colour="red")),
         (PlanError, "/no/such/folder/p.json cannot be written", lambda: PLAN.save("/no/such/folder/p.json")),
         (PlanError, "cannot be written", lambda: GRAPH.save(Path("/"))),
+        (PlanError, "cannot be written", lambda: GRAPH.save("\0")),
         (PlanError, "cannot be read", lambda: placer.Placement.load(None)),
     ],
 )
@@ -106,7 +152,16 @@ def test_a_call_that_cannot_be_served_says_why(error: type[PlacerError], words: 
 
 def test_numbers_of_numpy_are_numbers() -> None:
     cost = OpCost(*np.array([1000, 500, 500, 0]), source="user")
-    assert placer.solve(GRAPH, "h100", cost_model=Answers(cost), memory_limits={"GPU:0": np.int64(2**30)}).step_time_ns > 0
+    limits = {"GPU:0": np.int64(2**30)}
+    given = {"memory_limits": limits, "seed": np.int64(1), "time_limit_s": np.float32(1.5)}
+    assert placer.solve(GRAPH, "h100", cost_model=Answers(cost), **given).step_time_ns > 0
+
+
+def test_options_do_not_change_with_what_they_were_made_from() -> None:
+    pins, limits = {"MatMul": "CPU:0"}, {"GPU:0": "8GiB"}
+    options = placer.Options(pins=pins, memory_limits=limits)
+    pins["no_such_op"] = limits["nowhere"] = "?"
+    assert (options.pins, options.memory_limits) == ({"MatMul": "CPU:0"}, {"GPU:0": "8GiB"})
 
 
 @pytest.mark.parametrize("budget_s", [math.nan, math.inf, 0, -1, "5", True])

@@ -198,6 +198,15 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["not a function"], ["solve", f"{__name__}:SIGNATURE", "--signature", "float32[8,8]"]),
         (2, ["--signature", "{graph}"], ["solve", "{graph}", "--signature", "float32[8,8]"]),
         (2, ["'GPU:7'"], ["solve", "{graph}", "--devices", "h100", "--pins", "MatMul=GPU:7"]),
+        (2, ["pins", "'MatMul' twice"], ["solve", "{graph}", "--devices=h100", "--pins=MatMul=CPU:0", "--pins=MatMul=GPU:0"]),
+        (2, ["'GPU' twice"], ["solve", "{graph}", "--devices=h100", "--memory-limits=GPU=1GiB", "--memory-limits=GPU=2GiB"]),
+        (2, ["float32"], ["solve", f"{__name__}:scaled_sum", "--signature", f"float32[{9**30}], int32[]"]),
+        (2, ["COMMAND"], []),
+        (2, ["'no_such_command'", "measurements"], ["no_such_command"]),
+        (2, ["--no-such-flag"], ["solve", "{graph}", "--no-such-flag"]),
+        (2, ["--pins", "KEY=VALUE"], ["solve", "{graph}", "--pins", "MatMul="]),
+        (2, ["--seed", "'x'", "placer solve --help"], ["solve", "{graph}", "--seed", "x"]),
+        (2, ["--explain", "--view"], ["show", "{graph}", "--explain", "x", "--view", "dot"]),
         (2, ["'GPU:7'"], ["solve", "{graph}", "--devices", "h100", "--memory-limits", "GPU:7=1GiB"]),
         (2, ["min_cut", "step_time"], ["solve", "{graph}", "--devices", "h100", "--solver", "min_cut"]),
         (2, ["--explain OP"], ["show", "{graph}", "--view", "explain"]),
@@ -232,15 +241,6 @@ def test_what_cannot_be_done_is_one_line_and_a_code(
     assert error["type"] in placer.__all__
     for word in words:
         assert word.format(graph=graph) in error["message"]
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["no_such_command"], ["solve", "g.json", "--pins", "no equals sign"], ["solve", "--seed", "x", "g"]]
-)
-def test_arguments_that_cannot_be_read_are_wrong_usage(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        main(arguments)
-    assert exit_info.value.code == 2
 
 
 def test_what_profile_measures_is_counted_exported_and_imported(

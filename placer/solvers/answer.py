@@ -1,4 +1,4 @@
-"""What solvers share: pricing an answer and telling how good it is."""
+"""What solvers share: pricing an answer, telling how good it is, and checking that it is one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from placer.errors import OptionError
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
@@ -34,6 +35,24 @@ def answer(
     if over := overfull(problem, assignment):
         status, stop_reason = Status.UNKNOWN, over
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, time.perf_counter() - started, stop_reason)
+
+
+def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
+    """The assignment that the user's own solver `name` made. Raises OptionError where it is none for this problem."""
+    device = np.asarray(getattr(made, "device", None))
+    if device.shape != (problem.units,) or device.dtype.kind not in "iu":
+        raise OptionError(
+            f"{name} returned no Assignment of {problem.units} integers, a device's number for each unit, "
+            f"but shape {device.shape} of {device.dtype}."
+        )
+    known = (device >= 0) & (device < problem.devices)
+    wrong = np.flatnonzero(~(known & problem.unit_allowed[np.arange(problem.units), np.where(known, device, 0)]))
+    if len(wrong):
+        unit = int(wrong[0])
+        op = problem.op_names[int(np.argmax(problem.op_unit == unit))]
+        allowed = ", ".join(f"{d} ({problem.device_names[d]})" for d in np.flatnonzero(problem.unit_allowed[unit]).tolist())
+        raise OptionError(f"{name} puts {op!r} (unit {unit}) on device {device[unit]}, and it may be on {allowed} only.")
+    return Assignment(device.astype(np.int64))
 
 
 def overfull(problem: PlacementProblem, assignment: Assignment) -> str:

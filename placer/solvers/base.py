@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from placer.problem.problem import Assignment, PlacementProblem
 
@@ -46,6 +46,7 @@ class Solution:
         return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
 
 
+@runtime_checkable
 class Solver(Protocol):
     """A solver is a value (a frozen dataclass whose fields are its options). Same problem, limit and seed: same answer."""
 

@@ -66,8 +66,8 @@ def solver(named_or_own: str | Solver | Rule) -> Solver:
             raise OptionError(f"no solver {named_or_own!r}; there are {', '.join(solvers())}, or pass a Solver.")
         return cast(Solver, entry.load()())
     if not isinstance(named_or_own, type):
-        if callable(getattr(named_or_own, "solve", None)):
-            return cast(Solver, named_or_own)
+        if isinstance(named_or_own, Solver):
+            return named_or_own
         if callable(named_or_own):
             return own(named_or_own)
     raise OptionError(

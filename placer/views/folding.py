@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
+from placer.errors import OptionError
 from placer.placement import Placement
 
 
@@ -56,7 +57,11 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     Starts with one box per device and opens the one that takes longest until the limit is reached; where a scope holds too
     many to open, its heaviest members get boxes and the rest share one. Constants and variables' handles are left out: nothing
     of theirs moves in a step. The result may have cycles, for a scope can feed another and be fed by it.
+
+    Raises OptionError where the limit is no whole number above 0.
     """
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise OptionError(f"boxes={limit!r} is not a whole number above 0.")
     names = [op.name for op in placement.graph if op.role != "constant" and not (op.role == "capture" and op.resource)]
     times = {name: placement.ops[name].time_ns.get(placement.ops[name].device, 0) for name in names}
     closed: list[_Part] = []
