@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from placer.options import Options
     from placer.placement import Placement
     from placer.planning import build_graph, trace
+    from placer.predicting import predict
     from placer.profiling import profile
     from placer.solving import solve
 
@@ -53,6 +54,7 @@ _HOME = {
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.decorator",
     "place": "placer.decorator",
+    "predict": "placer.predicting",
     "profile": "placer.profiling",
     "solve": "placer.solving",
     "trace": "placer.planning",
@@ -79,6 +81,7 @@ __all__ = [
     "load_machine",
     "optimized_placement",
     "place",
+    "predict",
     "profile",
     "solve",
     "trace",

@@ -13,7 +13,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -97,6 +98,13 @@ def _parser() -> argparse.ArgumentParser:
     for option in fields(Options):
         solve.add_argument(_flag(option), **_reading(option))
 
+    predict = command("predict", _predict, "Run a function under several placements, and say how true the predicted times are.")
+    predict.add_argument("target", metavar="TARGET", help="MODULE:FUNCTION")
+    predict.add_argument("--signature", metavar="TYPES", help="as for solve; every size must be known")
+    predict.add_argument("--budget-s", type=float, default=30.0, metavar="SECONDS", help="how long to measure (default: 30)")
+    for option in fields(Options):
+        predict.add_argument(_flag(option), **_reading(option))
+
     calibrate = command("calibrate", _calibrate, "Measure this machine; every later plan for it uses what was found.")
     calibrate.add_argument("--budget-s", type=float, default=75.0, metavar="SECONDS", help="how long to measure (default: 75)")
 
@@ -151,8 +159,7 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.solving import look_up, solve
     from placer.views.plain import overview
 
-    found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
-    given: dict[str, Any] = {n: _mapping(n, value) if isinstance(value, list) else value for n, value in found.items()}
+    given = _given(args)
     look_up(Options.of(given))
     if args.out is not None:
         _check_writable(args.out)
@@ -172,6 +179,23 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
         placement.save(args.out)
         saved = f"\n\nsaved; see more with placer show {args.out} --explain OP"
     return overview(placement), placement.summary() + saved
+
+
+def _predict(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.solving import look_up
+    from placer.tf.starting import start
+
+    given = _given(args)
+    look_up(Options.of(given))
+    check_seconds("--budget-s", args.budget_s)
+    start()
+    from placer.predicting import predict
+    from placer.tf.running import made_up
+
+    function, specs, options = _function(args.target, args.signature)
+    with _called_as(args.target, args.signature):
+        found = predict(function, *made_up(function, specs), budget_s=args.budget_s, options=replace(options, **given))
+    return found.to_json(), str(found)
 
 
 def _calibrate(args: argparse.Namespace) -> tuple[Any, str]:
@@ -248,6 +272,12 @@ def _reading(option: Field[Any]) -> dict[str, Any]:
     return {"type": kind, "metavar": kind.__name__.upper() if kind is not str else "NAME", "help": text + default}
 
 
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """The options on the command line, as keywords."""
+    found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
+    return {name: _mapping(name, value) if isinstance(value, list) else value for name, value in found.items()}
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.rpartition("=")
     if not (key and equals and value):
@@ -291,26 +321,40 @@ def _read(target: str, signature: str | None) -> tuple[OpGraph, Options]:
     from placer.tf.starting import start
 
     start()
-    from placer.decorator import PlacedFunction
     from placer.planning import build_graph
-    from placer.tf.targets import check_call, load_saved_model, parse_specs
+    from placer.tf.targets import load_saved_model
 
     if path.is_dir():
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
         graph = build_graph(function)
         del model  # its variables had to live until here
         return graph, Options()
+    function, specs, options = _function(target, signature)
+    with _called_as(target, signature):
+        graph = build_graph(function, *specs)
+    return graph, options
+
+
+def _function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:
+    """The plain function that a target names, a type for each argument, and the options that come with it."""
+    from placer.decorator import PlacedFunction
+    from placer.tf.targets import check_call, parse_specs
+
     found, specs = _imported(target), parse_specs(signature or "")
     placed = isinstance(found, PlacedFunction)
     function = found.__wrapped__ if placed else found
     check_call(function, specs, target)
+    return function, specs, found.options if placed else Options()
+
+
+@contextmanager
+def _called_as(target: str, signature: str | None) -> Iterator[None]:
     try:
-        graph = build_graph(function, *specs)
+        yield
     except PlacerError:
         raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"{target!r} cannot be called with {signature!r}: {error}") from error
-    return graph, found.options if placed else Options()
 
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:

@@ -49,6 +49,7 @@ class PlacedFunction:
 
     autograph_info__ = None
     """By having it, called inside a tf.function, it is run as it is: AutoGraph would else rewrite all of this package."""
+    __wrapped__: Callable[..., Any]
 
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):

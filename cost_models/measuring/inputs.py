@@ -65,7 +65,7 @@ def inputs_of(op: OpSignature) -> list[Scratch | Value]:
         elif position in values:
             inputs.append(Value(_shaped(values[position], spec, op), steers=not isinstance(values[position], _Data)))
         else:
-            inputs.append(Value(_anything(rng, spec), steers=False))
+            inputs.append(Value(anything(rng, spec), steers=False))
     return inputs
 
 
@@ -149,7 +149,7 @@ def _shaped(value: Any, spec: TensorSpec, op: OpSignature) -> Any:
     return array.astype(tf.as_dtype(spec.dtype).as_numpy_dtype).reshape(_known(spec))
 
 
-def _anything(rng: np.random.Generator, spec: TensorSpec) -> Any:
+def anything(rng: np.random.Generator, spec: TensorSpec) -> Any:
     """Ordinary values: nothing is zero, negative or special, a few thousand different ones are repeated."""
     shape = _known(spec)
     some = rng.random(min(spec.elements, 2**16))

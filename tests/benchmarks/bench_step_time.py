@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from examples import workloads
 from examples.workloads import Workload
+from placer.tf.running import in_turns
 
 VARIANTS = ("default", "all_cpu", "plan", "hand")
 BUILDERS: dict[str, Callable[..., Workload]] = {
@@ -44,7 +45,6 @@ ROUND_S = 0.1
 """A round repeats a step for about this long, once at least."""
 WORKLOAD_S = 12.0
 """How long the rounds of a workload may take."""
-LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -198,25 +198,8 @@ def warm_up(fn: Callable[..., Any], args: tuple[Any, ...]) -> Variant:
 
 
 def interleaved(steps: dict[str, Callable[[], None]], within_s: float = WORKLOAD_S) -> dict[str, list[float]]:
-    """Seconds a step by variant, one figure a round; no further round starts after `within_s`, once there are three."""
-    names = list(steps)
-    repeats = {name: max(1, min(100, int(ROUND_S / seconds(steps[name], 1)))) for name in names}
-    rounds: dict[str, list[float]] = {name: [] for name in names}
-    deadline = time.perf_counter() + within_s
-    for i in range(ROUNDS):
-        if i >= LEAST_ROUNDS and time.perf_counter() > deadline:
-            break
-        for name in names[i % len(names) :] + names[: i % len(names)]:
-            rounds[name].append(seconds(steps[name], repeats[name]))
-    return rounds
-
-
-def seconds(step: Callable[[], None], repeats: int) -> float:
-    """Mean time of a step over a number of them."""
-    start = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    return (time.perf_counter() - start) / repeats
+    """Seconds a step by variant, one figure a round."""
+    return in_turns(steps, within_s, rounds=ROUNDS, round_s=ROUND_S)
 
 
 def describe(placement: Any) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from cost_models.machines import Machine, parse_machine
 from cost_models.store import Store, export_json, import_json
 from placer.opgraph import OpGraph
 from placer.options import Options
+from placer.predicting import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.problem import Assignment, PlacementProblem
@@ -241,17 +242,6 @@ def placements() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "greedy", {"solver": "greedy"}
     for seed in range(3, RANDOM_CUTS):
         yield f"random_{seed}", {"solver": partial(random_cut, seed=seed)}
-
-
-def random_cut(problem: PlacementProblem, seed: int) -> Assignment:
-    """The ops in order, cut at one to three places, each piece on another device than the one before, where it may be there."""
-    rng = np.random.default_rng(seed)
-    first = np.full(len(problem.unit_allowed), problem.ops)
-    np.minimum.at(first, problem.op_unit, np.arange(problem.ops))
-    cuts = np.sort(rng.integers(0, problem.ops, size=rng.integers(1, 4)))
-    wanted = (np.searchsorted(cuts, first) + rng.integers(problem.devices)) % problem.devices
-    allowed = problem.unit_allowed
-    return Assignment(np.where(allowed[np.arange(len(first)), wanted], wanted, allowed.argmax(axis=1)))
 
 
 @dataclass(frozen=True)

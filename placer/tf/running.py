@@ -1,0 +1,114 @@
+"""Running functions for their time: steps that are waited for, rounds in turns, variables put back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cost_models.base import TensorSpec
+from cost_models.measuring.inputs import UnmeasurableError, anything
+from placer.errors import OptionError
+
+LEAST_ROUNDS = 3
+
+
+def step_of(run: Callable[..., Any], args: Sequence[Any]) -> Callable[[], None]:
+    """A call that is over when the smallest result on each device has been fetched, so that all that came before is done."""
+
+    def step() -> None:
+        smallest: dict[str, Any] = {}
+        for tensor in tf.nest.flatten(run(*args), expand_composites=True):
+            if tf.is_tensor(tensor) and tensor.dtype not in (tf.resource, tf.variant):
+                known = smallest.get(tensor.device)
+                if known is None or tensor.shape.num_elements() < known.shape.num_elements():
+                    smallest[tensor.device] = tensor
+        for tensor in smallest.values():
+            tensor.numpy()
+        if not smallest:
+            tf.test.experimental.sync_devices()
+
+    return step
+
+
+def ready(step: Callable[[], None]) -> str:
+    """Steps until allocators and autotuning have settled; says why TensorFlow refuses, "" if it does not."""
+    try:
+        for _ in range(3):
+            step()
+    except tf.errors.OpError as error:
+        return f"TensorFlow refuses: {error.message.strip().splitlines()[0]}"
+    return ""
+
+
+def in_turns(
+    steps: Mapping[str, Callable[[], None]],
+    within_s: float,
+    *,
+    rounds: int,
+    round_s: float,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, list[float]]:
+    """Seconds a step, one figure a round: round by round, each in turn for about `round_s`, starting with another one each.
+
+    Args:
+        steps: by name; they have run before.
+        within_s: no further round starts after this, once there are three.
+        rounds: how many, at most.
+        tell: is told whose turn it is.
+    """
+    names = list(steps)
+    deadline = time.perf_counter() + within_s
+    repeats = {name: max(1, min(100, int(round_s / seconds(steps[name], 1)))) for name in names}
+    took: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(rounds):
+        if i >= LEAST_ROUNDS and time.perf_counter() > deadline:
+            break
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            tell(name)
+            took[name].append(seconds(steps[name], repeats[name]))
+    return took
+
+
+def seconds(step: Callable[[], None], repeats: int) -> float:
+    """Mean time of a step over a number of them."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        step()
+    return (time.perf_counter() - start) / repeats
+
+
+@contextmanager
+def variables_kept(concrete: Any) -> Iterator[None]:
+    """What a ConcreteFunction does to its variables inside is undone afterwards."""
+    before = [(variable, tf.identity(variable)) for variable in concrete.graph.variables if variable.is_initialized()]
+    try:
+        yield
+    finally:
+        for variable, value in before:
+            variable.assign(value)
+
+
+def made_up(fn: Any, specs: Sequence[tf.TensorSpec]) -> tuple[Any, ...]:
+    """Ordinary values for a function's arguments of these types: ones for integers, between 0.1 and 1 for floats.
+
+    Args:
+        specs: a function that has types of its own needs none.
+
+    Raises:
+        OptionError: a size that is not known.
+    """
+    own = getattr(fn, "input_signature", None) or getattr(fn, "structured_input_signature", [()])[0]
+    return tuple(tf.nest.map_structure(_made_up, spec) for spec in specs or own)
+
+
+def _made_up(spec: tf.TensorSpec) -> Any:
+    wanted = TensorSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape))
+    try:
+        return tf.constant(anything(np.random.default_rng(0), wanted))
+    except UnmeasurableError as error:
+        raise OptionError(f"a function that is to run needs arguments of known sizes, which {wanted} leaves open.") from error

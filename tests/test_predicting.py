@@ -1,0 +1,72 @@
+"""Prediction beside reality: what is predicted is the plans' own figure, what is run is the function, and its state stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.cli import main
+from placer.predicting import PLAN, Trial
+from placer.tf.devices import local_machine
+
+weights = tf.Variable(np.ones((64, 64), np.float32))
+calls = tf.Variable(0)
+
+
+@tf.function
+def step(x: Any, rows: Any) -> Any:
+    calls.assign_add(1)
+    weights.assign_sub(0.1 * tf.matmul(x, weights))
+    return tf.reduce_sum(tf.gather(tf.nn.softmax(tf.matmul(x, weights)), rows))
+
+
+SIGNATURE = "float32[64,64], int32[8]"
+
+
+def test_each_placement_is_run_and_predicted_and_the_variables_are_put_back() -> None:
+    args = tf.ones([64, 64]) / 64, tf.range(8)
+    found = placer.predict(step, *args, budget_s=0.5, pins={"MatMul": "CPU:1"})
+    assert weights.numpy().tolist() == [[1.0] * 64] * 64
+    assert calls.numpy() == 0
+
+    graph = placer.build_graph(step, *args)
+    assert found.trials["TensorFlow's default"].predicted_ns == placer.solve(graph, solver="tf_default").step_time_ns
+    assert found.trials[PLAN].predicted_ns == placer.solve(graph, pins={"MatMul": "CPU:1"}).step_time_ns
+    assert set(found.trials) | set(found.skipped) >= {"all on CPU", "all on GPU", "random cut 3"}
+    assert any(name.startswith("random cut") for name in found.trials)
+    assert all(0 < trial.measured_ns < 1e9 for trial in found.trials.values())
+    assert found.median_error == pytest.approx(np.median([abs(trial.error) for trial in found.trials.values()]))
+
+
+def test_the_command_makes_arguments_of_the_types(capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["predict", f"{__name__}:step", "--budget-s", "0.2"]
+    assert main([*target, "--signature", SIGNATURE, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["machine"] == local_machine().name
+    for trial in found["trials"].values():
+        assert trial["error"] == pytest.approx(trial["predicted_ns"] / trial["measured_ns"] - 1)
+    assert main([*target, "--signature", SIGNATURE]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in [*found["trials"], *found["skipped"]])
+    assert main([*target, "--signature", "float32[64,?], int32[8]", "--json"]) == 2
+    assert "float32[64,?]" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert main([*target, "--signature", SIGNATURE, "--devices", "h100"]) == 2
+    assert "GPU:0" in capsys.readouterr().err
+
+
+def test_an_error_has_the_predictions_sign() -> None:
+    assert Trial.of(1_500_000, [0.001, 0.001, 0.001]) == Trial(1_500_000, 1_000_000, 0.0)
+    assert Trial(1_500_000, 1_000_000, 0.0).error == pytest.approx(0.5)
+    assert Trial(500_000, 1_000_000, 0.0).error == pytest.approx(-0.5)
+
+
+def test_a_function_that_is_left_alone_is_not_predicted() -> None:
+    with pytest.warns(placer.PlacementWarning), pytest.raises(placer.PlanError, match="left as it is"):
+        placer.predict(tf.function(lambda x: x + 1, jit_compile=True), tf.ones([2]), budget_s=0.1)
+    with pytest.raises(placer.OptionError, match="budget_s"):
+        placer.predict(step, budget_s=0)
