@@ -59,7 +59,7 @@ class PlacedFunction:
         self._plans = plans
         self._lock = threading.RLock()
         self._calls: dict[Hashable, _Entry] = {}
-        self._entries: dict[tuple[int, bool], _Entry] = {}
+        self._entries: dict[Hashable, _Entry] = {}
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
         self._latest: _Entry | None = None
@@ -157,7 +157,7 @@ class PlacedFunction:
             reason = calling.leave_alone(trace)
         except TraceError as error:
             reason = str(error)
-        signature = tracing.signature_text(traced)
+        signature = tracing.signature_text(traced) + calling.scope_text()
         if reason or trace is None:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
             entry = _Entry(signature, traced, trace, None, traced)
@@ -254,7 +254,8 @@ class PlacedFunction:
         """Plans by input signature, such as "float32[8,224,224,3], int32[8]".
 
         Calls under a tape have plans of their own, each for the call and its gradient: those of "float32[8]" are
-        "float32[8] (taped)", and "float32[8] (taped, higher order)" where several tapes or a persistent one watch.
+        "float32[8] (taped)", and "float32[8] (taped, higher order)" where several tapes or a persistent one watch. So have calls
+        under a device scope: "float32[8] (on GPU:0)".
         """
         untaped = {e.signature: e.placement for e in self._entries.values() if e.placement is not None}
         return MappingProxyType(untaped | self._taped)

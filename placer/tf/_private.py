@@ -227,7 +227,7 @@ def recorded_partitions() -> Iterator[list[Any]]:
 
 
 def device_scope() -> str:
-    """The device scope around an eager call; tf.function traces anew for each."""
+    """The device scope around a call, eager or inside a function; for an eager one, tf.function traces anew."""
     return str(context.context().device_name or "")
 
 

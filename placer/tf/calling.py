@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.devicespec import parse
 from placer.tf import _private
 from placer.tf.tracing import Trace
 
@@ -46,9 +47,15 @@ def _part(value: Any) -> Hashable:
     raise _NoKeyError
 
 
-def entry_key(concrete: Any) -> tuple[int, bool]:
-    """What tells plans apart: the trace, which a call under a distribution strategy can share with calls outside."""
-    return id(concrete), tf.distribute.has_strategy()
+def entry_key(concrete: Any) -> Hashable:
+    """What tells plans apart: the trace, which calls inside other functions share whatever device or strategy they are under."""
+    return id(concrete), _private.device_scope(), tf.distribute.has_strategy()
+
+
+def scope_text() -> str:
+    """The device scope around a call, to tell its plan by: " (on GPU:0)"; "" where there is none."""
+    scope = _private.device_scope()
+    return f" (on {parse(scope).short or scope})" if scope else ""
 
 
 def leave_alone(trace: Trace) -> str:

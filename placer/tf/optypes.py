@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework import op_def_registry
 
 _UPDATES = ("Add", "Sub", "Min", "Max", "Update")
@@ -60,6 +61,12 @@ def function_attributes(op_type: str) -> tuple[str, ...]:
     """The attributes by which ops of this type name functions."""
     definition = op_def_registry.get(op_type)
     return tuple(a.name for a in definition.attr if a.type in ("func", "list(func)")) if definition is not None else ()
+
+
+def functions_of(node: NodeDef) -> list[str]:
+    """The functions that a node names."""
+    values = [node.attr[attribute] for attribute in function_attributes(node.op)]
+    return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
-from placer.tf.optypes import BOUNDS_SENSITIVE, PYTHON_CALLBACKS, RANDOM_STATEFUL, SAVING, is_stateful
+from placer.tf.optypes import BOUNDS_SENSITIVE, PYTHON_CALLBACKS, RANDOM_STATEFUL, SAVING, functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
 
 DEFAULT_TRIPS = 10
@@ -82,6 +82,7 @@ class _Reader:
     attributes: dict[bytes, tuple[tuple[str, AttrValue], ...]] = field(default_factory=dict)
     interned: dict[TensorSpec, TensorSpec] = field(default_factory=dict)
     stateful: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     pending: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def read(self) -> OpGraph:
@@ -114,7 +115,7 @@ class _Reader:
             process_devices=process_devices(),
             trip_counts=self.trip_counts,
             outputs=outputs,
-            notes=self._assumed(live),
+            notes=(*self._assumed(live), *self.notes),
         )
 
     def _assumed(self, live: set[str]) -> tuple[str, ...]:
@@ -225,7 +226,9 @@ class _Reader:
             function = _private.library_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
                 flags.append("unit")
-                inner = tuple(self._inner(function.graph)) if hasattr(function, "graph") else ()
+                compiled = list(_whole(function.graph)) if hasattr(function, "graph") else []
+                inner = tuple(map(self._compiled, compiled))
+                self._unheeded(path, {op.device: None for op in compiled if op.device})
         resource = ""
         if any(s.dtype == "resource" for s in outputs) and not any(s.dtype == "resource" for s in inputs):
             # An op that makes a handle names state of its own (a table, an iterator, an anonymous variable).
@@ -515,16 +518,15 @@ class _Reader:
             found = self.signatures[identity] = OpSignature(op_type, inputs, outputs, attrs, inner)
         return found
 
-    def _inner(self, graph: Any) -> Iterator[OpSignature]:
-        """The ops of a compiled function's graph and of what it calls, once each."""
-        for op in graph.get_operations():
-            function = _private.library_function(graph, op.get_attr("f").name) if op.type in CALLS else None
-            if function is not None and hasattr(function, "graph"):
-                yield from self._inner(function.graph)
-            elif op.type not in ("Const", "Placeholder"):
-                inputs, outputs = (tuple(self._spec("", 0, t) for t in tensors) for tensors in (op.inputs, op.outputs))
-                key, attrs = self._attrs(op.node_def)
-                yield self._signature(op.type, inputs, outputs, attrs, key)
+    def _compiled(self, op: Any) -> OpSignature:
+        """The signature of an op inside a compiled call."""
+        inputs, outputs = (tuple(self._spec("", 0, t) for t in tensors) for tensors in (op.inputs, op.outputs))
+        key, attrs = self._attrs(op.node_def)
+        return self._signature(op.type, inputs, outputs, attrs, key)
+
+    def _unheeded(self, path: str, scopes: Iterable[str]) -> None:
+        if asked := ", ".join(f"tf.device({scope!r})" for scope in scopes):
+            self.notes.append(f"{path!r}: {asked} inside it overridden: XLA compiles the call as a whole, for one device.")
 
     def _attrs(self, node: NodeDef) -> tuple[bytes, tuple[tuple[str, AttrValue], ...]]:
         if node.op == "Const":
@@ -704,6 +706,17 @@ class _Reader:
                 return None
             number = value.reshape(-1)[0]
             return int(number) if float(number).is_integer() else None
+
+
+def _whole(graph: Any) -> Iterator[Any]:
+    """The ops of a compiled function and of the functions it calls, once each, without constants and arguments."""
+    for op in graph.get_operations():
+        named = [getattr(_private.library_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
+        inner = [g for g in named if g is not None]
+        for called in inner:
+            yield from _whole(called)
+        if op.type not in ("Const", "Placeholder") and not (inner and op.type in CALLS):
+            yield op
 
 
 def _flip(source: Source, target: str) -> tuple[str, str, int]:

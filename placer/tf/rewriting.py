@@ -17,7 +17,7 @@ from placer.errors import RewriteError
 from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.kernels import KernelIndex
-from placer.tf.optypes import function_attributes, is_stateful
+from placer.tf.optypes import functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, split_input
 
 
@@ -428,13 +428,10 @@ class _Assembly:
 
     def _functions(self, body: Body, node: NodeDef, graph: Any) -> None:
         """Functions that a kept op names (a compiled call, a dataset's map) come along unchanged."""
-        for attribute in function_attributes(node.op):
-            value = node.attr[attribute]
-            named = [value.func.name] if value.HasField("func") else [f.name for f in value.list.func]
-            for name in named:
-                function = _private.library_function(body.graph, name)
-                if function is not None:
-                    _private.add_function(graph, function)
+        for name in functions_of(node):
+            function = _private.library_function(body.graph, name)
+            if function is not None:
+                _private.add_function(graph, function)
 
     def _gradient(self, body: Body, name: str) -> str:
         """A gradient like the custom one `name`, whose closure's tensors are exchanged for the copy's."""

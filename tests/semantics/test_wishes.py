@@ -14,6 +14,7 @@ import tensorflow as tf
 import placer
 from placer.errors import ConstraintError, DeviceError, OptionError, PlacementWarning, PlanError
 from placer.placement import Placement
+from placer.tf import _private
 from tests.machines import two_cpus
 from tests.semantics.harness import Program, RandomLegal, check, plan, soft_placement
 
@@ -88,6 +89,40 @@ def test_a_scope_around_the_call_holds_for_what_asks_for_nothing() -> None:
     with tf.device("/CPU:1"):
         ran = placed.observe(X).ran
     assert (ran["Sin"], ran["Cos"]) == ("CPU:0", "CPU:1")
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_scope_around_each_call_inside_a_function_is_heard(loop: bool) -> None:
+    """As TensorFlow does it: for what asks for nothing, whatever other calls of the same trace asked for."""
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        x = tf.cumsum(x)
+        with tf.device("/CPU:0"):
+            return tf.cos(x)
+
+    placed = placer.place(tf.function(f), devices=two_cpus(), solver=RandomLegal(0))
+
+    @tf.function
+    def outer(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2) if loop else range(1):
+            with tf.device("/CPU:1"):
+                x = placed(x)
+            with tf.device("/CPU:0"):
+                x = placed(x)
+        return x
+
+    with soft_placement(False):
+        once = f(f(X))
+        np.testing.assert_allclose(outer(X), f(f(once)) if loop else once, rtol=1e-6)
+    plans = placed.placements
+    assert {(name, p.device_of("Cumsum"), p.device_of("Cos")) for name, p in plans.items()} == {
+        ("float32[4,4] (on CPU:1)", "CPU:1", "CPU:0"),
+        ("float32[4,4] (on CPU:0)", "CPU:0", "CPU:0"),
+    }
+    with _private.recorded_partitions() as recorded:
+        tf.function(outer.python_function)(X)
+    ran = {n.device[-5:] for f in recorded for g in f.partition_graphs for n in g.node if n.op == "Cumsum"}
+    assert ran == {"CPU:0", "CPU:1"}
 
 
 def test_an_op_without_a_kernel_there_is_relaxed_and_reported() -> None:
