@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError, TraceError
+from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError
 from placer.options import Options
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class _Entry:
     concrete: Any
     """The plain ConcreteFunction."""
     trace: Trace | None
-    """Of it; None where it cannot be read."""
+    """Of it; None for a function that is left as it is."""
     placement: Placement | None
-    """None for a function that is left as it is."""
+    """None too for a function that is left as it is."""
     run: Any
     """The ConcreteFunction that calls go to; None until the plan's devices are needed."""
 
@@ -60,6 +60,7 @@ class PlacedFunction:
         self._lock = threading.RLock()
         self._calls: dict[Hashable, _Entry] = {}
         self._entries: dict[Hashable, _Entry] = {}
+        self._exportable: dict[Hashable, Any] = {}
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
         self._latest: _Entry | None = None
@@ -104,6 +105,10 @@ class PlacedFunction:
         key = self._call_key(args, kwargs)
         entry = self._calls.get(key) if key is not None else None
         if entry is None:
+            from placer.tf import exporting
+
+            if exporting.is_saving():
+                return self._to_save(args, kwargs)(*args, **kwargs)
             entry = self._prepared(args, kwargs, key)
         self._latest = entry
         return entry.run(*args, **kwargs)
@@ -151,16 +156,11 @@ class PlacedFunction:
         entry = self._entries.get(key)
         if entry is not None:
             return entry
-        trace: Trace | None = None
-        try:
-            trace = tracing.trace_concrete(traced, args, kwargs)
-            reason = calling.leave_alone(trace)
-        except TraceError as error:
-            reason = str(error)
+        trace, reason = calling.placeable(traced, args, kwargs)
         signature = tracing.signature_text(traced) + calling.scope_text()
-        if reason or trace is None:
+        if trace is None:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
-            entry = _Entry(signature, traced, trace, None, traced)
+            entry = _Entry(signature, traced, None, None, traced)
         else:
             entry = _Entry(signature, traced, trace, self._solved(trace), None)
         self._entries[key] = entry
@@ -197,7 +197,7 @@ class PlacedFunction:
             placed = rewriting.rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
-            entry = replace(entry, placement=None, run=entry.concrete)
+            entry = replace(entry, trace=None, placement=None, run=entry.concrete)
         else:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
             entry = replace(entry, run=TapedFunction(placed, trace, shapes, self._taping(entry)))
@@ -225,6 +225,42 @@ class PlacedFunction:
                 )
 
         return Taping(plan, on_call, on_unplaced)
+
+    # -- exporting -------------------------------------------------------------------------------------------------
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """The ConcreteFunction for a call with these arguments or TensorSpecs: calls of it run by plan.
+
+        `tf.saved_model.save` takes it as a signature or as an attribute of what is saved, and writes it without devices, so that
+        it runs where others are.
+
+        Raises:
+            PlacerError: planning failed, or the plan's devices are not here.
+            TypeError: it cannot be called with these arguments, as from a call.
+        """
+        from placer.tf import calling
+        from placer.tf.exporting import ExportableFunction, without_devices
+
+        with self._lock:
+            entry = self._prepared(args, kwargs, None)
+            if entry.trace is None:
+                return entry.concrete
+            key = calling.entry_key(entry.concrete)
+            if key not in self._exportable:
+                self._exportable[key] = ExportableFunction(entry.run, without_devices(entry.trace))
+            return self._exportable[key]
+
+    def _to_save(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The ConcreteFunction for a call from a function that is traced to be saved."""
+        from placer.tf import calling, tracing
+        from placer.tf.exporting import without_devices
+
+        concrete = tracing.concrete_function(self._traceable, args, kwargs)
+        trace, _ = calling.placeable(concrete, args, kwargs)
+        try:
+            return concrete if trace is None else without_devices(trace)
+        except RewriteError:
+            return concrete
 
     # -- plans -----------------------------------------------------------------------------------------------------
 

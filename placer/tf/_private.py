@@ -18,6 +18,7 @@ from tensorflow.python.eager import backprop_util, context, forwardprop_util, re
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
 from tensorflow.python.ops import gradients_util, handle_data_util
+from tensorflow.python.saved_model import save_context
 
 SUPPORTED = ("2.20", "2.21")
 """TensorFlow versions these names were checked with."""
@@ -229,6 +230,11 @@ def recorded_partitions() -> Iterator[list[Any]]:
 def device_scope() -> str:
     """The device scope around a call, eager or inside a function; for an eager one, tf.function traces anew."""
     return str(context.context().device_name or "")
+
+
+def is_saving() -> bool:
+    """True while a SavedModel is written, for which functions are traced anew."""
+    return bool(save_context.in_save_context())
 
 
 def is_jit_compiled(concrete: Any) -> bool:

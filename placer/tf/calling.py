@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from placer.devicespec import parse
+from placer.errors import TraceError
 from placer.tf import _private
-from placer.tf.tracing import Trace
+from placer.tf.tracing import Trace, trace_concrete
 
 _EAGER = type(tf.constant(0))
 _PLAIN = (bool, int, float, str, bytes, type(None))
@@ -58,8 +59,17 @@ def scope_text() -> str:
     return f" (on {parse(scope).short or scope})" if scope else ""
 
 
-def leave_alone(trace: Trace) -> str:
-    """Why a traced function must run as it is; "" if it can be placed."""
+def placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Trace | None, str]:
+    """The Trace of a ConcreteFunction for a call; where it must run as it is, None and why."""
+    try:
+        trace = trace_concrete(concrete, args, kwargs)
+        reason = _leave_alone(trace)
+    except TraceError as error:
+        return None, str(error)
+    return (None, reason) if reason else (trace, "")
+
+
+def _leave_alone(trace: Trace) -> str:
     if _private.is_jit_compiled(trace.concrete):
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
     captured = [outer for body in trace.root.walk() for outer, _ in _private.external_captures(body.graph)]

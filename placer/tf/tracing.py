@@ -160,7 +160,8 @@ def split_input(text: str) -> tuple[str, int]:
 
 
 def traceable(fn: Callable[..., Any]) -> Any:
-    """`fn` if it is a tf.function or a ConcreteFunction, otherwise a tf.function of it."""
+    """`fn` if it is a tf.function or a ConcreteFunction, what it wraps if it is placed, otherwise a tf.function of it."""
+    fn = getattr(fn, "_traceable", fn)
     return fn if hasattr(fn, "get_concrete_function") or isinstance(fn, _private.ConcreteFunction) else tf.function(fn)
 
 
