@@ -20,6 +20,7 @@ from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.priced_cut import priced_cut
+from placer.solvers.reductions.reduce import reduce
 
 WORKERS = 8
 """Search strategies that take turns; in turns, not side by side, so that equal runs are equal."""
@@ -48,6 +49,8 @@ class CpSat:
         started = time.perf_counter()
         if why := cannot_fit(problem):
             return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+        reduced = reduce(problem)
+        original, problem = problem, reduced.problem
         limited = limits_can_bind(problem)
         starts, bound = _starts(problem, time_limit_s / 2)
         model = _Model(problem)
@@ -84,7 +87,8 @@ class CpSat:
                 None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started,
                 f"nothing that meets the limits found in {time_limit_s:g} s",
             )  # fmt: skip
-        return answer(problem, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
+        best = reduced.invert(best)
+        return answer(original, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
 
     def cite(self) -> str:
         """The solver."""

@@ -15,6 +15,7 @@ from placer.problem.simulate import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.fit import fit
+from placer.solvers.grouping import components
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
@@ -158,7 +159,7 @@ def _moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> li
     crosses = device[producer] != device[consumer]
     base = total_cost_ns(problem, assignment)
 
-    pieces = [np.array(p) for p in _components(problem.units, producer[same], consumer[same]) if free[p[0]]]
+    pieces = [np.array(p) for p in components(problem.units, producer[same], consumer[same]) if free[p[0]]]
     pieces.sort(key=lambda piece: (-len(piece), int(piece[0])))
     sets: list[tuple[Ints, int]] = []
     for to in range(problem.devices):
@@ -189,21 +190,3 @@ def _moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> li
     )
     found.sort(key=lambda move: (move[0], len(move[1]), int(move[1][0]), move[2]))
     return [(units, to) for _, units, to in found]
-
-
-def _components(units: int, left: Ints, right: Ints) -> list[list[int]]:
-    """Units joined by these pairs, each piece and all of them in ascending order."""
-    root = list(range(units))
-
-    def find(unit: int) -> int:
-        while root[unit] != unit:
-            root[unit] = root[root[unit]]
-            unit = root[unit]
-        return unit
-
-    for a, b in zip(left.tolist(), right.tolist(), strict=True):
-        root[find(a)] = find(b)
-    pieces: dict[int, list[int]] = {}
-    for unit in range(units):
-        pieces.setdefault(find(unit), []).append(unit)
-    return list(pieces.values())
