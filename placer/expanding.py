@@ -24,6 +24,8 @@ BASELINES = {"tf_default": "CPU", "all_cpu": "CPU", "all_gpu": "GPU"}
 """Solvers a plan is compared with, and the kind of device each needs."""
 SENSITIVE = {
     "bounds": "what it does with an index out of range depends on the device",
+    "division": "what an integer division by zero does depends on the device",
+    "power": "what an integer to a negative power is depends on the device",
     "random": "its random numbers depend on the device",
 }
 """Op flags that make a device matter for more than speed."""

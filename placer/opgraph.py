@@ -62,7 +62,8 @@ class OpNode:
     group: str = ""
     """Nodes of one non-empty group must share a device; see `group_reasons`."""
     flags: tuple[str, ...] = ()
-    """"stateful", "bounds" (its errors depend on the device), "random" (stateful randomness), "unit" (a body kept whole)."""
+    """"stateful", "random" (stateful randomness), "unit" (a body kept whole); "bounds", "division", "power" (whether an index out
+    of range, a divisor of zero, a negative exponent raises depends on the device)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,12 @@ BOUNDS_SENSITIVE = frozenset(
 So TensorFlow documents gathers, scatters, segments and this loss; the sparse segments are taken to be alike.
 """
 
+INTEGER_ERRORS = dict.fromkeys(("Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"), "division") | {
+    "Pow": "power"
+}
+"""By op type, the flag of ops on integers that raise on a CPU, for a divisor of zero or an exponent below it, and on a GPU go on
+with some value."""
+
 RANDOM_STATEFUL = frozenset(
     {
         "Multinomial",

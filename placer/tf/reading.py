@@ -19,7 +19,15 @@ from placer.pausing import paused_collection
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
-from placer.tf.optypes import BOUNDS_SENSITIVE, PYTHON_CALLBACKS, RANDOM_STATEFUL, SAVING, functions_of, is_stateful
+from placer.tf.optypes import (
+    BOUNDS_SENSITIVE,
+    INTEGER_ERRORS,
+    PYTHON_CALLBACKS,
+    RANDOM_STATEFUL,
+    SAVING,
+    functions_of,
+    is_stateful,
+)
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
 
 DEFAULT_TRIPS = 10
@@ -216,6 +224,8 @@ class _Reader:
             self.stateful.append(path)
         if node.op in BOUNDS_SENSITIVE:
             flags.append("bounds")
+        if node.op in INTEGER_ERRORS and op.inputs[0].dtype.is_integer and self._may_fail(op):
+            flags.append(INTEGER_ERRORS[node.op])
         if node.op in RANDOM_STATEFUL:
             flags.append("random")
         requested = merged_device(node.device, body.scope)
@@ -255,6 +265,14 @@ class _Reader:
                 other = constraint.decode().removeprefix("loc:@")
                 if other in body.names and other != name and other not in body.inputs and other not in body.children:
                     self._join(path, body.names[other], "they are colocated in the graph")
+
+    def _may_fail(self, op: Any) -> bool:
+        """Whether a division or power of integers may have a divisor of zero or an exponent below it, on a GPU's own memory."""
+        known = _private.static_value(op.inputs[1])
+        if known is not None and (known >= 0 if op.type == "Pow" else known != 0).all():
+            return False
+        on_gpu = self.kernels.lookup(op.node_def).kernels.get("GPU")
+        return on_gpu is not None and not on_gpu.host_inputs  # an int32 kernel is the CPU's
 
     def _loop(self, body: Body, name: str, node: NodeDef, children: tuple[Body, ...], count: float, waits: Sequence[str]) -> None:
         cond, inner = children

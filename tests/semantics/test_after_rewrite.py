@@ -179,6 +179,37 @@ def test_an_op_whose_bounds_depend_on_the_device_is_flagged_when_it_moves(f: Cal
     check(lambda: program)
 
 
+def divisions(x: tf.Tensor, n: tf.Tensor) -> Any:
+    return {"div": x // n, "mod": x % n, "truncated": tf.truncatediv(x, n)}
+
+
+def powers(x: tf.Tensor, n: tf.Tensor) -> Any:
+    return {"power": x**n}
+
+
+@pytest.mark.parametrize(("f", "op_types", "words"), [
+    (divisions, ["FloorDiv", "FloorMod", "TruncateDiv"], "integer division by zero"), (powers, ["Pow"], "negative power"),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [tf.int64, tf.int8, tf.int32, tf.float32])
+def test_integers_that_raise_on_one_device_are_flagged_when_they_move(
+    f: Callable[..., Any], op_types: list[str], words: str, dtype: tf.DType
+) -> None:
+    """Those that work in host memory wherever they are, and floats, are not; nor is what is known not to fail."""
+    x, n = tf.cast([7, 9], dtype), tf.cast([2, 3], dtype)
+    program = Program(fn=tf.function(f), args=(x, n))
+    flagged = notes_with(plan(program, solver="all_cpu"), words)
+    for op_type in op_types:
+        (op,) = [op for op in placer.build_graph(program.fn, x, n) if op.op_type == op_type]
+        assert (repr(op.name) in flagged) == (dtype in (tf.int64, tf.int8))
+    known = Program(fn=tf.function(lambda x: f(x, tf.cast([2, 3], dtype))), args=(x,))
+    assert not notes_with(plan(known, solver="all_cpu"), words)
+    check(lambda: program)
+
+
+def test_a_division_by_zero_raises_wherever_it_is_on_a_host() -> None:
+    check(lambda: Program(fn=tf.function(divisions), args=(tf.constant([7]), tf.constant([0]))))
+
+
 def test_random_numbers_that_change_device_are_flagged() -> None:
     def f() -> Any:
         return tf.random.normal([4]), tf.random.uniform([4], maxval=9, dtype=tf.int32), tf.random.stateless_normal([4], [1, 2])

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placer.tf.optypes import BOUNDS_SENSITIVE, RANDOM_STATEFUL, is_stateful
+from placer.tf.optypes import BOUNDS_SENSITIVE, INTEGER_ERRORS, RANDOM_STATEFUL, is_stateful
 
 ROWS = tf.ones([4, 3])
 ROW = tf.ones([1, 3])
@@ -25,6 +25,13 @@ def on_both(op: str) -> bool:
 def test_each_op_that_depends_on_the_device_has_a_choice_of_two() -> None:
     for op in sorted(BOUNDS_SENSITIVE):
         assert on_both(op), op
+
+
+@pytest.mark.parametrize("op", INTEGER_ERRORS)
+def test_an_integer_division_by_zero_or_negative_power_raises_on_a_cpu(op: str) -> None:
+    assert on_both(op)
+    with tf.device("/CPU:0"), pytest.raises((tf.errors.InvalidArgumentError, tf.errors.InternalError)):
+        getattr(tf.raw_ops, op)(x=tf.constant([5]), y=tf.constant([-1 if op == "Pow" else 0]))
 
 
 def test_random_ops_are_those_that_keep_seeds_on_both_devices() -> None:
