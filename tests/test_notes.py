@@ -62,7 +62,7 @@ def test_baselines_know_no_pins_and_sums_add_up() -> None:
         assert all(t.src != t.dst or t.nbytes for t in plan.transfers)
     home = free.device_of("matmul/ReadVariableOp")
     assert home == "GPU:0"
-    assert free.totals[home].peak_bytes < 2 * 4 * 256 * 256 + 4 * 256 * 256  # the read is in the variable's own memory
+    assert free.totals[home].peak_bytes <= 3 * 4 * 256 * 256  # w, x and the product: what is read is in the variable's own memory
 
 
 def test_a_compiled_call_costs_what_its_ops_do(tmp_path: Path) -> None:
