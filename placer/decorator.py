@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from placer.errors import DeviceError, OptionError, PlacementWarning, PlanError, RewriteError
+from placer.errors import DeviceError, OptionError, PlacementWarning, PlacerError, PlanError, RewriteError
 from placer.options import Options
 
 if TYPE_CHECKING:
     from placer.placement import Placement
     from placer.profiling import Profile
+    from placer.tf.harvesting import Harvest
     from placer.tf.observing import Observation
     from placer.tf.taping import Taping
     from placer.tf.tracing import Trace
@@ -327,6 +328,28 @@ class PlacedFunction:
         from placer.profiling import profile
 
         return profile(self.plan(*args, **kwargs).graph, budget_s)
+
+    def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
+        """Runs real calls with these arguments under TensorFlow's profiler and stores what their ops took, each on its device.
+
+        What was measured by itself stays; what cannot be (an op with side effects, or whose shapes are not known) gets a figure.
+        The function's variables are put back afterwards, whatever else it does stays done. See `placer.tf.harvesting`.
+        """
+        from placer.profiling import keep
+        from placer.tf.harvesting import harvest
+        from placer.tf.running import ready, step_of, variables_kept
+
+        if self._signature is not None:
+            args, kwargs = self._filled(self._signature, args, kwargs)
+        entry = self._prepared(args, kwargs, None)
+        placement = _placement(entry, self.__name__)
+        step = step_of(lambda: entry.run(*args, **kwargs), ())
+        with variables_kept(entry.concrete):
+            if why := ready(step):
+                raise PlacerError(f"{self.__name__} cannot be run: {why}")
+            found = harvest(step, placement, steps)
+        keep(found, placement)
+        return found
 
 
 def _placement(entry: _Entry, name: str) -> Placement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
@@ -15,6 +16,10 @@ from placer.errors import PlacerError
 from placer.opgraph import OpGraph
 from placer.progress import progress
 from placer.units import check_seconds
+
+if TYPE_CHECKING:
+    from placer.placement import Placement
+    from placer.tf.harvesting import Harvest
 
 DOUBT = {"measured": 0.1, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
 """How wrong a cost from each source may be, as a share of it."""
@@ -89,6 +94,17 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
             _put(store, Row(job.device.model, installed_tensorflow(), job.signature, figures))
             measured += 1
     return Profile(measured, known, left, refused, time.monotonic() - start)
+
+
+def keep(harvest: Harvest, placement: Placement) -> int:
+    """Stores what ops took in real steps, where they were not measured by themselves; says of how many it is new."""
+    from placer.tf.devices import local_machine
+
+    found = harvest.measurements(placement, local_machine())
+    try:
+        return Store().add(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
+    except StoreError as error:
+        raise PlacerError(str(error)) from error
 
 
 def _put(store: Store, row: Row) -> None:

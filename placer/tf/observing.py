@@ -64,7 +64,7 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
     largest = sorted((f.partition_graphs for f in found), key=lambda parts: -sum(len(g.node) for g in parts))
     for partition in itertools.chain(*largest[:functions]):
         for node in partition.node:
-            name = next((n for n in _names(node.name) if n in planned), None)
+            name = next((n for n in planned_names(node.name) if n in planned), None)
             if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv") or _JOINED_WAITS.match(node.name):
                 continue
             if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
@@ -95,8 +95,8 @@ def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return outputs
 
 
-def _names(name: str) -> Iterator[str]:
-    """Names a partition's node may have in the plan, longest first."""
+def planned_names(name: str) -> Iterator[str]:
+    """Names that a node of the executed graph may have in the plan, longest first."""
     name = name.removesuffix("/unary_ops_composition")
     yield name
     for match in _INLINED.finditer(name):

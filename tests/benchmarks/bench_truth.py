@@ -133,9 +133,11 @@ def measure(name: str, size: str, out: Path, budget_s: float, *, two_cpu: bool =
     rounds = bench.interleaved({label: variant.step for label, (_, variant) in ready.items()}, within_s)
     export_json(Store().rows(), out / "measurements.json")
     keep(name, ready, rounds, machine, out)
+    from placer.tf.harvesting import recorded
+
     for label in TRACED if traces else ():
         if label in ready:
-            (out / f"{name}.{label}.xplane.pb.gz").write_bytes(gzip.compress(profiled(ready[label][1].step)))
+            (out / f"{name}.{label}.xplane.pb.gz").write_bytes(gzip.compress(recorded(ready[label][1].step, TRACED_STEPS)))
 
 
 def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -> None:
@@ -280,20 +282,6 @@ class Case:
     def as_it_is(self) -> Case:
         """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
         return replace(self, run=self.work.fn.get_concrete_function(*self.work.args))
-
-
-def profiled(step: Callable[[], None]) -> bytes:
-    """TensorFlow's record (an XSpace) of a few steps."""
-    import tensorflow as tf
-
-    with tempfile.TemporaryDirectory() as folder:
-        tf.profiler.experimental.start(folder, tf.profiler.experimental.ProfilerOptions(host_tracer_level=2))
-        try:
-            for _ in range(TRACED_STEPS):
-                step()
-        finally:
-            tf.profiler.experimental.stop()
-        return next(Path(folder).rglob("*.xplane.pb")).read_bytes()
 
 
 def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:
