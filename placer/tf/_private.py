@@ -5,6 +5,7 @@ The registry's and the devices' own are imported where they are used, in kernels
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,32 @@ def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:
         return {op.name: op.node_def for op in graph.get_operations()}
 
 
+def as_registered(function: Any) -> tuple[dict[str, NodeDef], int, int]:
+    """A function's nodes by name, in creation order, and how many inputs and outputs it has: as when it was registered.
+
+    Its graph has more of each once a gradient was taken, and the nodes for loops, branches and calls are then others.
+    """
+    graph = function.graph
+    nodes = node_defs(graph)
+    try:
+        definition = function.definition
+    except Exception:  # over protobuf's 2 GiB limit
+        return nodes, len(graph.inputs), len(graph.outputs)
+    inputs, outputs = len(definition.signature.input_arg), len(definition.signature.output_arg)
+    if (len(graph.inputs), len(graph.outputs)) == (inputs, outputs):
+        return nodes, inputs, outputs
+    first = dict(itertools.islice(nodes.items(), inputs + len(definition.node_def)))
+    for was in definition.node_def:
+        node = first.get(was.name)
+        if node is not None and any(value.HasField("func") or value.list.func for value in was.attr.values()):
+            passed = sum(not text.startswith("^") for text in was.input)
+            waits = [text for text in node.input if text.startswith("^")]
+            given = [text for text in node.input if not text.startswith("^")]
+            first[was.name] = restored = NodeDef(name=node.name, op=node.op, device=node.device, attr=was.attr)
+            restored.input.extend([*given[:passed], *waits])
+    return first, inputs, outputs
+
+
 def library_function(graph: tf.Graph, name: str) -> Any:
     """The function `name` as registered in `graph` or a graph around it; None if unknown."""
     while graph is not None:
@@ -78,11 +105,6 @@ def register_body(name: str, graph: Any) -> Any:
 def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]) -> Any:
     """A ConcreteFunction that runs `graph`."""
     return ConcreteFunction.from_func_graph(graph, function_type, attrs)
-
-
-def result_count(concrete: Any) -> int:
-    """Tensors a call returns. Its graph has more outputs once a gradient was taken: what the backward function needs."""
-    return len(concrete.inference_fn.function_type.flat_outputs)
 
 
 def copy_flat_signature(source: Any, target: Any) -> None:

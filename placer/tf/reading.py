@@ -213,7 +213,7 @@ class _Reader:
         op = body.operations[name]
         sources = [self._resolve(body, *split_input(i)) for i in node.input if not i.startswith("^")]
         inputs = tuple(self.specs[n][k] for n, k in sources)
-        outputs = tuple(self._spec(path, k, t) for k, t in enumerate(op.outputs))
+        outputs = tuple(self._spec(path, k, t) for k, t in enumerate(body.results(name)))
         key, attrs = self._attrs(node)
         constant = node.op == "Const"
         flags: list[str] = []
@@ -375,7 +375,6 @@ class _Reader:
         self._edge(source, path, index, 0)
         for wait in waits:
             self._control(wait, path)
-        op = body.operations[name]
         merge = f"{path}/out"
         results: list[tuple[Source, int]] = []
         ends: list[str] = []
@@ -387,7 +386,7 @@ class _Reader:
                     self._edge(path, other, 0, PREDICATE)
             results += [(self._resolve(child, *ref), k) for k, ref in enumerate(child.outputs)]
             ends += self._ends(child)
-        outputs = tuple(self._spec(merge, k, t) for k, t in enumerate(op.outputs))
+        outputs = tuple(self._spec(merge, k, t) for k, t in enumerate(body.results(name)))
         self._add(
             merge,
             op_type="BranchMerge",

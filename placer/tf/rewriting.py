@@ -190,10 +190,10 @@ class _Rewriter:
     def _restore_shapes(self, frame: Body, graph: Any) -> None:
         lifted = self.lifted(frame)
         for body in inlined(frame):
-            for name, old in body.operations.items():
+            for name in body.nodes:
                 if name in body.inputs or name in body.children or body.hoisted.get(name) in lifted:
                     continue
-                for before, after in zip(old.outputs, graph.get_operation_by_name(body.names[name]).outputs, strict=True):
+                for before, after in zip(body.results(name), graph.get_operation_by_name(body.names[name]).outputs, strict=True):
                     if after.shape.rank is None or not after.shape.is_fully_defined():
                         after.set_shape(before.shape)
 

@@ -56,11 +56,11 @@ class Body:
 
     path: str
     kind: BodyKind
-    graph: Any
+    function: Any
     parent: Body | None
     site: str
     """The op in `parent` that calls it."""
-    nodes: dict[str, NodeDef]
+    nodes: dict[str, NodeDef] = field(init=False)
     """By op name, in an order where inputs come first."""
     names: dict[str, str] = field(default_factory=dict)
     """Path of each op, unique in the trace."""
@@ -83,13 +83,26 @@ class Body:
     """TensorFlow's own op objects by name."""
 
     def __post_init__(self) -> None:
-        # TensorFlow adds to these graphs when somebody takes the plain function's gradient; a trace is what was there when read.
-        self.input_tensors = tuple(self.graph.inputs)
+        # TensorFlow adds to these graphs when somebody takes the plain function's gradient; a trace is what was there before.
+        nodes, inputs, outputs = _private.as_registered(self.function)
+        self.nodes = _topological(nodes)
+        self.input_tensors = tuple(self.graph.inputs[:inputs])
         self.inputs = {t.op.name: i for i, t in enumerate(self.input_tensors)}
-        self.output_tensors = tuple(self.graph.outputs)
+        self.output_tensors = tuple(self.graph.outputs[:outputs])
         self.outputs = [(t.op.name, t.value_index) for t in self.output_tensors]
         self.control_outputs = [op.name for op in self.graph.control_outputs]
-        self.operations = {op.name: op for op in self.graph.get_operations()}
+        self.operations = {op.name: op for op in self.graph.get_operations() if op.name in nodes}
+
+    @property
+    def graph(self) -> Any:
+        """The function's FuncGraph."""
+        return self.function.graph
+
+    def results(self, name: str) -> list[Any]:
+        """The tensors that op `name` gives."""
+        node = self.nodes[name]
+        types = "T" if node.op in LOOPS else "Tout" if node.op in CALLS | BRANCHES else ""
+        return list(self.operations[name].outputs)[: len(node.attr[types].list.type) if types else None]
 
     @property
     def frame(self) -> Body:
@@ -217,11 +230,8 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
         except (TypeError, ValueError, AttributeError):
             flat = ()  # specs instead of values: nothing is known beyond the signature
     taken: set[str] = set()
-    root = _read_body(concrete.graph, "", "root", None, "", taken)
+    root = _read_body(concrete.inference_fn, "", "root", None, "", taken)
     root.around = _private.device_scope()
-    results = _private.result_count(concrete)
-    del root.outputs[results:]
-    root.output_tensors = root.output_tensors[:results]
     return Trace(concrete, root, flat)
 
 
@@ -236,7 +246,7 @@ def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:
 
     Ops of the first have the names they have when it is read alone, those of the second are below "backward".
     """
-    root = Body("", "root", concrete.graph, None, "", _topological(_private.node_defs(concrete.graph)))
+    root = Body("", "root", concrete.inference_fn, None, "")
     forward, backward = (name for name, node in root.nodes.items() if node.op in CALLS)
     root.names.update({name: name for name in root.nodes} | {forward: "", backward: "backward"})
     _read_called(root, set(root.names.values()))
@@ -270,11 +280,11 @@ def signature_text(concrete: Any) -> str:
     return ", ".join([*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())])
 
 
-def _read_body(graph: Any, path: str, kind: BodyKind, parent: Body | None, site: str, taken: set[str]) -> Body:
-    body = Body(path, kind, graph, parent, site, _topological(_private.node_defs(graph)))
+def _read_body(function: Any, path: str, kind: BodyKind, parent: Body | None, site: str, taken: set[str]) -> Body:
+    body = Body(path, kind, function, parent, site)
     # Ops of a loop or branch body already carry the loop's own name as a scope, those of a copy the whole path; said once.
     scopes = (f"{path}/", f"{site}/") if kind in ("cond", "body", "branch") else ()
-    renamed = _capture_names(graph) if kind == "root" else {}
+    renamed = _capture_names(body.graph) if kind == "root" else {}
     # A loop or branch gets nodes of its own below its path, which ops of a function that was placed before can look like.
     alike = {match[1] for match in map(_VALUE.fullmatch, body.nodes) if match}
     for name, node in body.nodes.items():
@@ -377,24 +387,23 @@ def is_compiled(node: NodeDef, function: Any = None) -> bool:
 
 
 def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
-    """Path suffix, kind and graph of the bodies `node` enters; none for what is kept whole."""
+    """Path suffix, kind and function of the bodies `node` enters; none for what is kept whole."""
     if node.op in CALLS:
         function = _private.library_function(graph, node.attr["f"].func.name)
         if function is None or is_compiled(node, function) or not hasattr(function, "graph"):
             return []
-        return [("", "call", function.graph)]
+        return [("", "call", function)]
     if node.op in LOOPS:
         parts: list[tuple[str, BodyKind, str]] = [("/cond", "cond", "cond"), ("/body", "body", "body")]
     elif node.op in ("If", "StatelessIf"):
         parts = [("/then", "branch", "then_branch"), ("/else", "branch", "else_branch")]
     elif node.op in ("Case", "StatelessCase"):
-        functions = [(f"/branch{i}", f.name) for i, f in enumerate(node.attr["branches"].list.func)]
-        found = [(part, _private.library_function(graph, name)) for part, name in functions]
-        return [(part, "branch", f.graph) for part, f in found] if all(hasattr(f, "graph") for _, f in found) else []
+        found = [(f"/branch{i}", _private.library_function(graph, f.name)) for i, f in enumerate(node.attr["branches"].list.func)]
+        return [(part, "branch", f) for part, f in found] if all(hasattr(f, "graph") for _, f in found) else []
     else:
         return []
-    graphs = [(part, kind, _private.library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
-    return [(part, kind, f.graph) for part, kind, f in graphs] if all(hasattr(f, "graph") for _, _, f in graphs) else []
+    functions = [(part, kind, _private.library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
+    return functions if all(hasattr(f, "graph") for _, _, f in functions) else []
 
 
 def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
