@@ -169,6 +169,13 @@ def copy_handle_data(source: Any, target: Any) -> None:
     handle_data_util.copy_handle_data(source, target)
 
 
+def home(value: Any) -> str:
+    """The device that an eager tensor's bytes, or the state behind a handle, are on; "" where that is not known."""
+    if not hasattr(value, "backing_device"):
+        return ""
+    return str(value.device if value.dtype == tf.resource else value.backing_device)
+
+
 def held_by(handle: Any) -> list[tf.TensorSpec]:
     """What is behind a variable's handle; nothing if it is no variable's."""
     data = handle_data_util.get_handle_data(handle)
@@ -275,3 +282,14 @@ def is_parallel(tensor: Any) -> bool:
 def is_distributed(variable: Any) -> bool:
     """True for a variable made under a distribution strategy: the whole of it, or one replica's part."""
     return getattr(variable, "_distribute_strategy", None) is not None
+
+
+def is_replicas(op: Any) -> bool:
+    """True for an op that runs on a replica's device: who made it shows in its traceback, and nowhere else.
+
+    The strategy that is there where there is none passes functions on and names no device.
+    """
+    return bool(op.device) and any(
+        "/tensorflow/python/distribute/" in frame.filename and not frame.filename.endswith("/distribute_lib.py")
+        for frame in op.traceback or ()
+    )

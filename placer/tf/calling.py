@@ -10,6 +10,8 @@ import tensorflow as tf
 from placer.devicespec import parse
 from placer.errors import TraceError
 from placer.tf import _private
+from placer.tf.devices import process_devices
+from placer.tf.optypes import unplaceable
 from placer.tf.tracing import Trace, trace_concrete
 
 _EAGER = type(tf.constant(0))
@@ -79,7 +81,25 @@ def _leave_alone(trace: Trace) -> str:
         return "it is called under a distribution strategy, which decides the devices"
     if any(_private.is_distributed(v) for v in trace.concrete.graph.variables):
         return "it uses variables of a distribution strategy, which decides the devices"
-    return ""
+    for body in trace.root.walk():
+        for name, node in body.nodes.items():
+            if why := unplaceable(node.op):
+                return f"its {body.names[name]!r} ({node.op}) {why}"
+            if _private.is_replicas(body.operations[name]):
+                return "it runs replicas of a distribution strategy, which decides the devices"
+    return _of_a_cluster(trace, captured)
+
+
+def _of_a_cluster(trace: Trace, captured: Sequence[Any]) -> str:
+    others = {parse(d.name).job for d in tf.config.list_logical_devices()} - {None, "localhost"}
+    if not others:
+        return ""
+    if not process_devices():
+        return "this process is part of a cluster, and only devices of a process of its own are planned for"
+    devices = [trace.root.around, *map(_private.home, (*trace.arguments, *captured))]
+    devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
+    elsewhere = next((d for d in devices if parse(d).job in others), "")
+    return f"it uses {elsewhere}, and only devices of this process are planned for" if elsewhere else ""
 
 
 def known_shapes(trace: Trace) -> Callable[[str, int], tuple[int | None, ...] | None] | None:

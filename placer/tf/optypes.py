@@ -52,6 +52,10 @@ PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 """Ops that call back into Python."""
 
 
+_GROUPED = ("Collective", "Nccl", "TPU", "_Send", "_Recv", "_HostSend", "_HostRecv")
+"""Beginnings of op types that name their partners, which placement would part."""
+
+
 @functools.cache
 def is_stateful(op_type: str) -> bool:
     """Whether ops of this type keep state or act on the world, so that they must run once each and in order.
@@ -67,6 +71,19 @@ def function_attributes(op_type: str) -> tuple[str, ...]:
     """The attributes by which ops of this type name functions."""
     definition = op_def_registry.get(op_type)
     return tuple(a.name for a in definition.attr if a.type in ("func", "list(func)")) if definition is not None else ()
+
+
+@functools.cache
+def unplaceable(op_type: str) -> str:
+    """Why a function with an op of this type must stay as it is; "" if it need not."""
+    definition = op_def_registry.get(op_type)
+    if definition is None:
+        return "is a function of TensorFlow 1, called by its name"
+    if any(output.is_ref for output in definition.output_arg):
+        return "gives a reference to a variable of TensorFlow 1"
+    if op_type.startswith(_GROUPED):
+        return "exchanges values with others of a group, which decides the devices"
+    return ""
 
 
 def functions_of(node: NodeDef) -> list[str]:

@@ -260,6 +260,8 @@ class _Reader:
             self._edge(source, path, index, position)
         for source in waits:
             self._control(source, path)
+        if node.op == "Switch":
+            self._join(sources[0][0], path, "TensorFlow runs a Switch where its value comes from")
         if "_class" in node.attr:
             for constraint in node.attr["_class"].list.s:
                 other = constraint.decode().removeprefix("loc:@")
@@ -742,12 +744,7 @@ def _flip(source: Source, target: str) -> tuple[str, str, int]:
 
 def _short_device(value: Any) -> str:
     """The device an eager tensor's bytes or a handle's state sit on, short; "" if that is not known."""
-    text = ""
-    if hasattr(value, "backing_device"):
-        text = value.device if value.dtype == tf.resource else value.backing_device
-    if not text:
-        return ""
-    spec = tf.DeviceSpec.from_string(text)
+    spec = tf.DeviceSpec.from_string(_private.home(value))
     return f"{spec.device_type}:{spec.device_index}" if spec.device_type is not None else ""
 
 

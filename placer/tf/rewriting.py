@@ -36,7 +36,10 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
     Raises:
         RewriteError: the trace holds something that cannot be carried over; nothing has changed then.
     """
-    return _Rewriter(trace, device_of).concrete()
+    try:
+        return _Rewriter(trace, device_of).concrete()
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise RewriteError(f"TensorFlow does not take the copy of it: {error}") from error
 
 
 def flatten(trace: Trace, shapes: Sequence[tf.TensorShape]) -> Any:

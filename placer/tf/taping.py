@@ -62,6 +62,7 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
         """The same function, to run for the first time under a name of its own."""
         builder = self._builder
         fresh = _private.concrete_from_graph(self.graph, self.function_type, {})
+        _private.copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:

@@ -1,0 +1,278 @@
+"""What is not planned: the function runs as it would without placer, has no plan, and one warning says why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import function
+
+import placer
+from tests.machines import two_cpus
+from tests.semantics.harness import Program, check, left_alone
+
+X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
+W = tf.eye(4) * 0.9 + 0.01
+v1 = tf.compat.v1
+
+
+# -- strategies --------------------------------------------------------------------------------------------------------
+
+
+def two_replicas() -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def one_replica() -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+def one_device() -> Any:
+    return tf.distribute.OneDeviceStrategy("CPU:1")
+
+
+def central_storage() -> Any:
+    return tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+
+
+def replicated(strategy: Any) -> Any:
+    """Without a variable: nothing but the replicas' ops tells of the strategy."""
+    return tf.function(lambda x: strategy.reduce("SUM", strategy.run(lambda y: tf.matmul(y, W), (x,)), axis=None))
+
+
+def replicated_deep_inside(strategy: Any) -> Any:
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce("MEAN", strategy.run(tf.function(lambda y: tf.sin(y) @ W), (x,)), axis=None)
+
+    @tf.function
+    def f(x: tf.Tensor, go: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(tf.cond(go, lambda: inner(x), lambda: x))
+
+    return lambda x: f(x, tf.constant(True))
+
+
+def replicated_with_its_variable(strategy: Any) -> Any:
+    with strategy.scope():
+        w = tf.Variable(W)
+    return tf.function(lambda x: strategy.reduce("SUM", strategy.run(lambda y: tf.matmul(y, w), (x,)), axis=None))
+
+
+def only_its_variable(strategy: Any) -> Any:
+    with strategy.scope():
+        w = tf.Variable(W)
+    return tf.function(lambda x: tf.matmul(x, w))
+
+
+@pytest.mark.parametrize("make", [two_replicas, one_replica, one_device, central_storage])
+@pytest.mark.parametrize("build", [replicated, replicated_deep_inside, replicated_with_its_variable, only_its_variable])
+def test_replicas_of_a_strategy(make: Callable[[], Any], build: Callable[[Any], Any]) -> None:
+    left_alone(lambda: Program(fn=build(make()), args=(X,), gradients=False), "distribution strategy")
+
+
+def test_one_traced_before_it_was_placed_is_known_too() -> None:
+    fn = replicated(two_replicas())
+    fn(X)
+    left_alone(lambda: Program(fn=fn, args=(X,)), "replicas of a distribution strategy")
+
+
+@pytest.mark.parametrize("make", [one_replica, two_replicas, one_device])
+@pytest.mark.parametrize("outside_first", [False, True])
+def test_a_call_under_a_strategy_is_told_from_one_outside(make: Callable[[], Any], outside_first: bool) -> None:
+    placed = placer.place(lambda x: x * 2.0, devices=two_cpus())
+    strategy = make()
+
+    def outside() -> None:
+        np.testing.assert_allclose(placed(X), X * 2.0)
+        assert placed.placement.ops
+
+    if outside_first:
+        outside()
+    for run in (lambda: placed(X), lambda: strategy.run(placed, (X,))):
+        with pytest.warns(placer.PlacementWarning, match="called under a distribution strategy"), strategy.scope():
+            found = strategy.experimental_local_results(run())
+        np.testing.assert_allclose(found[0], X * 2.0)
+        with pytest.raises(placer.PlanError, match="left as it is"):
+            _ = placed.placement
+    outside()
+
+
+def test_what_runs_under_the_strategy_that_is_always_there_is_placed() -> None:
+    """`tf.distribute.get_strategy()` without a strategy passes functions on as they are; so are scopes inside."""
+    nothing = tf.distribute.get_strategy()
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("/CPU:0"):
+            return tf.matmul(x, W)
+
+    check(lambda: Program(fn=tf.function(lambda x: nothing.run(replica, (x,)) + 1.0), args=(X,)))
+
+
+def test_members_of_a_group_are_not_parted() -> None:
+    def f(x: tf.Tensor) -> Any:
+        return tf.raw_ops.CollectiveReduceV2(
+            input=x, group_size=1, group_key=31, instance_key=7, ordering_token=[], merge_op="Add", final_op="Id"
+        )
+
+    left_alone(lambda: Program(fn=tf.function(f), args=(X,), gradients=False), "exchanges values with others of a group")
+
+
+# -- DTensors ----------------------------------------------------------------------------------------------------------
+
+
+def layouts() -> tuple[Any, Any]:
+    dtensor = tf.experimental.dtensor
+    mesh = dtensor.create_mesh([("batch", 2)], devices=["CPU:0", "CPU:1"])
+    return dtensor.Layout.batch_sharded(mesh, "batch", rank=2), dtensor.Layout.replicated(mesh, rank=2)
+
+
+def a_dtensor_argument() -> Program:
+    sharded, _ = layouts()
+    x = tf.experimental.dtensor.call_with_layout(tf.ones, sharded, shape=[4, 4])
+    return Program(fn=tf.function(lambda x: tf.reduce_sum(x * x)), args=(x,), gradients=False)
+
+
+def a_captured_dtensor() -> Program:
+    sharded, replicated = layouts()
+    w = tf.experimental.dtensor.copy_to_mesh(tf.fill([4, 4], 0.5), replicated)
+    x = tf.experimental.dtensor.call_with_layout(tf.ones, sharded, shape=[4, 4])
+    return Program(fn=tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w))), args=(x,), gradients=False)
+
+
+@pytest.mark.parametrize("build", [a_dtensor_argument, a_captured_dtensor])
+def test_dtensors(build: Callable[[], Program]) -> None:
+    program = build()
+    placed = placer.place(program.fn, devices=two_cpus())
+    with pytest.warns(placer.PlacementWarning, match="DTensors") as warned:
+        found = placed(*program.args)
+    assert len([w for w in warned if w.category is placer.PlacementWarning]) == 1
+    assert not placed.placements
+    unpack = tf.experimental.dtensor.unpack
+    for have, want in zip(unpack(found), unpack(program.fn(*program.args)), strict=True):
+        np.testing.assert_allclose(have, want)
+
+
+# -- other processes ---------------------------------------------------------------------------------------------------
+
+CLUSTER = """
+    import warnings
+    import tensorflow as tf
+    import placer
+
+    server = tf.distribute.Server(tf.train.ClusterSpec({"worker": ["127.0.0.1:0"]}), job_name="worker", task_index=0)
+    tf.config.experimental_connect_to_host(server.target.removeprefix("grpc://"), "worker")
+    x, far = tf.ones([2, 2]), "/job:worker/task:0/device:CPU:0"
+    with tf.device(far):
+        v = tf.Variable(x)
+
+
+    def scoped(x):
+        with tf.device(far):
+            return tf.sin(x)
+
+
+    def called(x):
+        return tf.function(scoped)(x) + 1.0
+
+
+    for fn, reason in ((scoped, "worker"), (called, "worker"), (lambda x: x @ v, "worker"), (lambda x: tf.sin(x), "")):
+        placed = placer.place(fn)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            result = placed(x)
+        tf.debugging.assert_near(result, tf.function(fn)(x))
+        said = [str(w.message) for w in warned if w.category is placer.PlacementWarning]
+        assert bool(placed.placements) == (not reason), said
+        assert [reason in s and "left as it is" in s for s in said] == [True] * bool(reason), said
+    print("held", flush=True)
+    import os
+
+    os._exit(0)  # a server cannot be stopped
+"""
+
+
+def test_devices_of_other_processes() -> None:
+    """A scope, or a variable, on a worker that this process is connected to; a function without either is planned."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CLUSTER)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["held"], done.stderr[-3000:]
+
+
+# -- graphs of TensorFlow 1 --------------------------------------------------------------------------------------------
+
+
+def wrapped(define: Callable[[Any], Any]) -> Any:
+    """A function of [4, 4] from a graph of TensorFlow 1."""
+    with tf.Graph().as_default() as graph:
+        v1.disable_control_flow_v2()
+        try:
+            tf.identity(define(v1.placeholder(tf.float32, [4, 4], name="x")), name="y")
+        finally:
+            v1.enable_control_flow_v2()
+    definition = graph.as_graph_def()
+    return v1.wrap_function(lambda: tf.graph_util.import_graph_def(definition, name=""), []).prune("x:0", "y:0")
+
+
+def loop(x: tf.Tensor) -> tf.Tensor:
+    return v1.while_loop(lambda i, a: i < 4, lambda i, a: (i + 1, tf.tanh(a @ W.numpy())), [0, x])[1]
+
+
+def loop_in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    return v1.cond(tf.reduce_sum(x) > -9.0, lambda: loop(x), lambda: x)
+
+
+def reference_variable(x: tf.Tensor) -> tf.Tensor:
+    v = tf.raw_ops.VariableV2(shape=[4, 4], dtype=tf.float32, container="", shared_name="")
+    first = tf.raw_ops.Assign(ref=v, value=x * 2.0)
+    return tf.raw_ops.AssignAdd(ref=first, value=x) @ x
+
+
+def function_by_name(x: tf.Tensor) -> tf.Tensor:
+    @function.Defun(tf.float32)
+    def twice(y: tf.Tensor) -> tf.Tensor:
+        return y * 2.0
+
+    return twice(x) @ x
+
+
+@pytest.mark.parametrize(("define", "why"), [
+    (loop, "TensorFlow 1 control flow"), (loop_in_a_branch, "TensorFlow 1 control flow"),
+    (reference_variable, "reference to a variable of TensorFlow 1"), (function_by_name, "called by its name"),
+])  # fmt: skip
+def test_what_tensorflow_1_alone_has(define: Callable[[Any], Any], why: str) -> None:
+    fn = wrapped(define)
+    with pytest.warns(placer.PlacementWarning, match=why) as warned:
+        placed = placer.place(fn, devices=two_cpus())
+    assert len([w for w in warned if w.category is placer.PlacementWarning]) == 1
+    assert not placed.placements
+    np.testing.assert_allclose(placed(X), fn(X), rtol=1e-6)
+
+
+def test_a_loop_of_tensorflow_1_has_no_graph() -> None:
+    with pytest.raises(placer.TraceError, match="depends on itself"):
+        placer.build_graph(wrapped(loop), X)
+
+
+def branch(x: tf.Tensor) -> tf.Tensor:
+    return v1.cond(
+        tf.reduce_sum(x) > 0.0, lambda: tf.sin(x) @ W.numpy(), lambda: x - tf.constant(np.full([4, 4], 2.0, np.float32))
+    )
+
+
+def two_branches(x: tf.Tensor) -> tf.Tensor:
+    return v1.case([(x[0, 0] > 5.0, lambda: x * 2.0), (x[0, 0] < 0.0, lambda: branch(-x))], default=lambda: tf.cos(x))
+
+
+@pytest.mark.parametrize("define", [branch, two_branches])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches_of_tensorflow_1_are_placed(define: Callable[[Any], Any], sign: float) -> None:
+    check(lambda: Program(fn=wrapped(define), args=(X * sign + 0.5,)))
