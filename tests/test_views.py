@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 from xml.etree import ElementTree
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.placement import Placement
 from placer.solving import solve
-from placer.views.folding import fold
+from placer.units import format_bytes
+from placer.views.folding import ALIKE, fold
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
-from tests.graphs import layers, stacked, towers
+from placer.views.picture import LEGEND
+from tests.graphs import GraphBuilder, layers, stacked, towers
 
 PLANS = {graph.name: solve(graph, "2xh100", objective="total_cost") for graph in (layers(), towers(), stacked(30))}
 
@@ -37,6 +41,42 @@ def test_folding_keeps_to_the_limit_and_loses_nothing(name: str, limit: int) -> 
 
 
 @pytest.mark.parametrize("name", PLANS)
+@given(limit=st.integers(3, 80))
+def test_each_transfer_is_one_arrow(name: str, limit: int) -> None:
+    plan = PLANS[name]
+    folded = fold(plan, limit)
+    flows = [data["flow"] for *_, data in folded.edges(data=True)]
+    for source, target, data in folded.edges(data=True):
+        assert data["flow"].crosses == (folded.nodes[source]["box"].device != folded.nodes[target]["box"].device)
+    moved = sum(t.nbytes * t.count for t in plan.transfers if t.src != t.dst)
+    assert sum(flow.nbytes for flow in flows if flow.crosses) == round(moved)
+
+
+def test_a_tensor_that_many_take_crosses_to_the_first_and_goes_on_from_there() -> None:
+    graph = GraphBuilder()
+    graph.op("make", "Relu")
+    graph.op("take_a", "Tanh", ["make"])
+    graph.op("take_b", "Sin", ["make"])
+    plan = solve(graph.build("take_a", "take_b"), "h100", pins={"make": "CPU", "take*": "GPU"})
+    folded = fold(plan, 40)
+    label = {number: data["box"].label for number, data in folded.nodes(data=True)}
+    arrows = {(label[a], label[b]): data["flow"].crosses for a, b, data in folded.edges(data=True)}
+    assert arrows == {("make", "take_a"): True, ("take_a", "take_b"): False}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_siblings_of_like_names_share_a_box(name: str) -> None:
+    plan = PLANS[name]
+    boxes = [data["box"] for _, data in fold(plan, 80).nodes(data=True)]
+    siblings = Counter((box.device, re.sub(r"\d+(?=/|$)", "", box.label)) for box in boxes)
+    assert max(siblings.values()) < ALIKE
+    for box in boxes:
+        if "*" in box.label:
+            pattern = re.compile(re.escape(box.scope).replace(r"\*", r"[_\d]*") + "(/|$)")
+            assert box.ops == sum(plan.ops[op].device == box.device for op in shown(plan) if pattern.match(op))
+
+
+@pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("limit", [6, 40])
 def test_boxes_stand_apart_in_their_lanes_and_time_runs_down(name: str, limit: int) -> None:
     plan = PLANS[name]
@@ -44,11 +84,14 @@ def test_boxes_stand_apart_in_their_lanes_and_time_runs_down(name: str, limit: i
     placed = layout(folded, plan.devices)
     centres = list(placed.centres.values())
     for i, (x, y) in enumerate(centres):
-        assert 0 <= y <= placed.height
+        assert HEIGHT / 2 < y < placed.height - HEIGHT / 2
         assert all(abs(x - a) >= WIDTH or abs(y - b) >= HEIGHT for a, b in centres[:i])
     for number, data in folded.nodes(data=True):
         left, right = placed.lanes[data["box"].device]
         assert left < placed.centres[number][0] < right
+    for source, target in folded.edges:
+        if not nx.has_path(folded, target, source):
+            assert placed.centres[source][1] < placed.centres[target][1]
 
 
 @given(st.lists(st.floats(0, 100), max_size=8))
@@ -70,11 +113,19 @@ def test_dot_draws_every_box_once_and_only_edges_between_them(name: str) -> None
     assert ("penwidth=3" in text) == any(data["crosses"] for *_, data in plan.to_networkx().edges(data=True) if data["nbytes"])
 
 
-def test_svg_is_the_same_each_time_and_names_the_devices() -> None:
+@pytest.mark.parametrize("name", PLANS)
+def test_svg_says_what_crosses_and_what_its_colours_mean(name: str) -> None:
     pytest.importorskip("matplotlib")
-    plan = PLANS["towers"]
+    plan = PLANS[name]
     text = plan.view("svg")
     assert text == plan.view("svg")
-    ElementTree.fromstring(text)
-    for words in ("CPU:0", "GPU:0", "left/dense0", "1.00 MiB"):
-        assert words in text
+    words = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+    folded = fold(plan, 30)
+    for device in {data["box"].device for _, data in folded.nodes(data=True)}:
+        assert words.count(device) == 2  # above its lane and in the legend
+    for meaning, *_ in LEGEND:
+        assert meaning in words
+    sizes = Counter(format_bytes(flow.nbytes) for *_, flow in folded.edges(data="flow") if flow.crosses and flow.nbytes)
+    assert sizes == Counter(word for word in words if word in sizes)
+    for _, data in folded.nodes(data=True):
+        assert any(word and data["box"].label.endswith(word.removeprefix("…")) for word in words)

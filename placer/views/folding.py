@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import networkx as nx
 
 from placer.errors import OptionError
 from placer.placement import Placement
+
+_NUMBER = re.compile(r"(?:(?:_\d+)+|(?<=[a-z])\d+)$")
+"""What tells siblings of like names apart: the end of "AddN_12", "dense_3_1", "layer7"."""
+ALIKE = 3
+"""So many siblings of like names share a box."""
+
+
+WAITS = -1
+"""In place of an output: a control edge or a predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +28,13 @@ class Box:
     """Ops of one scope on one device. Stored as the node attribute "box"."""
 
     scope: str
-    """What their names begin with; an op's own name where the box holds one op; "" for the whole graph."""
+    """What their names begin with, "*" for the numbers of siblings that share the box; an op's own name where the box holds one
+    op; "" for the whole graph."""
     label: str
     device: str
     ops: int
     what: str
-    """The op's type, or how many ops there are."""
+    """The op's type; how many ops there are, and of what type if all are of one."""
     time_ns: int
 
 
@@ -32,17 +45,17 @@ class Flow:
     nbytes: int
     """Per step, each tensor once; 0 for control edges and predicates alone."""
     crosses: bool
-    """Between devices."""
+    """Between devices. A tensor crosses to the box that takes it first; to others on that device it goes on from there."""
 
 
 @dataclass
 class _Part:
-    """Ops of one device whose names share their first `depth` scopes."""
+    """Ops of one device whose names share their first scopes, but for the numbers of siblings."""
 
     scope: tuple[str, ...]
     device: str
-    ops: list[str] = field(default_factory=list)
-    time_ns: int = 0
+    ops: list[str]
+    time_ns: int
     rest: bool = False
     """Holds what was left over when its heaviest siblings got boxes of their own."""
 
@@ -55,8 +68,9 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     """Boxes of ops by scope and device, at most `limit` of them, and what flows between them.
 
     Starts with one box per device and opens the one that takes longest until the limit is reached; where a scope holds too
-    many to open, its heaviest members get boxes and the rest share one. Constants and variables' handles are left out: nothing
-    of theirs moves in a step. The result may have cycles, for a scope can feed another and be fed by it.
+    many to open, its heaviest members get boxes and the rest share one. Siblings of like names are one: of the layers "layer0"
+    to "layer7" it may show "layer*/MatMul". Constants and variables' handles are left out: nothing of theirs moves in a step.
+    The result may have cycles, for a scope can feed another and be fed by it.
 
     Raises OptionError where the limit is no whole number above 0.
     """
@@ -64,36 +78,47 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
         raise OptionError(f"boxes={limit!r} is not a whole number above 0.")
     names = [op.name for op in placement.graph if op.role != "constant" and not (op.role == "capture" and op.resource)]
     times = {name: placement.ops[name].time_ns.get(placement.ops[name].device, 0) for name in names}
+    by_device: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        by_device[placement.ops[name].device].append(name)
+    whole = [_Part((), device, ops, sum(times[op] for op in ops)) for device, ops in by_device.items()]
     closed: list[_Part] = []
-    heap = [(part.heaviest_first, part) for part in _split(placement, names, times, 0)]
+    heap = [(part.heaviest_first, part) for part in whole]
     heapq.heapify(heap)
     while heap:
         _, part = heapq.heappop(heap)
         room = limit - len(closed) - len(heap)
-        inner = sorted(_split(placement, part.ops, times, len(part.scope) + 1), key=lambda p: p.heaviest_first)
-        if len(part.ops) == 1 or room < 2:
+        inner = sorted(_opened(part, times), key=lambda p: p.heaviest_first) if len(part.ops) > 1 else []
+        if not inner or (len(inner) > 1 and room < 2):
             closed.append(part)
             continue
         if len(inner) > room:
-            left = _Part(part.scope, part.device, rest=True)
-            for small in inner[room - 1 :]:
-                left.ops += small.ops
-                left.time_ns += small.time_ns
+            small = [op for p in inner[room - 1 :] for op in p.ops]
+            closed.append(_Part(part.scope, part.device, small, sum(times[op] for op in small), rest=True))
             inner = inner[: room - 1]
-            closed.append(left)
         for child in inner:
             heapq.heappush(heap, (child.heaviest_first, child))
     return _boxes(placement, closed)
 
 
-def _split(placement: Placement, names: list[str], times: dict[str, int], depth: int) -> list[_Part]:
-    parts: dict[tuple[tuple[str, ...], str], _Part] = {}
-    for name in names:
-        key = (tuple(name.split("/")[:depth]), placement.ops[name].device)
-        part = parts.setdefault(key, _Part(*key))
-        part.ops.append(name)
-        part.time_ns += times[name]
-    return list(parts.values())
+def _opened(part: _Part, times: dict[str, int]) -> list[_Part]:
+    """A part by the next scope of its ops' names, siblings of like names together; nothing where no name has one."""
+    depth = len(part.scope)
+    members: dict[str, list[str]] = defaultdict(list)
+    for name in part.ops:
+        scopes = name.split("/")
+        members[scopes[depth] if depth < len(scopes) else ""].append(name)
+    if set(members) == {""}:
+        return []
+    alike: dict[str, list[str]] = defaultdict(list)
+    for scope in members:
+        alike[_NUMBER.sub("", scope)].append(scope)
+    parts = []
+    for stem, scopes in alike.items():
+        groups = {f"{stem}*": [op for scope in scopes for op in members[scope]]} if len(scopes) >= ALIKE else None
+        for scope, ops in (groups or {scope: members[scope] for scope in scopes}).items():
+            parts.append(_Part((*part.scope, scope), part.device, ops, sum(times[op] for op in ops)))
+    return parts
 
 
 def _boxes(placement: Placement, parts: list[_Part]) -> nx.DiGraph:
@@ -102,22 +127,43 @@ def _boxes(placement: Placement, parts: list[_Part]) -> nx.DiGraph:
     folded: nx.DiGraph = nx.DiGraph(name=placement.graph.name)
     of: dict[str, int] = {}
     for number, part in enumerate(parts):
-        scope = part.ops[0] if len(part.ops) == 1 else "/".join(part.scope)
+        scope = part.ops[0] if len(part.ops) == 1 else "/".join(filter(None, part.scope))
         label = f"rest of {scope or placement.graph.name}" if part.rest else scope or placement.graph.name
-        types = placement.graph.op(scope).op_type if len(part.ops) == 1 else f"{len(part.ops)} ops"
-        folded.add_node(number, box=Box(scope, label, part.device, len(part.ops), types, part.time_ns))
+        types = {placement.graph.op(name).op_type for name in part.ops}
+        what = types.pop() if len(types) == 1 else "ops"
+        what = what if len(part.ops) == 1 else f"{len(part.ops)} {what}"
+        folded.add_node(number, box=Box(scope, label, part.device, len(part.ops), what, part.time_ns))
         of.update(dict.fromkeys(part.ops, number))
-    flows: dict[tuple[int, int], dict[tuple[str, int], float]] = {}
-    for src, dst, data in placement.graph.graph.edges(data=True):
-        if src not in of or dst not in of or of[src] == of[dst]:
-            continue
-        flow = flows.setdefault((of[src], of[dst]), {})
-        op = placement.graph.op(src)
-        runs = min(op.count, placement.graph.op(dst).count)
-        for output in {t.src_index: None for t in data["tensors"] if t.dst_index >= 0}:
-            nbytes = op.signature.outputs[output].nbytes * runs
-            flow[src, output] = max(nbytes, flow.get((src, output), 0.0))
-    for (source, target), tensors in flows.items():
+    for (source, target), tensors in _flows(placement, of).items():
         crosses = parts[source].device != parts[target].device
         folded.add_edge(source, target, flow=Flow(round(sum(tensors.values())), crosses))
     return folded
+
+
+def _flows(placement: Placement, of: Mapping[str, int]) -> dict[tuple[int, int], dict[tuple[str, int], float]]:
+    """By pair of boxes, the bytes per step of each tensor (op and output) that goes from one to the other."""
+    moved: dict[tuple[str, str], float] = defaultdict(float)
+    for transfer in placement.transfers:
+        if transfer.src != transfer.dst:
+            moved[transfer.tensor, transfer.dst] += transfer.nbytes * transfer.count
+    flows: dict[tuple[int, int], dict[tuple[str, int], float]] = defaultdict(dict)
+    first: dict[tuple[str, int, str], int] = {}
+    for reader in placement.ops:  # in execution order, so that who takes a copy first comes first
+        if reader not in of:
+            continue
+        device, there = placement.ops[reader].device, placement.graph.op(reader)
+        for name, _, data in placement.graph.graph.in_edges(reader, data=True):
+            if name not in of:
+                continue
+            made = placement.graph.op(name)
+            for output in {t.src_index for t in data["tensors"] if t.dst_index >= 0} or {WAITS}:
+                nbytes = made.signature.outputs[output].nbytes * min(made.count, there.count) if output != WAITS else 0.0
+                source = of[name]
+                if placement.ops[name].device != device:
+                    taker = first.setdefault((name, output, device), of[reader])
+                    flows[source, taker][name, output] = moved.get((f"{name}:{output}", device), 0.0)
+                    source = taker
+                if source != of[reader]:
+                    flow = flows[source, of[reader]]
+                    flow[name, output] = max(nbytes, flow.get((name, output), 0.0))
+    return flows

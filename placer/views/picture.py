@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter, defaultdict
 from typing import Any
 
 import networkx as nx
@@ -12,14 +13,24 @@ from placer.placement import Placement
 from placer.units import format_bytes, format_ns
 from placer.views.colours import CROSSING, QUIET, colours
 from placer.views.folding import Box, Flow, fold
-from placer.views.layout import GAP_X, GAP_Y, HEIGHT, LANE_GAP, WIDTH, Layout, layout, spread
+from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
 
-HEAD = 0.75
-"""Inches above the lanes for their titles."""
+HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
+"""Inches above the lanes for their titles, below for the legend, and around everything."""
+BESIDE = 0.55
+"""Inches from a box to the label of an arrow that starts or ends there."""
+LEGEND = (
+    ("crosses, bytes per step", CROSSING, 2.4, "-"),
+    ("stays on the device", QUIET, 1.2, "-"),
+    ("only waits", QUIET, 1.2, ":"),
+)
 
 
-def svg(placement: Placement, *, boxes: int = 40) -> str:
-    """SVG text of the graph folded to at most `boxes` boxes; quiet edges that only repeat a longer path are left out.
+def svg(placement: Placement, *, boxes: int = 30) -> str:
+    """SVG text of the graph folded to at most `boxes` boxes.
+
+    Arrows that only repeat a longer path on one device are left out. A tensor that crosses has one arrow for each further device,
+    to the box that takes it first.
 
     Raises OptionError where matplotlib is not installed.
     """
@@ -30,14 +41,15 @@ def svg(placement: Placement, *, boxes: int = 40) -> str:
         raise OptionError("the view 'svg' draws with matplotlib, which is not installed: pip install matplotlib.") from error
     folded = fold(placement, boxes)
     plan = layout(folded, placement.devices)
-    width = max((right for _, right in plan.lanes.values()), default=WIDTH) + 2 * GAP_X
-    figure = Figure(figsize=(width, plan.height + HEAD + GAP_Y))
+    width = max((right for _, right in plan.lanes.values()), default=WIDTH)
+    figure = Figure(figsize=(width + 2 * EDGE, HEAD + plan.height + FOOT + 2 * EDGE))
     axes: Any = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-GAP_X, width - GAP_X), ylim=(plan.height + GAP_Y / 2, -HEAD - GAP_Y / 2))
+    axes.set(xlim=(-EDGE, width + EDGE), ylim=(plan.height + FOOT + EDGE, -HEAD - EDGE))
     axes.axis("off")
     _draw_lanes(axes, placement, plan)
-    _draw_edges(axes, folded, plan, placement.devices)
+    _draw_edges(axes, folded, plan)
     _draw_boxes(axes, folded, plan, placement.devices)
+    _draw_legend(axes, placement.devices, plan)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "placer", "svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None})
@@ -50,15 +62,17 @@ def _draw_lanes(axes: Any, placement: Placement, plan: Layout) -> None:
     colour = colours(placement.devices)
     for device, (left, right) in plan.lanes.items():
         fill, line = colour[device]
-        corner, round_ = (left, -GAP_Y / 2), "round,pad=0,rounding_size=0.1"
+        round_ = "round,pad=0,rounding_size=0.1"
         axes.add_patch(
-            FancyBboxPatch(corner, right - left, plan.height, boxstyle=round_, fc=fill, ec="none", alpha=0.4, zorder=0)
+            FancyBboxPatch((left, 0), right - left, plan.height, boxstyle=round_, fc=fill, ec="none", alpha=0.4, zorder=0)
         )
         total = placement.totals[device]
         middle = (left + right) / 2
-        axes.text(middle, -0.62, device, ha="center", va="center", fontsize=12, weight="bold", color=line)
+        axes.text(middle, -0.5, device, ha="center", va="center", fontsize=14, weight="bold", color=line)
         text = f"{total.ops} ops, {format_ns(total.time_ns)}"
-        axes.text(middle, -0.38, text, ha="center", va="center", fontsize=9, color=line)
+        axes.text(middle, -0.2, text, ha="center", va="center", fontsize=10.5, color=line)
+    title = f"{placement.graph.name} on {placement.machine}: {format_ns(placement.step_time_ns)} per step"
+    axes.text(0, -HEAD, title, ha="left", va="center", fontsize=10.5)
 
 
 def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str, ...]) -> None:
@@ -71,68 +85,88 @@ def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str,
         fill, line = colour[box.device]
         corner, round_ = (x - WIDTH / 2, y - HEIGHT / 2), "round,pad=0,rounding_size=0.08"
         axes.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=round_, fc=fill, ec=line, lw=1.2, zorder=4))
-        axes.text(x, y - 0.12, _fit(box.label, 28), ha="center", va="center", fontsize=8.5, weight="bold", zorder=5)
-        text = _fit(box.what, 22) + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
-        axes.text(x, y + 0.14, text, ha="center", va="center", fontsize=8, zorder=5)
+        axes.text(x, y - 0.1, _fit(box.label, 32), ha="center", va="center", fontsize=9.5, weight="bold", zorder=5)
+        text = _fit(box.what, 28) + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
+        axes.text(x, y + 0.11, text, ha="center", va="center", fontsize=9, zorder=5)
 
 
-def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str, ...]) -> None:
-    labels: list[tuple[float, float, str]] = []
+def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
+    crossing = [edge for *edge, flow in folded.edges(data="flow") if flow.crosses]
+    leaving, coming = (Counter(edge[k] for edge in crossing) for k in (0, 1))
+    labels: dict[float, list[tuple[float, str]]] = defaultdict(list)
     for source, target, data in folded.edges(data=True):
         flow: Flow = data["flow"]
-        start, end = plan.centres[source], plan.centres[target]
+        (x, y), (to_x, to_y) = plan.centres[source], plan.centres[target]
+        line = "-" if flow.nbytes else ":"
         if not flow.crosses:
-            if flow.nbytes or not _repeats(folded, source, target):
-                _arrow(axes, *_down(start, end), QUIET, 0.9, "-" if flow.nbytes else ":")
+            if not _repeats(folded, source, target):
+                _arrow(axes, _within(plan, (x, y), (to_x, to_y)), QUIET, 1.2, line)
             continue
-        side = WIDTH / 2 if end[0] > start[0] else -WIDTH / 2
-        start, end = (start[0] + side, start[1]), (end[0] - side, end[1])
-        _arrow(axes, start, end, CROSSING, 2.4, "-" if flow.nbytes else ":")
-        if flow.nbytes:
-            left, right = plan.lanes[folded.nodes[source]["box"].device]
-            gap = right + LANE_GAP / 2 if side > 0 else left - LANE_GAP / 2
-            share = (gap - start[0]) / (end[0] - start[0])
-            labels.append((gap, start[1] + share * (end[1] - start[1]), format_bytes(flow.nbytes)))
-    for gap in dict.fromkeys(x for x, _, _ in labels):
-        here = [(y, text) for x, y, text in labels if x == gap]
-        for y, (_, text) in zip(spread([y for y, _ in here], 0.2), here, strict=True):
-            paper = {"fc": "white", "ec": CROSSING, "lw": 0.5, "pad": 1.5}
-            axes.text(gap, y, text, ha="center", va="center", fontsize=8, color=CROSSING, zorder=6, bbox=paper)
+        side = 1 if to_x > x else -1
+        start, end = (x + side * WIDTH / 2, y), (to_x - side * WIDTH / 2, to_y)
+        _arrow(axes, [start, end], CROSSING, 2.4 if flow.nbytes else 1.2, line)
+        if flow.nbytes:  # beside the box at which fewer arrows meet
+            at = BESIDE if leaving[source] <= coming[target] else abs(end[0] - start[0]) - BESIDE
+            share = at / abs(end[0] - start[0])
+            labels[start[0] + side * at].append((y + share * (to_y - y), format_bytes(flow.nbytes)))
+    for at, here in labels.items():
+        for y, (_, text) in zip(spread([y for y, _ in here], 0.22), here, strict=True):
+            paper = {"fc": "white", "ec": CROSSING, "lw": 0.6, "pad": 1.5}
+            axes.text(at, y, text, ha="center", va="center", fontsize=9, color=CROSSING, zorder=6, bbox=paper)
 
 
-def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], colour: str, weight: float, line: str) -> None:
+def _within(plan: Layout, start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+    """From a box down to the next one, or round the boxes between on the side that faces no other lane, or the left."""
+    (x, y), (_, to_y) = start, end
+    distance = to_y - y
+    if 0 < distance <= HEIGHT + GAP_Y + 1e-9:
+        return [(x, y + HEIGHT / 2), (x, to_y - HEIGHT / 2)]
+    last = x + WIDTH / 2 + MARGIN >= max(right for _, right in plan.lanes.values()) - 1e-9 and len(plan.lanes) > 1
+    side = 1 if last else -1
+    edge = x + side * WIDTH / 2
+    bow = edge + side * min(1.25 * MARGIN, 0.35 + 0.06 * abs(distance))
+    return [(edge, y), (bow, y), (bow, to_y), (edge, to_y)]
+
+
+def _arrow(axes: Any, points: list[tuple[float, float]], colour: str, weight: float, line: str) -> None:
+    """An arrow through two points, or along the cubic curve of four."""
     from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
 
-    # A long way down bows out, so that it passes beside the boxes between.
-    bend = 0.18 if colour == QUIET and end[1] - start[1] > 2 * GAP_Y else 0.0
+    codes = [Path.MOVETO, *([Path.LINETO] if len(points) == 2 else [Path.CURVE4] * 3)]
     axes.add_patch(
         FancyArrowPatch(
-            start,
-            end,
+            path=Path(points, codes),
             arrowstyle="-|>",
-            connectionstyle=f"arc3,rad={bend}",
             mutation_scale=8 + 2 * weight,
             lw=weight,
             linestyle=line,
             color=colour,
-            shrinkA=0,
-            shrinkB=0,
             zorder=1 + weight,
         )
     )
 
 
-def _down(start: tuple[float, float], end: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """From the lower edge of a box to the upper edge of the next, or between the sides of boxes in one row."""
-    if end[1] > start[1]:
-        return (start[0], start[1] + HEIGHT / 2), (end[0], end[1] - HEIGHT / 2)
-    side = WIDTH / 2 if end[0] > start[0] else -WIDTH / 2
-    return (start[0] + side, start[1]), (end[0] - side, end[1])
+def _draw_legend(axes: Any, devices: tuple[str, ...], plan: Layout) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y = 0.0, plan.height + FOOT / 2 + 0.1
+    colour = colours(devices)
+    for device in plan.lanes:
+        fill, line = colour[device]
+        axes.add_patch(Rectangle((x, y - 0.1), 0.35, 0.2, fc=fill, ec=line, lw=1.2))
+        axes.text(x + 0.45, y, device, ha="left", va="center", fontsize=9.5)
+        x += 1.2
+    for text, arrow, weight, style in LEGEND:
+        _arrow(axes, [(x, y), (x + 0.5, y)], arrow, weight, style)
+        axes.text(x + 0.6, y, text, ha="left", va="center", fontsize=9.5)
+        x += 2.5
 
 
 def _repeats(folded: nx.DiGraph, source: int, target: int) -> bool:
     """Whether there is another way from `source` to `target`."""
-    return any(after != target and nx.has_path(folded, after, target) for after in folded.successors(source))
+    others = nx.restricted_view(folded, [source], [])
+    return any(after != target and nx.has_path(others, after, target) for after in folded.successors(source))
 
 
 def _fit(text: str, length: int) -> str:
