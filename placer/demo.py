@@ -6,7 +6,10 @@ as that GPU: real sends and receives, real results. With a GPU they are planned 
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -256,9 +259,11 @@ def _saved(plan: Placement, out: Path) -> str:
         picture, drawn, why = out / "graph.dot", plan.view("dot"), f" (no SVG: {error})"
     picture.write_text(drawn)
     op = max(plan.ops, key=lambda name: plan.ops[name].time_ns.get(plan.ops[name].device, 0))
+    # Where the environment is not active there is no such command.
+    placer = "placer" if shutil.which("placer") else f"{os.path.relpath(sys.executable)} -m placer"
     return f"""
 wrote {out / "plan.json"}, a plan by each function's name beside it, and {picture}{why}. Try next:
-  placer show {out / "plan.json"} --explain {op}
-  placer solve {out / "plan.json"} --devices {TARGET} --pins {plan.graph.op(op).op_type}=GPU:0
-  placer solve yourmodule:yourfunction --devices {TARGET} --signature "float32[8,224,224,3], int32[8]"
+  {placer} show {out / "plan.json"} --explain {op}
+  {placer} solve {out / "plan.json"} --devices {TARGET} --pins {plan.graph.op(op).op_type}=GPU:0
+  {placer} solve yourmodule:yourfunction --devices {TARGET} --signature "float32[8,224,224,3], int32[8]"
 and put @placer.optimized_placement on yourfunction, call it, and print(yourfunction.placement.summary())"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,12 @@ class Observation:
     """By op: the fused op it became a part of."""
     folded: tuple[str, ...]
     """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
+
+    def __str__(self) -> str:
+        ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(self.ran.values()).items()))
+        lines = [f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"]
+        lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches] or ["each where its plan says"]
+        return "\n".join(lines)
 
 
 def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:

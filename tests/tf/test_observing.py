@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tensorflow as tf
 
 import placer
+from placer.tf.observing import Mismatch
 from tests.machines import two_cpus
 
 
@@ -23,3 +26,8 @@ def test_a_wait_that_tensorflow_adds_for_another_device_is_not_the_op_that_waits
     seen = placed.observe(tf.constant(3.0))
     assert seen.ran["while/body/afterwards"] == "CPU:0"
     assert seen.mismatches == ()
+    told = str(seen).splitlines()
+    assert told[0].startswith(f"{len(seen.ran)} ops ran, ")
+    assert told[1:] == ["each where its plan says"]
+    elsewhere = replace(seen, mismatches=(Mismatch("f", "CPU:0", "CPU:1"),))
+    assert str(elsewhere).splitlines()[1:] == ["f: planned for CPU:0, ran on CPU:1"]
