@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 KINDS = ("CPU", "GPU")
+MAX_NS, MAX_BYTES, MAX_CORES, RATES = 10**12, 2**60, 10**6, (1e6, 1e24)
+"""What no machine exceeds, so that the sums of a plan stay integers of 64 bits. Rates are per second."""
 
 
 class MachineError(ValueError):
@@ -47,16 +50,14 @@ class Device:
         _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
         _demand(self.kind in KINDS, f"{self.name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
         _demand("default" in self.flops, f'{self.name}: flops needs a "default" beside {", ".join(self.flops) or "nothing"}')
-        rates = {"memory_bytes": self.memory_bytes, "memory_bytes_per_s": self.memory_bytes_per_s, "cores": self.cores}
-        for key, rate in {**rates, **{f"flops.{dtype}": rate for dtype, rate in self.flops.items()}}.items():
-            _demand(rate > 0, f"{self.name}: {key} must be above 0, is {rate}")
-        for key, time in {
-            "dispatch_ns": self.dispatch_ns,
-            "min_kernel_ns": self.min_kernel_ns,
-            "host_op_ns": self.host_op_ns,
-            "threads": self.threads,
-        }.items():
-            _demand(time >= 0, f"{self.name}: {key} must not be negative, is {time}")
+        _within(f"{self.name}: memory_bytes", self.memory_bytes, 1, MAX_BYTES)
+        _within(f"{self.name}: cores", self.cores, 1, MAX_CORES)
+        _within(f"{self.name}: threads", self.threads, 0, MAX_CORES)
+        rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
+        for key, rate in {"memory_bytes_per_s": self.memory_bytes_per_s, **rates}.items():
+            _within(f"{self.name}: {key}", rate, *RATES)
+        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns"):
+            _within(f"{self.name}: {key}", getattr(self, key), 0, MAX_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ class Link:
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
         _demand(self.src != self.dst, f"{where}: a link joins two devices")
-        _demand(self.latency_ns >= 0, f"{where}: latency_ns must not be negative, is {self.latency_ns}")
-        _demand(self.bytes_per_s > 0, f"{where}: bytes_per_s must be above 0, is {self.bytes_per_s}")
+        _within(f"{where}: latency_ns", self.latency_ns, 0, MAX_NS)
+        _within(f"{where}: bytes_per_s", self.bytes_per_s, *RATES)
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ class Machine:
             for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
                 present = device.kind == "CPU" or pair in pairs
                 _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
-        for key, time in {"call_overhead_ns": self.call_overhead_ns, "host_hop_ns": self.host_hop_ns}.items():
-            _demand(time >= 0, f"{key} must not be negative, is {time}")
+        for key in ("call_overhead_ns", "host_hop_ns"):
+            _within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes
             _demand(0 <= reserved < total, f"reserve_bytes of {name} must be within its memory of {total}, is {reserved}")
@@ -211,7 +212,7 @@ def _typed(declared: Any, value: Any, where: str) -> Any:
     """The value if it is of the declared type (a string, as annotations are postponed); whole numbers pass as float."""
     if declared == "float":
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+            return float(value) if abs(value) <= sys.float_info.max else value
         raise MachineError(f"{where} must be a number, not {value!r}")
     if declared in ("int", "str", "bool"):
         if type(value).__name__ == declared:
@@ -224,6 +225,10 @@ def _typed(declared: Any, value: Any, where: str) -> Any:
         item = "float" if declared.endswith("float]") else "int"
         return {key: _typed(item, v, f"{where}.{key}") for key, v in value.items()}
     return value
+
+
+def _within(what: str, value: float, least: float, most: float) -> None:
+    _demand(least <= value <= most, f"{what} must be from {least:,} to {most:,}, is {value}")
 
 
 def _demand(holds: bool, complaint: str) -> None:

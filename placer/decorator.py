@@ -232,8 +232,8 @@ class PlacedFunction:
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The ConcreteFunction for a call with these arguments or TensorSpecs: calls of it run by plan.
 
-        `tf.saved_model.save` takes it as a signature or as an attribute of what is saved, and writes it without devices, so that
-        it runs where others are.
+        `tf.saved_model.save` takes it, but not the placed function itself, as a signature or as an attribute of what is saved,
+        and writes it without devices, so that it runs where others are; so too with a tf.function that calls the placed function.
 
         Raises:
             PlacerError: planning failed, or the plan's devices are not here.

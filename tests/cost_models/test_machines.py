@@ -1,18 +1,22 @@
 """Machines survive TOML, say what is wrong with them, and price copies consistently."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import placer
 from cost_models import Device, Link, Machine, MachineError, copy_costs, load_machine, parse_machine, shipped_machines
+from cost_models.machines import MAX_NS, RATES
+from tests.graphs import towers
 
 H100, TWO = load_machine("h100"), load_machine("2xh100")
 
 times = st.integers(0, 10**12)
-rates = st.floats(1e-3, 1e18)
+rates = st.floats(1e6, 1e24)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
@@ -144,6 +148,31 @@ def test_what_is_wrong_is_named(text, words):
     with pytest.raises(MachineError) as caught:
         parse_machine(text, "x.toml")
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+SIZES = ("memory_bytes", "cores", "memory_bytes_per_s", "bytes_per_s")
+TIMES = ("dispatch_ns", "min_kernel_ns", "host_op_ns", "latency_ns", "call_overhead_ns", "host_hop_ns")
+
+
+@pytest.mark.parametrize("key", [*SIZES, *TIMES])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e-300", f"{10**30}", f"{10**400}", "true", '"1"'])
+def test_a_number_is_within_reason(key, value):
+    text = re.sub(rf"^{key} = .*$", f"{key} = {value}", TEXT, flags=re.MULTILINE)
+    with pytest.raises(MachineError, match=key):
+        parse_machine(text)
+
+
+@pytest.mark.parametrize("machine", [H100, TWO], ids=lambda m: m.name)
+def test_the_slowest_machine_there_can_be_still_has_whole_costs(machine):
+    slow = dataclasses.replace(
+        machine,
+        devices=tuple(dataclasses.replace(d, memory_bytes_per_s=RATES[0], flops={"default": RATES[0]}) for d in machine.devices),
+        links=tuple(dataclasses.replace(link, latency_ns=MAX_NS, bytes_per_s=RATES[0]) for link in machine.links),
+        host_hop_ns=MAX_NS,
+    )
+    plan = placer.solve(towers(), slow, solver="tf_default")
+    assert plan.step_time_ns > MAX_NS
+    assert plan.total_cost_ns > MAX_NS
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
