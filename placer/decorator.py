@@ -106,8 +106,10 @@ class PlacedFunction:
         key = self._call_key(args, kwargs)
         entry = self._calls.get(key) if key is not None else None
         if entry is None:
-            from placer.tf import exporting
+            from placer.tf import calling, exporting
 
+            if calling.runs_eagerly():
+                return self._traceable(*args, **kwargs)
             if exporting.is_saving():
                 return self._to_save(args, kwargs)(*args, **kwargs)
             entry = self._prepared(args, kwargs, key)

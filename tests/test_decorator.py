@@ -91,6 +91,26 @@ def test_a_copied_function_does_the_same_with_plans_of_its_own(called: bool) -> 
     np.testing.assert_allclose(two.placed(X), 3 * X.numpy())
 
 
+def test_where_functions_run_eagerly_a_placed_one_does_too() -> None:
+    calls = []
+
+    @placer.optimized_placement(devices=two_cpus())
+    def f(x: tf.Tensor) -> tf.Tensor:
+        calls.append(tf.executing_eagerly())
+        return tf.tanh(x)
+
+    expected = f(X)
+    tf.config.run_functions_eagerly(True)
+    try:
+        for _ in range(2):
+            np.testing.assert_allclose(f(X), expected, rtol=1e-6)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    f(X)
+    assert calls == [False, True, True]
+    assert f.placement.ops
+
+
 def test_one_plan_for_each_signature_and_no_more_traces_than_the_plain_function() -> None:
     traces = []
 

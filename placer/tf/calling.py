@@ -23,14 +23,19 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
 
     Only eager tensors, plain Python values and lists, tuples and dicts of them have one; everything else (variables, models,
     arrays, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules, as are calls under a distribution
-    strategy.
+    strategy, and where functions are to run eagerly.
     """
-    if not tf.executing_eagerly() or tf.distribute.has_strategy():
+    if not tf.executing_eagerly() or runs_eagerly() or tf.distribute.has_strategy():
         return None
     try:
         return (_private.device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
     except _NoKeyError:
         return None
+
+
+def runs_eagerly() -> bool:
+    """True where functions are run as they are written, op by op, to be looked into."""
+    return bool(tf.config.functions_run_eagerly())
 
 
 class _NoKeyError(Exception):
