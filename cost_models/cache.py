@@ -64,5 +64,6 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
         links=tuple(map(priced, seen.links)),
         call_overhead_ns=found.call_overhead_ns,
         host_hop_ns=found.host_hop_ns,
+        split_ns=found.split_ns,
         provenance=found.provenance,
     )

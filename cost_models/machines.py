@@ -45,6 +45,8 @@ class Device:
     """Ops that a CPU runs side by side to any use; 0 for as many as it has cores."""
     host_op_ns: int = 500
     """Host time for an op that starts no kernel here: a reshape, a shape, a loop's Merge, an int32 op kept in host memory."""
+    call_ns: int = 0
+    """What a call takes more where any of its ops are here, fetching a result from here included."""
 
     def __post_init__(self) -> None:
         _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
@@ -56,7 +58,7 @@ class Device:
         rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
         for key, rate in {"memory_bytes_per_s": self.memory_bytes_per_s, **rates}.items():
             _within(f"{self.name}: {key}", rate, *RATES)
-        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns"):
+        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns", "call_ns"):
             _within(f"{self.name}: {key}", getattr(self, key), 0, MAX_NS)
 
 
@@ -89,12 +91,14 @@ class Machine:
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
     call_overhead_ns: int
-    """Fixed time of one function call."""
+    """Fixed time of one function call, all of it on CPU:0 and a result fetched."""
     host_hop_ns: int
     """Handing a tensor that is already in host memory to another device of the same host."""
     provenance: str = ""
     reserve_bytes: Mapping[str, int] = field(default_factory=dict)
     """By device: memory that is not for tensors (the driver's context, libraries' workspaces)."""
+    split_ns: int = 0
+    """What a call takes more for each further device that its ops are on."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
@@ -110,7 +114,7 @@ class Machine:
             for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
                 present = device.kind == "CPU" or pair in pairs
                 _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
-        for key in ("call_overhead_ns", "host_hop_ns"):
+        for key in ("call_overhead_ns", "host_hop_ns", "split_ns"):
             _within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes

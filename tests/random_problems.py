@@ -72,6 +72,8 @@ def random_problem(
         copy_ns_per_byte=per_byte,
         call_overhead_ns=50,
         device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
+        device_call_ns=rng.integers(0, 30, size=devices) * gpu,
+        split_ns=int(rng.integers(0, 30)),
     )
 
 
@@ -79,7 +81,7 @@ def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
     """The same machine with its devices in another order; device 0, the first CPU, must stay."""
     places = [*order, *(problem.devices + d for d in order)]
     by_device = (
-        "memory_limit_bytes", "asynchronous", "device_threads", "op_time_ns", "op_dispatch_ns", "op_compute_ns",
+        "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "op_time_ns", "op_dispatch_ns", "op_compute_ns",
         "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
     )  # fmt: skip
     changed = {name: getattr(problem, name)[..., order] for name in by_device}

@@ -14,6 +14,7 @@ from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples
+from cost_models.measuring.calls import call_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns
@@ -63,13 +64,13 @@ class Calibration:
         """The constants, which take as long as they take."""
         first = {device.model: device for device in reversed(self.seen.devices)}
         found = {model: self._device(device) for model, device in first.items()}
-        return replace(
+        machine = replace(
             self.seen,
             devices=tuple(replace(found[d.model], name=d.name, memory_bytes=d.memory_bytes) for d in self.seen.devices),
             links=tuple(self._links()),
-            call_overhead_ns=self._call_overhead_ns(found[self.seen.devices[0].model]),
             host_hop_ns=self._host_hop_ns(),
         )
+        return self._calls(machine)
 
     def common_ops(self, machine: Machine) -> Iterator[Measured]:
         """Ops of common types until the budget is spent: small ones of every type first, so that a short budget too leaves
@@ -172,13 +173,19 @@ class Calibration:
         self._spent_s("handing over in host memory")
         return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s)
 
-    def _call_overhead_ns(self, host: Device) -> int:
-        """A typical call of a function with one tiny op whose result is fetched, less the op."""
+    def _calls(self, machine: Machine) -> Machine:
+        """With what calls take, by the devices that they use; the split is that of the first and the last device."""
+        host, *others = {device.model: device for device in reversed(machine.devices)}.values()
         self._spent_s("calls")
-        with plain_graphs():
-            call = Bench(samples.elementwise("AddV2", 64), host.name).chain(1)
-            took = [call.seconds() for _ in range(200)]
-        return max(0, round(1e9 * float(np.median(took[20:]))) - host.dispatch_ns)
+        alone_ns = {host.model: call_ns([host.name]) - host.dispatch_ns}
+        alone_ns |= {d.model: call_ns([d.name]) - d.dispatch_ns - d.min_kernel_ns for d in others}
+        host_ns = max(0, alone_ns[host.model])
+        devices = tuple(replace(d, call_ns=max(0, alone_ns[d.model] - host_ns)) for d in machine.devices)
+        if len(devices) > 1:
+            second = devices[-1]
+            both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
+            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns))
+        return replace(machine, devices=devices, call_overhead_ns=host_ns)
 
 
 def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:

@@ -89,6 +89,8 @@ def formulate(
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         call_overhead_ns=machine.call_overhead_ns,
+        device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
+        split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
         tensor_shared=_shared(ops, constraints, tensors["tensor_op"]),

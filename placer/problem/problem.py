@@ -89,6 +89,10 @@ class PlacementProblem:
     """[P, P]"""
     call_overhead_ns: int
 
+    device_call_ns: Ints | None = None
+    """[D]: what a call takes more where any op is on the device; nothing if not given."""
+    split_ns: int = 0
+    """What a call takes more for each further device that has ops."""
     device_threads: Ints | None = None
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
     op_follows_input: Bools | None = None
@@ -112,6 +116,7 @@ class PlacementProblem:
         )
         shapes = {
             "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
+            "device_call_ns": (d,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),

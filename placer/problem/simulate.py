@@ -67,7 +67,7 @@ class Simulator:
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
 
-    The end is that of the last op, plus ``call_overhead_ns``. Results stay where they are made.
+    The end is that of the last op, plus `call_ns`. Results stay where they are made.
     """
 
     problem: PlacementProblem
@@ -78,7 +78,7 @@ class Simulator:
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
         if key not in self._known:
             _, end, *_ = self._play(assignment)
-            self._known[key] = max(end, default=0) + self.problem.call_overhead_ns
+            self._known[key] = max(end, default=0) + self.call_ns(assignment)
         return self._known[key]
 
     def run(self, assignment: Assignment) -> Simulation:
@@ -94,7 +94,7 @@ class Simulator:
         np.add.at(busy, op_device, work)
         tensors = len(problem.tensor_op)
         return Simulation(
-            step_ns=max(end, default=0) + problem.call_overhead_ns,
+            step_ns=max(end, default=0) + self.call_ns(assignment),
             busy_ns=busy,
             start_ns=np.array(start, np.int64),
             end_ns=np.array(end, np.int64),
@@ -105,6 +105,21 @@ class Simulator:
             copy_start_ns=np.array(began, np.int64),
             copy_end_ns=np.array(arrived, np.int64),
         )
+
+    def call_ns(self, assignment: Assignment) -> int:
+        """What a call takes beside its ops: ``call_overhead_ns``, what the slowest device adds, and each further one's split."""
+        problem = self.problem
+        used = np.unique(assignment.device[problem.op_unit[self.present]])
+        slowest = 0 if problem.device_call_ns is None or not len(used) else int(problem.device_call_ns[used].max())
+        return problem.call_overhead_ns + slowest + problem.split_ns * max(0, len(used) - 1)
+
+    @cached_property
+    def present(self) -> Bools:
+        """[N]: is part of the step; constants, which are where their consumers are, say nothing of the devices used."""
+        problem = self.problem
+        works = np.any(problem.op_time_ns > 0, axis=1)
+        works[problem.tensor_op[~problem.tensor_free]] = True
+        return np.asarray(works)
 
     @cached_property
     def host_only(self) -> Bools:

@@ -24,5 +24,8 @@ def describe(machine: Machine) -> str:
     blocks = [table(["device", "memory", "float32 GFLOP/s", "memory traffic", "dispatch", "  model"], devices), ""]
     if links:
         blocks += [table(["copies", "latency", "rate"], links), ""]
-    blocks += [f"a call takes {format_ns(machine.call_overhead_ns)} beside its ops", f"priced as  {machine.provenance}"]
+    more = [f"{format_ns(d.call_ns)} more on {d.name}" for d in machine.devices if d.call_ns]
+    more += [f"{format_ns(machine.split_ns)} more for each further device"] if machine.split_ns else []
+    blocks += [", ".join([f"a call takes {format_ns(machine.call_overhead_ns)} beside its ops", *more])]
+    blocks += [f"priced as  {machine.provenance}"]
     return "\n".join(blocks)

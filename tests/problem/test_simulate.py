@@ -112,6 +112,15 @@ def test_shapes_on_a_gpu_stay_with_the_host() -> None:
     assert step(host_only, [1, 1, 1]) == 5 + 1000 + 1000 + 7
 
 
+def test_a_call_takes_what_its_devices_add_and_more_for_each_further_one() -> None:
+    problem = ops_of([(0, 1)], 20, 5, 1, device_call_ns=np.array([0, 40]), split_ns=300, tensor_free=np.array([True]))
+    assert step(problem, [0, 0]) == 20 + 20 + 7
+    assert step(problem, [1, 1]) == 5 + 5 + 1 + 7 + 40
+    assert step(problem, [0, 1]) == 20 + 5 + 1 + 7 + 40 + 300
+    idle = dataclasses.replace(problem, op_time_ns=np.array([[0, 0], [20, 5]]), op_dispatch_ns=np.array([[0, 0], [0, 5]]))
+    assert step(idle, [0, 1]) == step(idle, [1, 1])  # a constant is where its consumers are
+
+
 @settings(deadline=None, max_examples=200)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
@@ -119,7 +128,7 @@ def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
     result = simulate(problem, assignment)
     device = assignment.device[problem.op_unit]
     end = result.end_ns
-    assert result.step_ns == max(end.tolist()) + problem.call_overhead_ns
+    assert result.step_ns == max(end.tolist()) + problem.simulator.call_ns(assignment) >= problem.call_overhead_ns
     threads = problem.device_threads
     assert threads is not None
     assert ((result.step_ns - problem.call_overhead_ns) * threads >= result.busy_ns).all()

@@ -1,0 +1,45 @@
+"""What a call of a function takes beside its ops, by the devices that they are on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cost_models.measuring.chains import plain_graphs, traced
+
+_BATCHES, _CALLS = 5, 60
+
+
+def call_ns(devices: Sequence[str]) -> int:
+    """A typical call with a tiny op on each of these devices, independent of each other, and their results fetched.
+
+    That is the least of the medians of a few batches, since what disturbs a batch only adds to it.
+    """
+
+    def body(*numbers: Any) -> list[Any]:
+        sums = []
+        for device, number in zip(devices, numbers, strict=True):
+            with tf.device(device):
+                sums.append(tf.raw_ops.AddV2(x=number, y=number))
+        return sums
+
+    numbers = []
+    for device in devices:
+        with tf.device(device):
+            numbers.append(tf.constant(np.ones(64, np.float32)))
+    with plain_graphs():
+        call = traced(body, *numbers)
+        medians = []
+        for _ in range(1 + _BATCHES):
+            took = []
+            for _ in range(_CALLS):
+                start = time.perf_counter()
+                for result in call.function(*call.args):
+                    result.numpy()
+                took.append(time.perf_counter() - start)
+            medians.append(float(np.median(took)))
+    return round(1e9 * min(medians[1:]))
