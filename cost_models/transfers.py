@@ -26,6 +26,11 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
     return latency, per_byte
 
 
+def unpinned_factor(machine: Machine) -> float:
+    """How many times as long the bytes of a tensor take that sits in a host's ordinary memory: at the slowest of its links."""
+    return max((link.bytes_per_s / link.unpinned_bytes_per_s for link in machine.links if link.unpinned_bytes_per_s), default=1.0)
+
+
 def _copy_cost(machine: Machine, a: int, b: int) -> tuple[int, float]:
     count = len(machine.devices)
     src, dst = machine.devices[a % count], machine.devices[b % count]

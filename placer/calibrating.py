@@ -12,7 +12,7 @@ from cost_models.machines import Machine
 from cost_models.store import Row, Store, StoreError
 from placer.errors import PlacerError
 from placer.progress import progress
-from placer.units import check_seconds, format_bytes
+from placer.units import check_seconds
 
 
 def calibrate(budget_s: float = 75.0) -> Machine:
@@ -39,11 +39,8 @@ def calibrate(budget_s: float = 75.0) -> Machine:
     with progress("calibrating") as stage:
         calibration = Calibration(local_machine(), budget_s, stage.at)
         found = calibration.machine()
-        told = [f"measured here by placer calibrate, TensorFlow {version}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"]
-        for (src, dst), timed in calibration.unpinned.items():
-            rate = timed[-1].nbytes / timed[-1].time_ns * 1e9
-            told.append(f"copies out of memory that is not pinned reach {format_bytes(rate)}/s from {src} to {dst}")
-        machine = replace(found, provenance="; ".join(told))
+        today = datetime.datetime.now(datetime.UTC)
+        machine = replace(found, provenance=f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}")
         try:
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):

@@ -58,6 +58,7 @@ def random_problem(
         unit_persistent_bytes=rng.integers(0, 60, size=units),
         tensor_op=np.array(tensor_op, np.int64),
         tensor_bytes=rng.integers(0, 100, size=tensors),
+        tensor_copy_bytes=rng.integers(0, 300, size=tensors),
         tensor_count=np.array([1.0, 1.0, 0.5, 10.0])[rng.integers(4, size=tensors)],
         tensor_on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
         consumer_start=np.array(start, np.int64),

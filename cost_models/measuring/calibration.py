@@ -51,8 +51,6 @@ class Calibration:
     """Single ops, on the way."""
     copies: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
     """By source and destination, from memory that TensorFlow chose for the copy."""
-    unpinned: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
-    """By source and destination, from ordinary memory of the host."""
     missed: list[str] = field(default_factory=list)
     """Ops that could not be measured, with the reason."""
 
@@ -153,7 +151,7 @@ class Calibration:
     # -- between devices -----------------------------------------------------------------------------------------------
 
     def _links(self) -> Iterator[Link]:
-        kinds: dict[tuple[str, str], tuple[int, float]] = {}
+        kinds: dict[tuple[str, str], tuple[int, float, float]] = {}
         sizes = SIZES if self.budget_s >= 30 else SIZES[:-2]
         for link in self.seen.links:
             src, dst = self.seen.device(link.src), self.seen.device(link.dst)
@@ -161,11 +159,12 @@ class Calibration:
                 self._spent_s(f"copies from {src.name} to {dst.name}")
                 pair = src.name, dst.name
                 self.copies[pair] = copies(*pair, sizes, self._effort_s)
+                unpinned = 0.0
                 if src.kind == "CPU" and dst.kind == "GPU":
-                    self.unpinned[pair] = copies(*pair, _UNPINNED, self._effort_s, fresh=False)
-                kinds[src.model, dst.model] = latency_and_rate(self.copies[pair])
-            latency_ns, bytes_per_s = kinds[src.model, dst.model]
-            yield replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s)
+                    _, unpinned = latency_and_rate(copies(*pair, _UNPINNED, self._effort_s, fresh=False))
+                kinds[src.model, dst.model] = *latency_and_rate(self.copies[pair]), unpinned
+            latency_ns, bytes_per_s, unpinned = kinds[src.model, dst.model]
+            yield replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s, unpinned_bytes_per_s=unpinned)
 
     def _host_hop_ns(self) -> int:
         if len(self.seen.devices) == 1:

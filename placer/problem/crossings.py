@@ -26,7 +26,7 @@ class Crossings:
     place: Ints
     """[X, D]: where, by the producing unit's device."""
     nbytes: Ints
-    """[X]"""
+    """[X]: as copies count them."""
     count: Floats
     """[X]: copies per step."""
     start: Ints
@@ -49,7 +49,7 @@ class Crossings:
         tensor = np.append(tensors, np.full(len(sources), -1))
         unit = problem.op_unit[np.append(problem.tensor_op[tensors], sources)]
         place = np.concatenate([problem.tensor_place[tensors], np.tile(problem.host_place, (len(sources), 1))])
-        nbytes = np.append(problem.tensor_bytes[tensors], np.zeros(len(sources), np.int64))
+        nbytes = np.append(problem.copied_bytes[tensors], np.zeros(len(sources), np.int64))
         count = np.append(problem.tensor_count[tensors], problem.op_count[sources])
 
         paid = ~problem.tensor_free[problem.consumer_tensor]

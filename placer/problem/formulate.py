@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
-from cost_models.transfers import copy_costs
+from cost_models.transfers import copy_costs, unpinned_factor
 from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
@@ -94,6 +94,7 @@ def formulate(
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
         tensor_shared=_shared(ops, constraints, tensors["tensor_op"]),
+        tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
@@ -106,6 +107,15 @@ def _shared(ops: list[OpNode], constraints: Constraints, producer: Ints) -> Bool
     fixed = constraints.allowed.sum(axis=1) == 1
     shared: Bools = (reads & fixed[constraints.op_unit])[producer]
     return shared
+
+
+def _copied(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
+    """[T]: what a GPU reads of a CPU's arguments and variables is in ordinary memory, and slower than what ops make for it."""
+    outside = np.array([op.role in ("argument", "capture") or op.op_type == "ReadVariableOp" for op in ops], np.bool_)
+    on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)
+    elsewhere = np.any(constraints.allowed[:, ~on_cpu], axis=1)[constraints.op_unit]
+    factor = np.where((outside & ~elsewhere)[producer], unpinned_factor(machine), 1.0)
+    return np.rint(nbytes * factor).astype(np.int64)
 
 
 def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:

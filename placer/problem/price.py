@@ -49,7 +49,7 @@ def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
     tensor, dst = _distinct(problem, problem.consumer_tensor, src, dst)
     paid = ~problem.tensor_free[tensor]
     tensor, dst = tensor[paid], dst[paid]
-    cost = problem.copy_ns(problem.tensor_bytes[tensor], problem.tensor_count[tensor], src[tensor], dst)
+    cost = problem.copy_ns(problem.copied_bytes[tensor], problem.tensor_count[tensor], src[tensor], dst)
     return Transfers(tensor, src[tensor], dst, cost)
 
 

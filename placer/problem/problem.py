@@ -89,6 +89,8 @@ class PlacementProblem:
     """[P, P]"""
     call_overhead_ns: int
 
+    tensor_copy_bytes: Ints | None = None
+    """[T]: bytes as copies count them, more than there are where they leave slower memory; `tensor_bytes` if not given."""
     device_call_ns: Ints | None = None
     """[D]: what a call takes more where any op is on the device; nothing if not given."""
     split_ns: int = 0
@@ -116,7 +118,7 @@ class PlacementProblem:
         )
         shapes = {
             "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
-            "device_call_ns": (d,),
+            "device_call_ns": (d,), "tensor_copy_bytes": (t,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
@@ -215,6 +217,11 @@ class PlacementProblem:
         from placer.problem.simulate import Simulator
 
         return Simulator(self)
+
+    @cached_property
+    def copied_bytes(self) -> Ints:
+        """[T]: what `copy_ns` takes for a tensor."""
+        return self.tensor_bytes if self.tensor_copy_bytes is None else self.tensor_copy_bytes
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
         """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""

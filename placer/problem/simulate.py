@@ -258,7 +258,7 @@ class Edges:
         return cls(
             op=op,
             place=np.concatenate([problem.tensor_place, np.tile(problem.host_place, (len(sources), 1))]),
-            nbytes=np.append(problem.tensor_bytes, np.zeros(len(sources), np.int64)),
+            nbytes=np.append(problem.copied_bytes, np.zeros(len(sources), np.int64)),
             count=np.append(problem.tensor_count, problem.op_count[sources]),
             free=np.append(problem.tensor_free, np.zeros(len(sources), np.bool_)),
             tensor=tensor[order],

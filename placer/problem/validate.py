@@ -65,12 +65,13 @@ def _place(problem: PlacementProblem, device: int, on_host: bool) -> int:
 
 def _cost(problem: PlacementProblem, device: list[int]) -> int:
     where = [device[u] for u in problem.op_unit.tolist()]
+    copied = problem.tensor_bytes if problem.tensor_copy_bytes is None else problem.tensor_copy_bytes
     latency, per_byte = problem.copy_latency_ns.tolist(), problem.copy_ns_per_byte.tolist()
     total = sum(row[d] for row, d in zip(problem.op_time_ns.tolist(), where, strict=True))
     for t, places in enumerate(_places(problem, where)):
         if problem.tensor_free[t]:
             continue
-        src, nbytes, copies = places[0], int(problem.tensor_bytes[t]), float(problem.tensor_count[t])
+        src, nbytes, copies = places[0], int(copied[t]), float(problem.tensor_count[t])
         for dst in dict.fromkeys(places[1:]):
             if dst != src:
                 total += round(copies * (latency[src][dst] + nbytes * per_byte[src][dst]))

@@ -154,3 +154,19 @@ def test_unknown_dimensions_count_once() -> None:
     b = GraphBuilder()
     b.op("strings", "Placeholder", outputs=(TensorSpec("string", (None, 2)),), role="argument")
     assert formulated(b.build("strings")).problem.tensor_bytes.tolist() == [48]
+
+
+def test_a_gpu_reads_arguments_of_the_host_more_slowly_than_what_ops_make() -> None:
+    links = [
+        dataclasses.replace(link, unpinned_bytes_per_s=link.bytes_per_s / 4 if link.src == "CPU:0" else 0) for link in H100.links
+    ]
+    machine = dataclasses.replace(H100, links=tuple(links))
+    b = GraphBuilder()
+    b.argument("x", floats(8), location="CPU:0")
+    b.op("made", "Relu", ["x:0"], (floats(8),))
+    b.op("taken", "Relu", ["made:0"], (floats(8),))
+    graph = b.build("taken:0", "x")
+    problem = formulate(graph, constrain(graph, machine, Options()), MODEL, machine).problem
+    named = [problem.op_names[op] for op in problem.tensor_op]
+    assert dict(zip(named, problem.copied_bytes.tolist(), strict=True)) == {"x": 128, "made": 32, "taken": 32}
+    assert set(problem.tensor_bytes.tolist()) == {32}
