@@ -19,7 +19,7 @@ from placer.opgraph import OpGraph
 from placer.options import Options
 from placer.pausing import paused_collection
 from placer.placement import Placement
-from placer.problem.constraints import constrain
+from placer.problem.constraints import Constraints, constrain, guesses
 from placer.problem.formulate import formulate
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
@@ -60,10 +60,24 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         options = replace(options, devices=machine)
     named, model, chosen = look_up(options)
     target = named or _local_machine()
-
-    constraints = constrain(graph, target, options)
-    for note in constraints.notes:
+    try:
+        placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options))
+    except InfeasibleError as error:
+        if not guesses(graph, target):
+            raise
+        try:
+            placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=False))
+        except InfeasibleError:
+            raise error from None
+    for note in said:
         warnings.warn(note, PlacementWarning, stacklevel=3)
+    return placement
+
+
+def _solved(
+    graph: OpGraph, target: Machine, options: Options, model: CostModel, chosen: Solver, constraints: Constraints
+) -> tuple[Placement, tuple[str, ...]]:
+    """The plan, and what to warn of."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     if why := chosen.unsupported(problem, options.objective):
@@ -83,7 +97,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    return placement
+    return placement, constraints.notes
 
 
 def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:

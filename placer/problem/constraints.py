@@ -22,6 +22,12 @@ FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "c
 """Element types of eager tensors that TensorFlow puts on a GPU where there is one; integers and strings stay with the host."""
 
 
+FREED = (
+    "captured tensors do not fit where TensorFlow would put them, and are planned where they are best: make them on the devices "
+    "that the plan has them on."
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Constraints:
     """The units of a graph on a machine. N ops in graph order, U units in order of their first op, D devices."""
@@ -36,7 +42,7 @@ class Constraints:
     """Demands that were not met, in words."""
 
 
-def constrain(graph: OpGraph, machine: Machine, options: Options) -> Constraints:
+def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool = True) -> Constraints:
     """Contracts groups to units and intersects what each of their ops demands.
 
     Strongest first: kernels; pins; where a variable, an argument or a capture is; `tf.device` scopes. The first three must
@@ -46,12 +52,21 @@ def constrain(graph: OpGraph, machine: Machine, options: Options) -> Constraints
     put it: arguments with the host; variables and floating-point captures on the first GPU if all their ops can run there.
     A pin on an argument or capture says where the caller will have it, so it must name it exactly, no glob does.
 
+    Args:
+        guess: False leaves captured tensors on another machine free: they are to be wherever the plan has them.
+
     Raises:
         OptionError: a pin matches no op, op type or variable, or is no device string.
         DeviceError: a pin asks for a device that is not there, or a scope does and ``on_missing_device="error"``.
         ConstraintError: the demands on one unit leave no device.
     """
-    return _Constrainer(graph, machine, options).run()
+    return _Constrainer(graph, machine, options, guess).run()
+
+
+def guesses(graph: OpGraph, machine: Machine) -> bool:
+    """Whether there are captured tensors, and they are not where the machine is."""
+    here = {d.name for d in machine.devices} <= set(graph.process_devices)
+    return not here and any(op.role == "capture" and not op.resource for op in graph)
 
 
 @dataclass
@@ -61,6 +76,7 @@ class _Constrainer:
     graph: OpGraph
     machine: Machine
     options: Options
+    guess: bool
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     unmet: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Scopes not met: the ops, by device asked for and by why it was dropped."""
@@ -141,8 +157,8 @@ class _Constrainer:
             known = (state.device if state else op.location) if local else ""
             if known and (mask := self._devices(known)) and (op.resource or unit not in pinned):
                 self._narrow(i, mask, kind, f"{what} lives on {known}")
-            elif unit in pinned or op.role == "op":  # an op that makes its own state makes it where it runs
-                continue
+            elif unit in pinned or op.role == "op" or (op.role == "capture" and not op.resource and not self.guess):
+                continue  # an op that makes its own state makes it where it runs
             else:
                 mask = self._where_made(unit, op)
                 self._narrow(i, mask, kind, f"{what} is taken to live on {self._list(mask)}")
@@ -224,7 +240,8 @@ class _Constrainer:
         def some(ops: list[str]) -> str:
             return ", ".join(map(repr, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
 
-        return tuple(f"{some(ops)}: tf.device({asked!r}) relaxed, which {why}." for (asked, why), ops in self.unmet.items())
+        relaxed = [f"{some(ops)}: tf.device({asked!r}) relaxed, which {why}." for (asked, why), ops in self.unmet.items()]
+        return (*relaxed, *([] if self.guess else [FREED]))
 
     def _contradiction(self, op: int, text: str) -> NoReturn:
         unit = self.unit[op]
