@@ -109,6 +109,21 @@ def problems(draw: st.DrawFn, *, devices: int | None = None, limits: bool | None
     )
 
 
+@st.composite
+def alike(draw: st.DrawFn) -> PlacementProblem:
+    """Problems on a CPU and two devices of one kind, whose kernels keep the same in host memory."""
+    problem = draw(problems(devices=3))
+    first = [0, 1, 1]
+    return replace(
+        problem,
+        device_kinds=tuple(problem.device_kinds[d] for d in first),
+        device_names=("CPU:0", "second:0", "second:1"),
+        asynchronous=problem.asynchronous[first],
+        tensor_on_host=problem.tensor_on_host[:, first],
+        consumer_on_host=problem.consumer_on_host[:, first],
+    )
+
+
 def assignments(problem: PlacementProblem) -> Iterator[Assignment]:
     """Every allowed assignment."""
     for devices in itertools.product(*(np.flatnonzero(row).tolist() for row in problem.unit_allowed)):

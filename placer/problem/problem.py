@@ -192,6 +192,13 @@ class PlacementProblem:
         return np.where(self.tensor_shared, self.tensor_place[np.arange(len(only)), only], -1)
 
     @cached_property
+    def tensor_last(self) -> Ints:
+        """[T]: the last op that runs while a tensor is held where it is made."""
+        last = self.tensor_op.copy()
+        np.maximum.at(last, self.consumer_tensor, self.consumer_op)
+        return np.where(self.tensor_is_result | self.tensor_free, self.ops - 1, last)
+
+    @cached_property
     def consumer_tensor(self) -> Ints:
         """[C]: the tensor an entry consumes."""
         return np.repeat(np.arange(len(self.tensor_op)), np.diff(self.consumer_start))

@@ -11,8 +11,8 @@ from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.heuristics.tf_default import default_assignment
+from placer.solvers.lagrangian import Lagrangian
 from placer.solvers.min_cut import MinCut
-from placer.solvers.priced_cut import PricedCut
 from placer.solvers.step_time import StepTime
 
 CP_SAT_S = 3.0
@@ -26,7 +26,7 @@ of a few percent that it predicts is as often a loss in reality."""
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Step time by local search; total cost by minimum cuts, priced ones where limits bind; else constraint programming.
+    """Step time by local search; total cost by a minimum cut, or where limits bind by priced ones and constraint programming.
 
     For step time TensorFlow's own placement stands unless a better one gains `WORTH_MOVING` of it.
     """
@@ -71,12 +71,12 @@ class Auto:
             cut = MinCut().solve(problem, objective)
             if cut.status is not Status.UNKNOWN:
                 return _told(cut, "two devices and no limit that binds")
-            if time_limit_s is None and problem.ops > CP_SAT_OPS:
-                priced_solution = PricedCut().solve(problem, objective)
-                if priced_solution.status is Status.FEASIBLE:
-                    return _told(priced_solution, "a memory limit binds")
-        found = CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
-        return _told(found, "a memory limit binds" if problem.devices == 2 else f"{problem.devices} devices")
+        why = "a memory limit binds" if problem.devices == 2 else f"{problem.devices} devices"
+        if time_limit_s is None and problem.ops > CP_SAT_OPS:
+            relaxed = Lagrangian().solve(problem, objective, seed=seed)
+            if relaxed.status is not Status.UNKNOWN:
+                return _told(relaxed, why)
+        return _told(CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed), why)
 
     def cite(self) -> str:
         """Those of the solvers it calls."""

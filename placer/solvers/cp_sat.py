@@ -19,7 +19,7 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.priced_cut import priced_cut
+from placer.solvers.lagrangian import lagrangian
 from placer.solvers.reductions.reduce import reduce
 
 WORKERS = 8
@@ -117,14 +117,9 @@ def cannot_fit(problem: PlacementProblem) -> str:
 
 def _starts(problem: PlacementProblem, time_limit_s: float) -> tuple[list[Assignment], int]:
     """Distinct assignments to start from, and a bound on the total cost that came with them."""
-    found, bound = [], 0
-    if problem.devices == 2:
-        priced = priced_cut(problem, time_limit_s=time_limit_s)
-        bound = priced.bound_ns
-        if priced.assignment is not None:
-            found.append(priced.assignment)
-    found += [greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
-    return list({a.device.tobytes(): a for a in found}.values()), bound
+    relaxed = lagrangian(problem, time_limit_s=time_limit_s)
+    found = [*relaxed.found[:1], greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
+    return list({a.device.tobytes(): a for a in found}.values()), relaxed.bound_ns
 
 
 class _Model:

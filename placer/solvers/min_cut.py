@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placer.problem.memory import Holdings
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution, Status
 
@@ -18,19 +16,10 @@ SOURCE, SINK = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """The cheapest cut's assignment and its capacity, a lower bound on every assignment's total cost."""
+    """The cheapest cut's assignment and its capacity, a lower bound on the total cost of every assignment it chose from."""
 
     assignment: Assignment
     bound_ns: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rent:
-    """A price of the memory in use on a device at one moment, in ns for each holding."""
-
-    device: int
-    holdings: Holdings
-    price_ns: Ints
 
 
 def minimum_cut(
@@ -39,70 +28,95 @@ def minimum_cut(
     *,
     work_ns: Ints | None = None,
     copies: float = 1.0,
-    rents: Sequence[Rent] = (),
+    rent: Floats | None = None,
+    tilt: Floats | None = None,
 ) -> Cut:
-    """Splits the units over two devices by an s-t minimum cut.
-
-    Units are nodes, the first device is the source's side. A unit's edge to a terminal is what it works longer on the other
-    side. What a crossing costs is a sum, over the places q its users take it from (q on device e, the other device o), of
-
-        same · [made on e] · [any user at q]  +  cross · [made on o] · [any user at q]
-
-    where same and cross are the costs of the copy to q from where the maker has it on e and on o. An auxiliary node, which any
-    user on e drags to e's side, charges a cost once for all users (Ihler, Wagner, Wagner 1993). With k = min(same, cross):
-
-    - k · [any user at q] hangs the auxiliary node on the terminal;
-    - (cross - k) · [made on o] · [any user at q] hangs it on the maker;
-    - r = same - k is left: a copy within e, from its own memory to its view of the host's or back, that costs more than the
-      same copy from o. It makes two nodes on one side cost more than two on different sides, which no cut can express. If no
-      user takes it at q, then all of q's users are on o and pay there, so m = min(r, what they pay for a place on o) is due
-      in each case: it is charged to the maker, and the rest of r is left out.
-
-    So the cut is exact unless r > 0 and the crossing has several users, and always a lower bound.
-
-    Args:
-        devices: the pair; every unit must be allowed on one of them.
-        work_ns: shape [U, D], what to take for `problem.unit_time_ns`.
-        copies: scales what every copy costs.
-        rents: are added to the total. With any of these the bound is one on the changed problem.
+    """Splits the units over two devices by an s-t minimum cut: `expansion` from one device to the other.
 
     Raises:
         ValueError: a unit is allowed on neither device.
     """
-    from ortools.graph.python import max_flow
-
-    work = (problem.unit_time_ns if work_ns is None else work_ns)[:, devices]
+    first, second = devices
     allowed = problem.unit_allowed[:, devices]
     if not allowed.any(axis=1).all():
         unit = int(np.argmin(allowed.any(axis=1)))
         raise ValueError(f"unit {unit} is allowed on neither {' nor '.join(problem.device_names[d] for d in devices)}.")
+    stay = Assignment(np.where(allowed[:, 0], first, second))
+    return expansion(problem, stay, second, work_ns=work_ns, copies=copies, rent=rent, tilt=tilt)
 
-    free = np.flatnonzero(allowed.all(axis=1))
-    node = np.where(allowed[:, 0], SOURCE, SINK)
+
+def expansion(
+    problem: PlacementProblem,
+    stay: Assignment,
+    to: int,
+    *,
+    work_ns: Ints | None = None,
+    copies: float = 1.0,
+    rent: Floats | None = None,
+    tilt: Floats | None = None,
+) -> Cut:
+    """The cheapest way to move some of the units to one device, by an s-t minimum cut.
+
+    Units are nodes, those that stay on the source's side. A unit's edge to a terminal is what it works longer on the other
+    side. What a crossing costs is a sum, over both sides e (the other one o) and the places q its users take it from there, of
+
+        same · [maker on e] · [any user at q]  +  cross · [maker on o] · [any user at q]
+
+    where same and cross are the costs of the copy to q from where the maker has it on e and on o. An auxiliary node, which any
+    user at q drags to e's side, charges a cost once for all users (Ihler, Wagner, Wagner 1993). With k = min(same, cross):
+
+    - k · [any user at q] hangs the auxiliary node on the terminal;
+    - (cross - k) · [maker on o] · [any user at q] hangs it on the maker;
+    - r = same - k is left, such as a copy within a GPU, from its own memory to its view of the host's, that costs more than
+      the same copy from the host. It makes two nodes on one side cost more than two on different sides, which no cut can
+      express. If no user takes it at q, then all of q's users are on o and pay there, so m = min(r, what they pay for a place
+      on o) is due in each case: it is charged to the maker, and the rest of r is left out.
+
+    So the cut is exact unless r > 0 and the crossing has several users, and always a lower bound. With three devices and more
+    that is often so; repeated for each device in turn this is alpha-expansion (Boykov, Veksler, Zabih 2001).
+
+    Args:
+        stay: where units are that do not move; those that may not be on `to` stay.
+        work_ns: shape [U, D], what to take for `problem.unit_time_ns`.
+        copies: scales what every copy costs.
+        rent: shape [D, N], ns for each byte that a device holds while an op runs (`placer.problem.memory.usage`), added to the
+            total, rounded down for each unit and for each tensor at each place. The bound is then one on that sum.
+        tilt: shape [N], what the rent of the tensors that an op makes is multiplied by. The bound is then none.
+    """
+    from ortools.graph.python import max_flow
+
+    work = problem.unit_time_ns if work_ns is None else work_ns
+    every = np.arange(problem.units)
+    sides = (stay.device, np.where(problem.unit_allowed[:, to], to, stay.device))
+    node = np.where(stay.device == to, SINK, SOURCE)
+    free = np.flatnonzero(sides[0] != sides[1])
     node[free] = np.arange(2, 2 + len(free))
-    constant = int(work[~allowed[:, 1], 0].sum() + work[~allowed[:, 0], 1].sum())
-
+    fixed = node < 2
     arcs = _Arcs(2 + len(free))
-    constant += arcs.either(node[free], work[free, 0], work[free, 1])
-    _add_crossings(problem, devices, copies, node, arcs)
-    for rent in rents:
-        _add_rent(rent, devices, node, arcs)
+
+    costs = [work[every, side] for side in sides]
+    if rent is not None:
+        kept = _rent_of_units(problem, rent)
+        costs = [cost + kept[every, side] for cost, side in zip(costs, sides, strict=True)]
+        _add_rent_of_tensors(problem, rent, tilt, sides, node, arcs)
+    constant = int(costs[0][fixed].sum()) + arcs.either(node[free], costs[0][free], costs[1][free])
+    _add_crossings(problem, sides, copies, node, arcs)
     tail, head, capacity = arcs.merged()
 
     flow = max_flow.SimpleMaxFlow()
     flow.add_arcs_with_capacity(tail, head, capacity)
-    side = np.ones(arcs.nodes, np.bool_)
-    side[SOURCE] = False
+    moved = np.ones(arcs.nodes, np.bool_)
+    moved[SOURCE] = False
     if len(tail):
         status = flow.solve(SOURCE, SINK)
         if status != flow.OPTIMAL:
             raise ValueError(f"the maximum flow ended with {status}: the costs are too large for 64 bits.")
         constant += flow.optimal_flow()
-        kept = np.array(flow.get_source_side_min_cut(), np.int64)
-        side[kept[kept < arcs.nodes]] = False
+        kept_back = np.array(flow.get_source_side_min_cut(), np.int64)
+        moved[kept_back[kept_back < arcs.nodes]] = False
     else:
-        side[2:] = False
-    return Cut(Assignment(np.array(devices, np.int64)[side[node].astype(np.int64)]), constant)
+        moved[2:] = False
+    return Cut(Assignment(np.where(moved[node], sides[1], sides[0])), constant)
 
 
 class _Arcs:
@@ -137,83 +151,136 @@ class _Arcs:
         return key // self.nodes, key % self.nodes, summed
 
 
-def _add_crossings(problem: PlacementProblem, devices: tuple[int, int], copies: float, node: Ints, arcs: _Arcs) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """The places where crossings are taken on one side: Y of them."""
+
+    crossing: Ints
+    """[Y], ascending"""
+    of_user: Ints
+    """[E]: the cell of each use."""
+    users: Ints
+    """[Y]"""
+    same: Ints
+    """[Y]: the copy there, made on this side."""
+    cross: Ints
+    """[Y]: the copy there, made on the other."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem, sides: tuple[Ints, Ints], e: int, copies: float) -> _Cells:
+        crossings, places = problem.crossings, 2 * problem.devices
+        taken = crossings.user_place[np.arange(len(crossings.user)), sides[e][crossings.user]]
+        key, of_user, users = np.unique(crossings.user_crossing * places + taken, return_inverse=True, return_counts=True)
+        x, place = np.divmod(key, places)
+
+        def copy_from(side: Ints) -> Ints:
+            made = crossings.place[x, side[crossings.unit[x]]]
+            cost: Ints = np.rint(copies * problem.copy_ns(crossings.nbytes[x], crossings.count[x], made, place)).astype(np.int64)
+            return cost
+
+        return cls(x, of_user, users, copy_from(sides[e]), copy_from(sides[1 - e]))
+
+
+def _add_crossings(problem: PlacementProblem, sides: tuple[Ints, Ints], copies: float, node: Ints, arcs: _Arcs) -> None:
     """Adds what crossings cost."""
-    crossings, count = problem.crossings, len(problem.crossings.unit)
-    maker = node[crossings.unit]
-    ends = np.array(devices, np.int64)
-    every = np.arange(count)
-    # Everything below has the shape [X, 2 devices e, 2 places of e: its own memory, its view of the host's].
-    places = np.stack([ends, ends + problem.devices], axis=1)
-    made = crossings.place[:, devices]
-    same, cross = (
-        np.rint(
-            copies * problem.copy_ns(crossings.nbytes[:, None, None], crossings.count[:, None, None], origin[:, :, None], places)
-        ).astype(np.int64)
-        for origin in (made, made[:, ::-1])
-    )
-    kind = (crossings.user_place[:, devices] != ends).astype(np.int64)  # [E, 2]: 1 for host memory
-    users = np.zeros((count, 2, 2), np.int64)
-    for e in range(2):
-        np.add.at(users[:, e], (crossings.user_crossing, kind[:, e]), 1)
-    same[users == 0] = cross[users == 0] = 0
-    base = np.minimum(same, cross)
-    cross -= base
-    rest = same - base
-
-    # The places of o that stand in for a place of e: the dearer of those where its users go instead.
-    for e in range(2):
-        for k in range(2):
-            x = np.flatnonzero(rest[:, e, k])
-            if not len(x):
-                continue
-            shared = np.zeros((count, 2), np.bool_)
-            taking = kind[:, e] == k
-            shared[crossings.user_crossing[taking], kind[taking, 1 - e]] = True
-            own = np.zeros(count, np.bool_)  # the maker's unit is itself a user there, so that the copy is always due
-            mine = taking & (crossings.user == crossings.unit[crossings.user_crossing])
-            own[crossings.user_crossing[mine]] = True
-            other = np.where(shared, cross[every, 1 - e], 0)
-            instead = other.argmax(axis=1)
-            due = np.where(own, rest[:, e, k], np.minimum(rest[:, e, k], other[every, instead]))[x]
-            cross[x, 1 - e, instead[x]] -= np.where(own[x], 0, due)
-            zero = np.zeros(len(x), np.int64)
-            arcs.either(maker[x], *((due, zero) if e == 0 else (zero, due)))
-
-    for e in range(2):
-        terminal = np.full(count, (SINK, SOURCE)[e])
-        for k in range(2):
-            taking = np.flatnonzero(kind[:, e] == k)
-            of, user = crossings.user_crossing[taking], node[crossings.user[taking]]
-            both = base[:, e, k] + cross[:, e, k]
-            several = users[:, e, k] > 1
-            aux = np.full(count, -1, np.int64)
-            charged = np.flatnonzero(several & (both > 0))
-            aux[charged] = arcs.fresh(len(charged))
-            gate = aux.copy()  # what the charges hang on: the auxiliary node, or the only user
-            single = ~several[of]
-            gate[of[single]] = user[single]
-            used = np.flatnonzero((users[:, e, k] > 0) & (both > 0))
-            hung = aux[of] >= 0
-            _directed(arcs, e, maker[used], gate[used], cross[used, e, k])
-            _directed(arcs, e, terminal[used], gate[used], base[used, e, k])
-            _directed(arcs, e, aux[of[hung]], user[hung], both[of[hung]])
+    crossings = problem.crossings
+    cells = [_Cells.of(problem, sides, e, copies) for e in range(2)]
+    base = [np.minimum(side.same, side.cross) for side in cells]
+    cross = [side.cross - low for side, low in zip(cells, base, strict=True)]
+    for e, side in enumerate(cells):
+        _charge_the_rest(problem, side.same - base[e], cells, e, cross, node, arcs)
+    for e, side in enumerate(cells):
+        maker, both = node[crossings.unit[side.crossing]], base[e] + cross[e]
+        gate = np.empty(len(both), np.int64)  # what the charges hang on: an auxiliary node, or the only user
+        gate[side.of_user] = node[crossings.user]
+        several = np.flatnonzero((side.users > 1) & (both > 0))
+        gate[several] = arcs.fresh(len(several))
+        paid = np.flatnonzero(both > 0)
+        _directed(arcs, e, maker[paid], gate[paid], cross[e][paid])
+        _directed(arcs, e, np.full(len(paid), (SINK, SOURCE)[e]), gate[paid], base[e][paid])
+        hung = np.flatnonzero((side.users[side.of_user] > 1) & (both[side.of_user] > 0))
+        _directed(arcs, e, gate[side.of_user[hung]], node[crossings.user[hung]], both[side.of_user[hung]])
 
 
-def _add_rent(rent: Rent, devices: tuple[int, int], node: Ints, arcs: _Arcs) -> None:
-    """Charges each holding once where any of its holders is on the device; those that others can hold too go free."""
-    e = devices.index(rent.device)
-    held = rent.holdings
-    holding = np.repeat(np.arange(len(held.nbytes)), np.diff(held.start))
-    elsewhere = np.bincount(holding, held.on_device != rent.device, minlength=len(held.nbytes))
-    price = np.where(elsewhere > 0, 0, rent.price_ns)
-    aux = arcs.fresh(len(price))
-    _directed(arcs, e, np.full(len(price), (SINK, SOURCE)[e]), aux, price)
-    _directed(arcs, e, aux[holding], node[held.unit], price[holding])
+def _charge_the_rest(
+    problem: PlacementProblem, rest: Ints, cells: list[_Cells], e: int, cross: list[Ints], node: Ints, arcs: _Arcs
+) -> None:
+    """Charges makers on side `e` with what of `rest` is due in each case, and takes it off `cross` of the other side.
+
+    The cells of one crossing take turns, since they may take it off the same one. What stands in for a cell on the other side
+    is the dearest of those where its users go instead.
+    """
+    side, other = cells[e], cells[1 - e]
+    crossings = problem.crossings
+    always = (crossings.user == crossings.unit[crossings.user_crossing]) | (node[crossings.user] == (SOURCE, SINK)[e])
+    sure = np.zeros(len(rest), np.bool_)  # the maker's unit is itself a user there, or one is that cannot move
+    sure[side.of_user[always]] = True
+    turn = np.arange(len(rest)) - np.searchsorted(side.crossing, side.crossing)
+    left = rest > 0
+    for k in np.unique(turn[left]).tolist():
+        now = left & (turn == k)
+        use = np.flatnonzero(now[side.of_user])
+        use = use[np.lexsort((cross[1 - e][other.of_user[use]], side.of_user[use]))]
+        use = use[np.append(side.of_user[use][1:] != side.of_user[use][:-1], True)]  # the dearest of each cell
+        cell, instead = side.of_user[use], other.of_user[use]
+        due = np.where(sure[cell], rest[cell], np.minimum(rest[cell], cross[1 - e][instead]))
+        cross[1 - e][instead] -= np.where(sure[cell], 0, due)
+        zero = np.zeros(len(due), np.int64)
+        arcs.either(node[crossings.unit[side.crossing[cell]]], *((due, zero) if e == 0 else (zero, due)))
+
+
+def _rent_of_units(problem: PlacementProblem, rent: Floats) -> Ints:
+    """[U, D]: for what a unit keeps, and for its workspace."""
+    kept = np.outer(problem.unit_persistent_bytes, rent.sum(axis=1))
+    np.add.at(kept, problem.op_unit, problem.op_workspace_bytes * rent.T)
+    return np.floor(kept).astype(np.int64)
+
+
+def _add_rent_of_tensors(
+    problem: PlacementProblem, rent: Floats, tilt: Floats | None, sides: tuple[Ints, Ints], node: Ints, arcs: _Arcs
+) -> None:
+    """Charges tensors for as long as each is held at each place.
+
+    It is held there until the last of those there that need it, the maker needing it to the end. So the rent is a sum over
+    these in the order of what each adds to those before, due where it or any later one is there: a chain of auxiliary nodes.
+    """
+    until = np.concatenate([np.zeros((problem.devices, 1)), np.cumsum(rent, axis=1)], axis=1)
+    what = np.append(np.arange(len(problem.tensor_op)), problem.consumer_tensor)
+    unit = problem.op_unit[np.append(problem.tensor_op, problem.consumer_op)]
+    begin = np.where(problem.tensor_free, 0, problem.tensor_op)[what]
+    taken = np.where(problem.tensor_free[problem.consumer_tensor], problem.ops - 1, problem.consumer_op)
+    end = np.append(problem.tensor_last, taken)
+    size = problem.tensor_bytes if tilt is None else problem.tensor_bytes * tilt[problem.tensor_op]
+    at = np.concatenate([problem.tensor_place, problem.consumer_place])
+    for e, side in enumerate(sides):
+        place = at[np.arange(len(what)), side[unit]]
+        memory = problem.place_device[place]
+        due = np.floor(size[what] * (until[memory, end + 1] - until[memory, begin])).astype(np.int64)
+        able = np.flatnonzero((due > 0) & (place != problem.shared_place[what]) & (node[unit] != (SINK, SOURCE)[e]))
+        _add_chains(arcs, e, (what * 2 * problem.devices + place)[able], node[unit[able]], due[able])
+
+
+def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints) -> None:
+    """Costs, for each group, the most that is due for any of its nodes on side `e`."""
+    order = np.lexsort((due, group))
+    group, node, due = group[order], node[order], due[order]
+    new = np.append(True, (group[1:] != group[:-1]) | (due[1:] != due[:-1]))[: len(group)]
+    level, first = np.cumsum(new) - 1, np.flatnonzero(new)
+    group, size = group[first], np.bincount(level, minlength=len(first))
+    total = due[first]
+    below = np.flatnonzero(group[1:] == group[:-1])  # levels with another of the same group above
+    gate = node[first]  # who alone is due most of a group needs no auxiliary node
+    hung = np.flatnonzero((size > 1) | np.isin(np.arange(len(first)), below))
+    gate[hung] = arcs.fresh(len(hung))
+    step = total.copy()
+    step[below + 1] -= total[below]
+    _directed(arcs, e, np.full(len(gate), (SINK, SOURCE)[e]), gate, step)
+    _directed(arcs, e, gate[below], gate[below + 1], total[below])
+    _directed(arcs, e, gate[level], node, due)
 
 
 def _directed(arcs: _Arcs, e: int, away: Ints, here: Ints, cost: Ints) -> None:
-    """Costs `cost` where `here` is on device e (0 the source's side) and `away` is not."""
+    """Costs `cost` where `here` is on side e (0 the source's) and `away` is not."""
     if e == 0:
         arcs.add(here, away, cost)
     else:

@@ -21,7 +21,7 @@ GROUP = "placer.solvers"
 _BUILT_IN = {
     "auto": "auto:Auto",
     "min_cut": "min_cut:MinCut",
-    "priced_cut": "priced_cut:PricedCut",
+    "lagrangian": "lagrangian:Lagrangian",
     "cp_sat": "cp_sat:CpSat",
     "step_time": "step_time:StepTime",
     "m_topo": "heuristics.m_topo:m_topo",

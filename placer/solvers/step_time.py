@@ -22,8 +22,8 @@ from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.heft import heft_schedule
 from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
+from placer.solvers.lagrangian import lagrangian
 from placer.solvers.min_cut import minimum_cut
-from placer.solvers.priced_cut import priced_cut
 from placer.solvers.step_bound import step_bound_ns
 
 CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -124,10 +124,8 @@ def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
     """The simple placements, so that nothing found is worse than they are, and what may be better."""
     problem = simulator.problem
     large = problem.ops > LARGE
-    if limited and problem.devices == 2:
-        priced = priced_cut(problem)
-        if priced.assignment is not None:
-            yield priced.assignment
+    if limited:
+        yield from lagrangian(problem).found[:1]
     yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")

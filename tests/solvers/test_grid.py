@@ -14,11 +14,11 @@ from tests.shapes import SHAPES, shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
 SECONDS = {"annealing": 0.02, "genetic": 0.02}  # these use up what they are given; the others end by themselves in 2 s
-KNOW_LIMITS = {"auto", "priced_cut", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
+KNOW_LIMITS = {"auto", "lagrangian", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
 KNOW_LIMITS |= {"dfs_fill", "in_order_fill", "annealing", "genetic"}
 """With a CPU that has no limit, these find something that fits, where they support the problem at all."""
 
-KINDS_OF_PROBLEM = {"min_cut", "priced_cut", "cp_sat", "step_time"}
+KINDS_OF_PROBLEM = {"min_cut", "lagrangian", "cp_sat", "step_time"}
 """These do not take every objective and number of devices."""
 
 problem_of = cache(shaped)

@@ -16,11 +16,12 @@ from placer.problem.simulate import Simulator
 from placer.problem.validate import validate
 from placer.solvers.base import Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
+from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
-from placer.solvers.priced_cut import priced_cut
+from placer.solvers.lagrangian import lagrangian
 from placer.solvers.step_bound import step_bound_ns
 from tests.problem.test_price import chain
-from tests.random_problems import assignments, problems, random_assignment, relabelled
+from tests.random_problems import alike, assignments, problems, random_assignment, relabelled
 
 
 def cheapest_that_fits(problem: PlacementProblem) -> int | None:
@@ -52,16 +53,19 @@ def test_the_order_of_devices_changes_no_optimum(problem: PlacementProblem) -> N
 
 
 @settings(deadline=None, max_examples=100)
-@given(problems(devices=2, limits=True))
-def test_priced_cut_bounds_every_assignment_that_fits(problem: PlacementProblem) -> None:
-    priced = priced_cut(problem)
+@given(problems() | alike(), st.integers(0, 3))
+def test_the_relaxation_bounds_every_assignment_that_fits(problem: PlacementProblem, seed: int) -> None:
+    relaxed = lagrangian(problem, seed=seed)
     best = cheapest_that_fits(problem)
-    if priced.assignment is not None:
+    if relaxed.found:
         assert best is not None
-        assert validate(problem, priced.assignment).ok
-        assert best <= total_cost_ns(problem, priced.assignment)
+        assert all(validate(problem, assignment).ok for assignment in relaxed.found)
+        assert best <= total_cost_ns(problem, relaxed.found[0])
     if best is not None:
-        assert priced.bound_ns <= best
+        assert relaxed.bound_ns <= best
+    again = lagrangian(problem, seed=seed)
+    assert again.bound_ns == relaxed.bound_ns
+    assert [a.device.tolist() for a in again.found] == [a.device.tolist() for a in relaxed.found]
 
 
 @settings(deadline=None, max_examples=100)
@@ -79,10 +83,13 @@ def test_holdings_sum_up_to_usage(problem: PlacementProblem, seed: int) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(problems(limits=True), st.integers(0, 2**32 - 1))
-def test_what_fit_repairs_fits(problem: PlacementProblem, seed: int) -> None:
+def test_what_is_repaired_and_improved_fits(problem: PlacementProblem, seed: int) -> None:
     fitting = fit(problem, random_assignment(problem, seed))
     if fitting is not None:
         assert validate(problem, fitting).ok
+        better = exchange(problem, fitting, passes=20)
+        assert validate(problem, better).ok
+        assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import dataclasses
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Status
-from placer.solvers.min_cut import MinCut, minimum_cut
-from tests.random_problems import assignments, problems
+from placer.solvers.min_cut import MinCut, expansion, minimum_cut
+from tests.random_problems import assignments, problems, random_assignment
 
 
 def cheapest(problem: PlacementProblem) -> int:
@@ -39,6 +41,22 @@ def test_exact_where_copies_within_a_device_cost_no_more_than_from_the_other(pro
     solution = MinCut().solve(changed, "total_cost")
     assert solution.status is Status.OPTIMAL
     assert solution.objective_ns == cheapest(changed)
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems(limits=False), st.integers(0, 2**32 - 1))
+def test_no_moves_to_a_device_cost_less_than_the_bound_with_rent(problem: PlacementProblem, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rent = rng.random((problem.devices, problem.ops)) * rng.integers(0, 2, (problem.devices, problem.ops))
+    stay, to = random_assignment(problem, seed), int(rng.integers(problem.devices))
+    cut = expansion(problem, stay, to, rent=rent)
+    assert ((cut.assignment.device == stay.device) | (cut.assignment.device == to)).all()
+    sums = [
+        total_cost_ns(problem, a) + float((rent * usage(problem, a)).sum())
+        for a in assignments(problem)
+        if ((a.device == stay.device) | (a.device == to)).all()
+    ]
+    assert cut.bound_ns <= min(sums) + 1e-6
 
 
 @settings(deadline=None, max_examples=50)
