@@ -310,5 +310,11 @@ UNRUNNABLE = (
     Unrunnable(
         frozenset({"Conv3D", "DepthwiseConv2dNative", *_CONV_GRADIENTS}), "CPU", DILATED & ~ONEDNN, "runs without dilation only"
     ),
+    Unrunnable(
+        frozenset({"EmptyTensorList", "TensorListConcatLists", "TensorListPushBack", "TensorListReserve"}),
+        "GPU",
+        has("element_dtype", "string"),
+        "holds a list whose strings no copy takes to or from a GPU",
+    ),
 )
-"""Found by running each of them."""
+"""Those of CPUs found by running each of them."""

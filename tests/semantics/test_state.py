@@ -679,8 +679,54 @@ def test_only_ids_cross_from_a_table_and_only_a_scalar_to_a_writer() -> None:
     assert devices_of(table, "LookupTableFindV2") == {"CPU:0"}
     moved = {table.graph.op(name.rpartition(":")[0]).op_type: nbytes for name, nbytes in crossing(table).items()}
     assert moved == {"LookupTableFindV2": 3 * 8}
-    writer = plan(a_summary_writer(), pins={"MatMul": "GPU:0", "Mean": "GPU:0"})
-    assert devices_of(writer, "WriteScalarSummary", "WriteHistogramSummary") == {"CPU:0"}
+
+    writer = tf.raw_ops.SummaryWriter(shared_name="scalar")
+
+    def f(x: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        y = x @ tf.fill([1024, 1024], 0.1)
+        tf.raw_ops.WriteScalarSummary(writer=writer, step=step, tag="mean", value=tf.reduce_mean(y))
+        return y
+
+    program = Program(fn=tf.function(f), args=(tf.ones([1024, 1024]), tf.constant(1, tf.int64)))
+    written = plan(program, pins={"MatMul": "GPU:0", "matmul": "GPU:0"})
+    assert devices_of(written, "WriteScalarSummary") == {"CPU:0"}
+    assert {nbytes for name, nbytes in crossing(written).items() if not name.startswith("x:")} == {4}
+
+
+def test_lists_of_strings_and_datasets_stay_on_the_host_and_the_product_need_not() -> None:
+    """With the loops that carry them and what walks them; a walk whose body holds math is one op."""
+    words = plan(lists_of_strings(), pins={"MatMul": "GPU:0"})
+    for op in words.graph:
+        if any(spec.dtype in ("string", "variant") for spec in (*op.signature.inputs, *op.signature.outputs)):
+            assert words.ops[op.name].device == "CPU:0", op.name
+    assert devices_of(words, "MatMul") == {"GPU:0"}
+    walked = plan(a_dataset_in_the_function())
+    made = {op.op_type for op in walked.graph if "Dataset" in op.op_type}
+    assert len(made) >= 3
+    assert devices_of(walked, *made) == {"CPU:0"}
+    assert not any(op.op_type == "MatMul" for op in walked.graph)
+    assert not [t for t in walked.transfers if "variant" in str(walked.graph.op(t.tensor.rpartition(":")[0]).signature.outputs)]
+
+
+def test_a_callback_runs_once_a_call_however_often_it_is_planned() -> None:
+    calls: list[float] = []
+
+    def note(a: np.ndarray) -> np.ndarray:
+        calls.append(float(a.sum()))
+        return a
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(note, [x * 2.0], tf.float32), x.shape) + 1.0
+
+    placed = placer.place(f, devices=two_cpus(), solver=RandomLegal(0))
+    for x in (X, X[:2]):
+        placed.plan(x)
+        placer.build_graph(f, x)
+        placer.place(f, x, devices=two_cpus())
+    assert not calls
+    for number, x in enumerate((X, X, X[:2], X), start=1):
+        placed(x)
+        assert len(calls) == number
 
 
 @pytest.mark.parametrize("callback", [tf.numpy_function, tf.py_function])
@@ -721,6 +767,17 @@ def test_stateful_numbers_with_a_seed_are_those_of_the_plain_function(seed: int)
         found = [placed(X) for _ in range(3)]
     for want, have in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-6)
+
+
+def test_a_plan_gives_the_same_numbers_after_a_reset() -> None:
+    with tf.device("CPU:1"):
+        generator = tf.random.Generator.from_seed(7)
+    placed = placer.place(lambda x: x + generator.normal([4, 4]), devices=two_cpus(), solver=RandomLegal(2))
+    first = [placed(X) for _ in range(3)]
+    generator.reset_from_seed(7)
+    for want, have in zip(first, [placed(X) for _ in range(3)], strict=True):
+        np.testing.assert_array_equal(have, want)
+    assert not np.array_equal(first[0], first[1])
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -310,3 +310,21 @@ def test_a_relaxed_signature_has_one_plan_for_many_shapes() -> None:
         for want, have in zip(plain(x), placed(x), strict=True):
             np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
     assert len(placed.placements) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_custom_gradient_is_taken_wherever_the_tape_is(seed: int) -> None:
+    """Three for each element, not what the formula has: with the tape outside, inside, or in a function around it."""
+    placed = placer.place(tf.function(odd_square), devices=two_cpus(), solver=RandomLegal(seed))
+
+    def gradient(f: Any) -> Any:
+        def taken(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = f(x)
+            return tape.gradient(y, x)
+
+        return taken
+
+    for taken in (gradient(placed), tf.function(gradient(placed)), placer.place(gradient(odd_square), devices=two_cpus())):
+        np.testing.assert_array_equal(taken(X), tf.fill([4, 4], 3.0))
