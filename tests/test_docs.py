@@ -78,6 +78,12 @@ def test_the_readme_lists_every_option() -> None:
     assert listed == [option.name for option in fields(placer.Options)]
 
 
+def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:
+    named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "supported.md").read_text()))
+    there = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
+    assert named == there - {"test_handed_cases.py"}
+
+
 def code(page: str, language: str, containing: str = "") -> str:
     """The first code block of a page in that language that contains the text."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
