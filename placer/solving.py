@@ -60,15 +60,14 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         options = replace(options, devices=machine)
     named, model, chosen = look_up(options)
     target = named or _local_machine()
-    try:
-        placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options))
-    except InfeasibleError as error:
-        if not guesses(graph, target):
-            raise
+    for guess in (True, False):
         try:
-            placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=False))
+            placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
+            break
         except InfeasibleError:
-            raise error from None
+            # Where captured tensors are on a machine that is not here is a guess, and not one to fail for.
+            if not guess or not guesses(graph, target):
+                raise
     for note in said:
         warnings.warn(note, PlacementWarning, stacklevel=3)
     return placement

@@ -207,7 +207,8 @@ def test_integers_that_raise_on_one_device_are_flagged_when_they_move(
 
 
 def test_a_division_by_zero_raises_wherever_it_is_on_a_host() -> None:
-    check(lambda: Program(fn=tf.function(divisions), args=(tf.constant([7]), tf.constant([0]))))
+    for op in (tf.math.floordiv, tf.math.floormod):
+        check(lambda op=op: Program(fn=tf.function(op), args=(tf.constant([7]), tf.constant([0]))))
 
 
 def test_random_numbers_that_change_device_are_flagged() -> None:
