@@ -124,6 +124,29 @@ def alike(draw: st.DrawFn) -> PlacementProblem:
     )
 
 
+@st.composite
+def interchangeable(draw: st.DrawFn) -> PlacementProblem:
+    """Problems on a CPU and two devices that can trade places."""
+    problem = draw(alike())
+    first = [0, 1, 1]
+    swapped = np.array([0, 2, 1, 3, 5, 4])
+    latency, per_byte = (cost + cost[np.ix_(swapped, swapped)] for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte))
+    allowed = problem.unit_allowed[:, first]
+    allowed[~allowed.any(axis=1), 0] = True
+    return replace(
+        problem,
+        memory_limit_bytes=problem.memory_limit_bytes[first],
+        op_time_ns=problem.op_time_ns[:, first],
+        op_dispatch_ns=problem.op_dispatch_ns[:, first],
+        op_compute_ns=problem.op_compute_ns[:, first],
+        op_workspace_bytes=problem.op_workspace_bytes[:, first],
+        unit_allowed=allowed,
+        tensor_shared=None,
+        copy_latency_ns=latency,
+        copy_ns_per_byte=per_byte,
+    )
+
+
 def assignments(problem: PlacementProblem) -> Iterator[Assignment]:
     """Every allowed assignment."""
     for devices in itertools.product(*(np.flatnonzero(row).tolist() for row in problem.unit_allowed)):

@@ -14,14 +14,16 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.problem.simulate import Simulator
 from placer.problem.validate import validate
+from placer.solvers import symmetry
 from placer.solvers.base import Status
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
 from placer.solvers.lagrangian import lagrangian
+from placer.solvers.neighbourhoods import improved
 from placer.solvers.step_bound import step_bound_ns
 from tests.problem.test_price import chain
-from tests.random_problems import alike, assignments, problems, random_assignment, relabelled
+from tests.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 
 
 def cheapest_that_fits(problem: PlacementProblem) -> int | None:
@@ -29,7 +31,7 @@ def cheapest_that_fits(problem: PlacementProblem) -> int | None:
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(problems())
+@given(problems() | interchangeable())
 def test_cp_sat_finds_the_optimum_or_proves_that_nothing_fits(problem: PlacementProblem) -> None:
     solution = CpSat().solve(problem, "total_cost")
     best = cheapest_that_fits(problem)
@@ -66,6 +68,41 @@ def test_the_relaxation_bounds_every_assignment_that_fits(problem: PlacementProb
     again = lagrangian(problem, seed=seed)
     assert again.bound_ns == relaxed.bound_ns
     assert [a.device.tolist() for a in again.found] == [a.device.tolist() for a in relaxed.found]
+
+
+@settings(deadline=None, max_examples=60)
+@given(interchangeable(), st.integers(0, 2**32 - 1))
+def test_devices_that_can_trade_places_are_told(problem: PlacementProblem, seed: int) -> None:
+    groups = symmetry.interchangeable(problem)
+    assert groups == [[1, 2]]
+    assignment = random_assignment(problem, seed)
+    named = symmetry.canonical(assignment, groups)
+    assert total_cost_ns(problem, named) == total_cost_ns(problem, assignment)
+    assert sorted(usage(problem, named).max(axis=1)) == sorted(usage(problem, assignment).max(axis=1))
+    both = [int(np.argmax(named.device == d)) for d in (1, 2) if (named.device == d).any()]
+    assert both == sorted(both)
+    assert len(both) != 1 or (named.device == 1).any()
+
+
+@settings(deadline=None, max_examples=30)
+@given(problems(limits=True), st.integers(0, 3))
+def test_neighbourhoods_never_cost_more_and_fit(problem: PlacementProblem, seed: int) -> None:
+    fitting = fit(problem, random_assignment(problem, seed))
+    if fitting is not None:
+        better = improved(problem, fitting, (), seconds=5.0, seed=seed)
+        assert validate(problem, better).ok
+        assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
+
+
+@settings(deadline=None, max_examples=30)
+@given(problems(limits=True), st.integers(0, 200))
+def test_higher_limits_never_cost_more(problem: PlacementProblem, more: int) -> None:
+    tight = CpSat().solve(problem, "total_cost")
+    looser = dataclasses.replace(problem, memory_limit_bytes=problem.memory_limit_bytes + more)
+    solution = CpSat().solve(looser, "total_cost")
+    if tight.status is Status.OPTIMAL:
+        assert solution.status is Status.OPTIMAL
+        assert solution.objective_ns <= tight.objective_ns
 
 
 @settings(deadline=None, max_examples=100)

@@ -1,0 +1,169 @@
+"""Placement as a constraint program whose limits are added where they are exceeded."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from placer.problem.memory import holdings, usage
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.base import Status
+from placer.solvers.symmetry import canonical, interchangeable
+
+WORKERS = 8
+"""Search strategies that take turns; in turns, not side by side, so that equal runs are equal."""
+DETERMINISTIC_PER_SECOND = 0.3
+"""How much of its own unit of work the solver surely does in a second, so that this ends a search before the clock does."""
+STRETCHES = 8
+"""Parts of a step in each of which the worst moment over a limit becomes a constraint."""
+
+
+class Model:
+    """The assignment as a CP-SAT model: a literal for each unit and device, a charge for each copy that could be due."""
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        from ortools.sat.python import cp_model
+
+        self._problem = problem
+        self._cp = cp_model
+        self._model: Any = cp_model.CpModel()
+        self._never = self._model.new_constant(0)
+        self._always = self._model.new_constant(1)
+        self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
+        self._most = int(2 * problem.devices * problem.tensor_bytes.sum() + problem.unit_persistent_bytes.sum())
+        self._most += int(np.max(problem.op_workspace_bytes, initial=0))
+        self._short: Any = self._model.new_int_var(0, 0, "")  # by how much limits are missed
+        self._limited: set[tuple[int, int]] = set()
+        self._groups = interchangeable(problem)
+        self._break_symmetry()
+        literals = [literal for row in self._on for literal in row]
+        charges, costs = self._charges()
+        self._cost = cp_model.LinearExpr.weighted_sum(literals + charges, problem.unit_time_ns.ravel().tolist() + costs)
+
+    def _literals(self, allowed: list[bool]) -> list[Any]:
+        """By device: true where the unit is there."""
+        choices = [d for d, ok in enumerate(allowed) if ok]
+        row: list[Any] = [self._never] * len(allowed)
+        if len(choices) == 1:
+            row[choices[0]] = self._always
+        elif len(choices) == 2:
+            row[choices[0]] = self._model.new_bool_var("")
+            row[choices[1]] = ~row[choices[0]]
+        else:
+            for d in choices:
+                row[d] = self._model.new_bool_var("")
+            self._model.add_exactly_one(row[d] for d in choices)
+        return row
+
+    def _break_symmetry(self) -> None:
+        """Of devices that can trade places, one takes a unit only after the one before it took an earlier unit."""
+        for group in self._groups:
+            for before, device in pairwise(group):
+                earlier = self._never
+                for row in self._on:
+                    if row[device] is not self._never:
+                        self._model.add_implication(row[device], earlier)
+                    if row[before] is not self._never:
+                        now = self._model.new_bool_var("")
+                        self._model.add_bool_or(row[before], earlier, ~now)
+                        earlier = now
+
+    def _charges(self) -> tuple[list[Any], list[int]]:
+        """A variable for each crossing, place and price: true where that copy is due."""
+        problem, crossings = self._problem, self._problem.crossings
+        places = np.arange(2 * problem.devices)
+        prices = problem.copy_ns(
+            crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], places
+        ).tolist()
+        start, user, user_place = crossings.start.tolist(), crossings.user.tolist(), crossings.user_place.tolist()
+        due: list[Any] = []
+        costs: list[int] = []
+        for x, maker in enumerate(crossings.unit.tolist()):
+            for q in places.tolist():
+                e = q % problem.devices
+                users = [user[i] for i in range(start[x], start[x + 1]) if user_place[i][e] == q]
+                wanted = self._any([self._on[u][e] for u in dict.fromkeys(users)])
+                by_price: dict[int, list[int]] = {}
+                for d, row in enumerate(prices[x]):
+                    if row[q] and self._on[maker][d] is not self._never:
+                        by_price.setdefault(row[q], []).append(d)
+                if wanted is self._never:
+                    continue
+                for price, origins in by_price.items():
+                    charge = self._model.new_bool_var("")
+                    for d in origins:
+                        self._model.add_bool_or(~self._on[maker][d], ~wanted, charge)
+                    due.append(charge)
+                    costs.append(price)
+        return due, costs
+
+    def _any(self, literals: list[Any]) -> Any:
+        """A literal that is true where one of these is; it may be true elsewhere too, which nothing rewards."""
+        literals = [literal for literal in literals if literal is not self._never]
+        if any(literal is self._always for literal in literals):
+            return self._always
+        if len(literals) < 2:
+            return literals[0] if literals else self._never
+        result = self._model.new_bool_var("")
+        for literal in literals:
+            self._model.add_implication(literal, result)
+        return result
+
+    def limit_where_exceeded(self, assignment: Assignment) -> None:
+        """Adds the limits that an assignment exceeds, at its worst moment in each stretch of the step."""
+        held = usage(self._problem, assignment)
+        for d, limit in enumerate(self._problem.memory_limit_bytes.tolist()):
+            for stretch in np.array_split(np.arange(self._problem.ops), STRETCHES):
+                if limit >= 0 and len(stretch):
+                    moment = int(stretch[np.argmax(held[d, stretch])])
+                    if held[d, moment] > limit and (d, moment) not in self._limited:
+                        self._limited.add((d, moment))
+                        self._model.add(self._held(d, moment) <= limit + self._short)
+
+    def _held(self, device: int, moment: int) -> Any:
+        """Bytes of a device's memory in use while an op runs."""
+        held = holdings(self._problem, device, moment)
+        holders = [self._on[u][d] for u, d in zip(held.unit.tolist(), held.on_device.tolist(), strict=True)]
+        present = [self._any(holders[a:b]) for a, b in pairwise(held.start.tolist())]
+        return self._cp.LinearExpr.weighted_sum(present, held.nbytes.tolist())
+
+    def minimise(self, hint: Assignment, seconds: float, seed: int) -> tuple[Status, Assignment | None, int]:
+        """What is known of this relaxation within the time: its status, its best assignment and its bound."""
+        self._model.minimize(self._cost)
+        self._model.clear_hints()
+        for row, device in zip(self._on, canonical(hint, self._groups).device.tolist(), strict=True):
+            open_to = [d for d, literal in enumerate(row) if literal is not self._never]
+            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
+                self._model.add_hint(row[d], d == device)
+        solver, status = self._search(seconds, seed)
+        if status == self._cp.INFEASIBLE:
+            return Status.INFEASIBLE, None, 0
+        bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
+        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
+            return Status.UNKNOWN, None, bound
+        device = [next(d for d, literal in enumerate(row) if solver.boolean_value(literal)) for row in self._on]
+        found = Assignment(np.array(device, np.int64))
+        if status == self._cp.OPTIMAL:
+            return Status.OPTIMAL, found, round(solver.objective_value)
+        return Status.FEASIBLE, found, bound
+
+    def least_raise(self, seconds: float, seed: int) -> int:
+        """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""
+        self._short.proto.domain[:] = [0, self._most]
+        self._model.clear_hints()
+        self._model.minimize(self._short)
+        solver, _ = self._search(seconds, seed)
+        bound: int = math.ceil(solver.best_objective_bound - 0.5)
+        return max(1, bound)
+
+    def _search(self, seconds: float, seed: int) -> tuple[Any, Any]:
+        solver = self._cp.CpSolver()
+        solver.parameters.num_workers = WORKERS
+        solver.parameters.interleave_search = True
+        solver.parameters.random_seed = seed
+        solver.parameters.max_time_in_seconds = seconds
+        solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_PER_SECOND
+        return solver, solver.solve(self._model)
