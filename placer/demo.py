@@ -150,17 +150,18 @@ def _built_on(device: str, build: Callable[[], Work]) -> Work:
 def _pair_priced_as(machine: Machine) -> Machine:
     """The machine with a CPU device in its GPU's place that costs the same, for a process with two logical CPUs.
 
-    The two share their memory, so what links them has a GPU's bandwidth and not its latency.
+    The two share their memory, so what links them has a GPU's bandwidth and not its latency, and using both costs a call nothing.
     """
     cpu, gpu = machine.device("CPU:0"), machine.device("GPU:0")
-    second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False)
+    second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False, call_ns=0)
     names = {cpu.name: cpu.name, gpu.name: second.name}
     links = tuple(
         replace(link, src=names[link.src], dst=names[link.dst], latency_ns=machine.host_hop_ns)
         for link in machine.links
         if link.src in names and link.dst in names
     )
-    return replace(machine, name=f"two CPUs, one priced as {gpu.model}", devices=(cpu, second), links=links, reserve_bytes={})
+    name = f"two CPUs, one priced as {gpu.model}"
+    return replace(machine, name=name, devices=(cpu, second), links=links, split_ns=0, reserve_bytes={})
 
 
 def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def two_cpus(link_latency_ns: int = 1_000) -> Machine:
     """
     gpu = load_machine("h100").device("GPU:0")
     cpu = load_machine("cpu2").device("CPU:0")
-    second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False)
+    second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False, call_ns=0)
     return Machine(
         name="two-cpus",
         devices=(cpu, second),

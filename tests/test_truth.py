@@ -41,6 +41,18 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
     assert "decoding" in bench_truth.report(scores)
 
 
+@pytest.mark.parametrize(("model", "median", "high"), [("auto", 0.28, 0.50), ("analytic", 0.40, 0.61)])
+def test_what_a_gpu_took_is_predicted_no_worse_than_before(model: str, median: float, high: float) -> None:
+    """Step times of 45 placements of 9 workloads, by the cost model and the execution model: order, and how far off."""
+    scores = bench_truth.score(Path(__file__).parent / "data" / "truth")
+    found, grappler = scores[model]["all"], scores["grappler"]["all"]
+    assert found["placements"] == grappler["placements"] == 45
+    assert found["rank_correlation"] >= 0.93
+    assert found["rank_correlation"] > grappler["rank_correlation"]
+    assert found["median_error"] <= median
+    assert found["error_90"] <= high
+
+
 def test_an_effect_is_predicted_where_it_was_written_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench_truth.measure_effects(["call_both"], tmp_path)
     assert capsys.readouterr().out.startswith("call_both")

@@ -17,6 +17,8 @@ from cost_models.base import AttrValue, OpSignature
 from cost_models.measuring.inputs import Scratch, UnmeasurableError, inputs_of
 
 HOST = "CPU:0"
+_LAZY = frozenset({"Unpack"})
+"""Op types that make only those of their outputs that something takes."""
 DELAY_SIDE = 2048
 """Rows of the matrices whose products keep a device busy while the host issues ops behind them."""
 
@@ -81,7 +83,7 @@ class Bench:
                     last = start
                     for _ in range(length):
                         with tf.control_dependencies(last):
-                            last = [self._add(args)]
+                            last = [self._taken(self._add(args))]
                     ends += last
                 with tf.control_dependencies(ends):
                     return tf.identity(token)
@@ -97,6 +99,12 @@ class Bench:
         handles = self._variables
         inputs = [handles[k].handle if k in handles else next(rest) for k in range(len(self.op.inputs))]
         return tf.compat.v1.get_default_graph().create_op(self.op.op_type, inputs, attrs=self._attrs)
+
+    def _taken(self, made: Any) -> Any:
+        """What the next op waits for: one that takes all that this op made, where it would else make nothing."""
+        if self.op.op_type in _LAZY and made.outputs[0].dtype != tf.int32:  # which a GPU's kernel keeps in host memory
+            return tf.raw_ops.IdentityN(input=made.outputs)[0].op
+        return made
 
     def _check(self) -> None:
         """Runs the op once and compares the shapes of what it gives with its signature."""

@@ -114,6 +114,17 @@ class Simulator:
         return problem.call_overhead_ns + slowest + problem.split_ns * max(0, len(used) - 1)
 
     @cached_property
+    def least_call_ns(self) -> int:
+        """No assignment's `call_ns` is less: what can be on one device only uses that."""
+        problem = self.problem
+        allowed = problem.unit_allowed[problem.op_unit[self.present]]
+        if problem.device_call_ns is None or not len(allowed):
+            return problem.call_overhead_ns
+        forced = allowed[allowed.sum(axis=1) == 1].any(axis=0)
+        slowest = problem.device_call_ns[forced].max() if forced.any() else problem.device_call_ns[allowed.any(axis=0)].min()
+        return int(problem.call_overhead_ns + slowest + problem.split_ns * max(0, int(forced.sum()) - 1))
+
+    @cached_property
     def present(self) -> Bools:
         """[N]: is part of the step; constants, which are where their consumers are, say nothing of the devices used."""
         problem = self.problem

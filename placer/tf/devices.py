@@ -68,6 +68,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
         model=f"{cores} {host_model} cores",
         memory_bytes=host_bytes,
         cores=cores,
+        threads=round(host.threads * scale),
         flops={dtype: rate * scale for dtype, rate in host.flops.items()},
         memory_bytes_per_s=host.memory_bytes_per_s * scale,
     )

@@ -285,3 +285,11 @@ def test_several_functions_share_a_profile(tmp_path: Path, monkeypatch: pytest.M
     assert found.left == found.known == 0
     assert found.measured + len(found.refused) == 3  # in a disturbed run, an op may be lost in the noise
     assert profile([other, one]).known == found.measured
+
+
+def test_outputs_that_are_made_only_where_something_takes_them_are_taken() -> None:
+    """Columns of a matrix, taken apart in two ways that do the same work."""
+    matrix, column = TensorSpec("float32", (4096, 32)), TensorSpec("float32", (4096, 1))
+    apart = OpSignature("Unpack", (matrix,), (TensorSpec("float32", (4096,)),) * 32, (("T", "float32"), ("axis", 1), ("num", 32)))
+    split = OpSignature("Split", (TensorSpec("int32", ()), matrix), (column,) * 32, (("T", "float32"), ("num_split", 32)))
+    assert timing.measure(apart, CPU).time_ns > timing.measure(split, CPU).time_ns / 5
