@@ -43,7 +43,8 @@ class Auto:
         """Solves with the solver chosen; the reason leads the stop reason.
 
         Args:
-            time_limit_s: None lets it grow with the size: under half a second at 10,000 ops, a few seconds at 100,000.
+            time_limit_s: None lets it grow with the size: half a second at 10,000 ops, a few seconds at 100,000;
+                where limits bind, two to three times that.
             seed: makes searches repeatable.
         """
         started = time.perf_counter()

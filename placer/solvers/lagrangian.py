@@ -22,7 +22,7 @@ from placer.solvers.min_cut import Cut, expansion, minimum_cut
 
 CUTS, TILTS = 60, 30
 """The most cuts for the prices, and the most tilts."""
-OP_CUTS, LEAST_CUTS = 600_000, 16
+OP_CUTS, LEAST_CUTS = 400_000, 8
 """Without a time limit: ops in all cuts for the prices, and in those of all tilts; but at least so many cuts."""
 STRETCHES = 8
 """Parts of a step in each of which the worst moment over a limit gets a price."""
@@ -56,7 +56,8 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     effort = OP_CUTS // max(1, problem.ops)
     cuts = CUTS if hurried else min(CUTS, max(LEAST_CUTS, effort))
     tilts = TILTS if hurried else min(TILTS, max(1, effort // (DOUBLINGS + HALVINGS)))
-    best, passes = (BEST, PASSES) if hurried else (1, min(PASSES, max(1, effort // 20)))
+    passes = PASSES if hurried else min(PASSES, effort // 20)
+    best = BEST if hurried else min(1, passes)
 
     prices = _Prices(problem)
     prices.climb(cuts, started + 0.3 * time_limit_s)
