@@ -8,16 +8,21 @@ from importlib.metadata import PackageNotFoundError, version
 from cost_models.analytic import AnalyticModel
 from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
+from cost_models.shipped import shipped_table
 from cost_models.store import Store, Table
 
 
 def auto_model(store: Store | None = None) -> MeasuredModel:
-    """The model over a store, by default the user's. It reads each device model's measurements once: make one per plan."""
+    """The model over a store, by default the user's, and over what comes with the package where that holds nothing of an op.
+
+    It reads each device model's measurements once: make one per plan.
+    """
     source = store or Store()
 
     @cache
     def tables(device_model: str) -> Table:
-        return source.table(device_model, installed_tensorflow())
+        own, shipped = source.table(device_model, installed_tensorflow()), shipped_table(device_model)
+        return {op_type: shipped.get(op_type, {}) | own.get(op_type, {}) for op_type in shipped | own}
 
     return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
 

@@ -73,11 +73,14 @@ class Link:
     bytes_per_s: float
     unpinned_bytes_per_s: float = 0.0
     """Of what sits in a host's ordinary memory, as arguments and variables do; 0 where that makes no difference."""
+    interval_ns: int = 0
+    """Least time from one copy to the next, however small (the gap g of the LogP model of Culler et al. 1993)."""
 
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
         _demand(self.src != self.dst, f"{where}: a link joins two devices")
         _within(f"{where}: latency_ns", self.latency_ns, 0, MAX_NS)
+        _within(f"{where}: interval_ns", self.interval_ns, 0, MAX_NS)
         _within(f"{where}: bytes_per_s", self.bytes_per_s, *RATES)
         if self.unpinned_bytes_per_s:
             _within(f"{where}: unpinned_bytes_per_s", self.unpinned_bytes_per_s, *RATES)

@@ -156,7 +156,7 @@ def _pair_priced_as(machine: Machine) -> Machine:
     second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False, call_ns=0)
     names = {cpu.name: cpu.name, gpu.name: second.name}
     links = tuple(
-        replace(link, src=names[link.src], dst=names[link.dst], latency_ns=machine.host_hop_ns)
+        replace(link, src=names[link.src], dst=names[link.dst], latency_ns=machine.host_hop_ns, interval_ns=0)
         for link in machine.links
         if link.src in names and link.dst in names
     )

@@ -75,6 +75,7 @@ def random_problem(
         device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
         device_call_ns=rng.integers(0, 30, size=devices) * gpu,
         split_ns=int(rng.integers(0, 30)),
+        copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
     )
 
 
@@ -92,6 +93,7 @@ def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
         device_kinds=tuple(problem.device_kinds[d] for d in order),
         copy_latency_ns=problem.copy_latency_ns[np.ix_(places, places)],
         copy_ns_per_byte=problem.copy_ns_per_byte[np.ix_(places, places)],
+        copy_interval_ns=None if problem.copy_interval_ns is None else problem.copy_interval_ns[np.ix_(places, places)],
         **changed,
     )
 

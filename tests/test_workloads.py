@@ -78,7 +78,7 @@ def test_the_detector_is_cut_at_its_boxes_and_scores() -> None:
     leaving = [t for t in placement.transfers if t.src == "GPU:0"]
     assert leaving
     assert all(t.nbytes < feature_map_bytes for t in leaving)
-    assert sum(t.nbytes for t in leaving) <= boxes * (4 + 10) * 4
+    assert sum(t.nbytes for t in leaving) <= 1.01 * boxes * (4 + 10) * 4  # a bias of some bytes may cross beside them
 
 
 def test_strings_are_hashed_on_the_cpu() -> None:

@@ -17,7 +17,7 @@ from cost_models.measuring import samples
 from cost_models.measuring.calls import call_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
-from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns
+from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
 from cost_models.measuring.timing import measure
 from cost_models.store import Measurement
 from cost_models.work import work_of
@@ -151,7 +151,7 @@ class Calibration:
     # -- between devices -----------------------------------------------------------------------------------------------
 
     def _links(self) -> Iterator[Link]:
-        kinds: dict[tuple[str, str], tuple[int, float, float]] = {}
+        kinds: dict[tuple[str, str], tuple[int, float, float, int]] = {}
         sizes = SIZES if self.budget_s >= 30 else SIZES[:-2]
         for link in self.seen.links:
             src, dst = self.seen.device(link.src), self.seen.device(link.dst)
@@ -162,9 +162,9 @@ class Calibration:
                 unpinned = 0.0
                 if src.kind == "CPU" and dst.kind == "GPU":
                     _, unpinned = latency_and_rate(copies(*pair, _UNPINNED, self._effort_s, fresh=False))
-                kinds[src.model, dst.model] = *latency_and_rate(self.copies[pair]), unpinned
-            latency_ns, bytes_per_s, unpinned = kinds[src.model, dst.model]
-            yield replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s, unpinned_bytes_per_s=unpinned)
+                kinds[src.model, dst.model] = *latency_and_rate(self.copies[pair]), unpinned, interval_ns(*pair, self._effort_s)
+            latency, rate, unpinned, interval = kinds[src.model, dst.model]
+            yield replace(link, latency_ns=latency, bytes_per_s=rate, unpinned_bytes_per_s=unpinned, interval_ns=interval)
 
     def _host_hop_ns(self) -> int:
         if len(self.seen.devices) == 1:

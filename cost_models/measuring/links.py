@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cost_models.measuring.chains import Call, plain_graphs, traced
+from cost_models.measuring.chains import HOST, Call, plain_graphs, traced
 from cost_models.measuring.timing import difference_ns, repeats
 
 SIZES = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
 """Bytes of the copies that are timed."""
+_FAN, _PART = 64, 64
+"""How many copies go side by side, and of how many numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,27 @@ def hand_over_ns(one: str, other: str, effort_s: float) -> int:
         across, _ = difference_ns(rounds(1, other), rounds(33, other), 32, effort_s)
         within, _ = difference_ns(rounds(1, one), rounds(33, one), 32, effort_s)
     return max(0, across - within) // 2
+
+
+def interval_ns(src: str, dst: str, effort_s: float) -> int:
+    """The least time from one copy to the next: what each of many small tensors of one op adds when all go the same way."""
+
+    def fan(width: int) -> Call:
+        def body(data: Any, number: Any) -> Any:
+            with tf.device(src):
+                parts = tf.raw_ops.Split(axis=0, value=data, num_split=width)
+            with tf.device(dst), tf.control_dependencies([tf.raw_ops.Neg(x=part) for part in parts]):
+                done = tf.raw_ops.NoOp()
+            with tf.device(HOST), tf.control_dependencies([done]):
+                return tf.raw_ops.AddV2(x=number, y=number)
+
+        with tf.device(src):
+            data = tf.zeros(width * _PART)
+        with tf.device(HOST):
+            return traced(body, data, tf.constant(1))
+
+    with plain_graphs():
+        return difference_ns(fan(1), fan(1 + _FAN), _FAN, effort_s)[0]
 
 
 def _per_round_ns(maker: str, taker: str, nbytes: int, fresh: bool, effort_s: float) -> int:

@@ -71,7 +71,7 @@ def formulate(
     ops = list(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
-    latency, per_byte = copy_costs(machine)
+    latency, per_byte, interval = copy_costs(machine)
     problem = PlacementProblem(
         device_names=tuple(d.name for d in machine.devices),
         device_kinds=tuple(d.kind for d in machine.devices),
@@ -88,6 +88,7 @@ def formulate(
         unit_persistent_bytes=_persistent(graph, constraints),
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
+        copy_interval_ns=interval,
         call_overhead_ns=machine.call_overhead_ns,
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,

@@ -104,6 +104,8 @@ class PlacementProblem:
 
     Its producer's unit must have one device to go to.
     """
+    copy_interval_ns: Ints | None = None
+    """[P, P]: least time from the start of one copy to that of the next between the same places; 0 if not given."""
     op_serial: Bools | None = None
     """[N]: the kernel uses one thread of a CPU however long it takes, so several run side by side; None for none."""
 
@@ -125,6 +127,7 @@ class PlacementProblem:
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
             "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,), "tensor_shared": (t,),
             "control_src": (k,), "control_dst": (k,), "copy_latency_ns": (2 * d, 2 * d), "copy_ns_per_byte": (2 * d, 2 * d),
+            "copy_interval_ns": (2 * d, 2 * d),
         }  # fmt: skip
         for name, shape in shapes.items():
             array = getattr(self, name)

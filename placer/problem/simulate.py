@@ -62,8 +62,9 @@ class Simulator:
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
       other waits for the end of the op, a copy out of the device too.
-    - Each ordered pair of places is a link: copies queue for its bandwidth, latency passes beside the next copy. Free tensors
-      are there already. A control edge waits for its producer to be issued, and for a host hop where it crosses.
+    - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
+      copy. What feeds an asynchronous device is busy for the interval with each copy out of it. Free tensors are there already.
+      A control edge waits for its producer to be issued, and for a host hop where it crosses.
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
 
@@ -164,8 +165,14 @@ class Simulator:
         every = np.arange(ops)
         op_device = assignment.device[problem.op_unit]
         code, x, src, dst = edges.copies(problem, op_device)
-        latency = np.rint(edges.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64).tolist()
-        total = problem.copy_ns(edges.nbytes[x], edges.count[x], src, dst).tolist()
+        copied = problem.copy_ns(edges.nbytes[x], edges.count[x], src, dst)
+        moved = copied - np.rint(edges.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64)
+        sends = np.zeros(ops, np.int64)
+        if problem.copy_interval_ns is not None:
+            handled = np.rint(edges.count[x] * problem.copy_interval_ns[src, dst]).astype(np.int64)
+            moved = np.maximum(moved, handled)
+            np.add.at(sends, edges.op[x], handled)
+        total, busy, send = copied.tolist(), moved.tolist(), sends.tolist()
         link = (src * 2 * problem.devices + dst).tolist()
         hop = (x >= len(problem.tensor_op)).tolist()
 
@@ -196,21 +203,22 @@ class Simulator:
             if stream[i]:
                 feeder = pool[0]
                 begin = max(at, feeder)
-                issued = pool[0] = begin + dispatch[i]
+                issued = begin + dispatch[i]
+                pool[0] = issued + send[i]
                 begin += first[i]
                 begin = max(begin, stream_free[d])
                 done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
                 stream_free[d] = done = max(done, tail)
             else:
                 begin = at
-                busy = spent[i]
-                if busy:
+                takes = spent[i]
+                if takes:
                     begin = max(begin, pool[0])
                     if wide[i]:
                         begin = max(begin, wide_free[d])
-                        wide_free[d] = begin + busy
-                    heapreplace(pool, begin + busy)
-                issued = done = begin + busy
+                        wide_free[d] = begin + takes
+                    heapreplace(pool, begin + takes)
+                issued = done = begin + takes
             start[i], end[i] = begin, done
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = code[e]
@@ -222,7 +230,7 @@ class Simulator:
                     when = arrived[k]
                 else:
                     began[k] = when = max(issued if hop[k] else done, link_free[link[k]])
-                    link_free[link[k]] = when + total[k] - latency[k]
+                    link_free[link[k]] = when + busy[k]
                     arrived[k] = when = when + total[k]
                 j = consumer[e]
                 ready[j] = max(ready[j], when)

@@ -54,6 +54,7 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
         consumer_on_host=problem.consumer_on_host[:, first],
         copy_latency_ns=np.array([[problem.copy_latency_ns[pair].min() for pair in row] for row in between]),
         copy_ns_per_byte=np.array([[problem.copy_ns_per_byte[pair].min() for pair in row] for row in between]),
+        copy_interval_ns=None,
         device_call_ns=None,
         device_threads=None,
     )

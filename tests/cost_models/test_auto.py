@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,14 @@ import placer
 from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
 from cost_models.auto import auto_model
 from cost_models.fitted import SAMPLES, Fit, non_negative
+from cost_models.shipped import MEASUREMENTS
 from cost_models.store import Measurement, Row, Store
 from tests.graphs import layers
 
-H100 = load_machine("h100")
-CPU, GPU = H100.devices
+SHIPPED = load_machine("h100")
+MACHINE = replace(SHIPPED, devices=tuple(replace(d, model=f"another {d.kind}") for d in SHIPPED.devices))
+"""Of devices that nothing was measured on."""
+CPU, GPU = MACHINE.devices
 
 
 def product(n: int, dtype: str = "float32") -> OpSignature:
@@ -64,16 +70,26 @@ def test_few_or_equal_sizes_are_no_fit(tmp_path: Path) -> None:
 def test_a_plan_says_where_its_costs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
     graph = layers()
-    plain = placer.solve(graph, "h100")
+    plain = placer.solve(graph, MACHINE)
     relu = graph.op("layer0/Relu").signature
-    Store().put(Row(device.model, "2.21.0", relu, Measurement(7, 3, 4, 0.0)) for device in H100.devices)
-    placement = placer.solve(graph, "h100")
+    Store().put(Row(device.model, "2.21.0", relu, Measurement(7, 3, 4, 0.0)) for device in MACHINE.devices)
+    placement = placer.solve(graph, MACHINE)
     assert {plan.cost_source for plan in plain.ops.values()} == {"", "analytic"}
     assert {name for name, plan in placement.ops.items() if plan.cost_source == "measured"} == {
         f"layer{k}/Relu" for k in range(3)
     }
     assert placement.ops["layer0/Relu"].time_ns == {"CPU:0": 7, "GPU:0": 7}
     assert "costs      6 analytic, 3 measured" in placement.summary()
+
+
+def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp_path: Path) -> None:
+    group = json.loads(resources.files("cost_models").joinpath("profiles", MEASUREMENTS).read_text("utf-8"))["groups"][0]
+    (device,) = (d for d in SHIPPED.devices if d.model == group["device_model"])
+    first, second = (OpSignature.from_json(row[0]) for row in group["measurements"][:2])
+    auto = auto_model(store_with(tmp_path, device.model, (first, Measurement(7, 3, 4, 0.0))))
+    assert auto.op_cost(first, device).time_ns == 7
+    shipped = auto.op_cost(second, device)
+    assert (shipped.source, shipped.time_ns) == ("measured", group["measurements"][1][1])
 
 
 positive = st.floats(1e-3, 1e3)

@@ -71,7 +71,7 @@ def test_lstm_loop():
 
 def test_wide_layers_after_the_loop():
     layers = {op("MatMul", [(512, 4096), (4096, 4096)], [(512, 4096)]): 4, op("Relu", [(512, 4096)], [(512, 4096)]): 4}
-    within_factor_two(total_us(layers, CPU), 25_200 - 2_790)
+    within_factor_two(total_us(layers, CPU) + 64 * total_us(LSTM_ITERATION, CPU), 101_300)
     assert total_us(layers, GPU) < 1_100  # 3.33 ms by hand, of which 2.79 the loop
 
 

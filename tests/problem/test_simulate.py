@@ -84,6 +84,16 @@ def test_copies_share_bandwidth_but_not_latency() -> None:
     assert step(problem, [0, 0, 1]) == 1000 + 1000 + 100 + 7
 
 
+def test_many_small_copies_queue_for_their_interval() -> None:
+    """The last of three leaves after two intervals; the next op of a GPU that sends waits for one."""
+    out = [(0, 3), (1, 4), (2, 5)]
+    every = np.full((4, 4), 40)
+    spread = ops_of(out, 0, 0, 1, copy_interval_ns=every)
+    assert step(spread, [1, 1, 1, 0, 0, 0]) == 1 + 2 * 40 + 100 + 7
+    loaded = ops_of([(0, 1), (0, 2)], 0, 5, 1, copy_interval_ns=10 * every)
+    assert step(loaded, [1, 0, 1]) == 5 + 400 + 5 + 1 + 7
+
+
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
     both = dataclasses.replace(

@@ -49,7 +49,7 @@ def test_the_shipped_machine_comes_out_as_it_is() -> None:
     """An H100 with 16 cores is priced as the shipped one."""
     shipped = load_machine("h100")
     gpu, cpu = shipped.device("GPU:0"), shipped.device("CPU:0")
-    machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes)
+    machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes, "Intel(R) Xeon(R) Processor")
     assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
     assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
 
