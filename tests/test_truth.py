@@ -41,7 +41,7 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
     assert "decoding" in bench_truth.report(scores)
 
 
-@pytest.mark.parametrize(("model", "median", "high"), [("auto", 0.28, 0.50), ("analytic", 0.40, 0.61)])
+@pytest.mark.parametrize(("model", "median", "high"), [("auto", 0.28, 0.46), ("analytic", 0.37, 0.61)])
 def test_what_a_gpu_took_is_predicted_no_worse_than_before(model: str, median: float, high: float) -> None:
     """Step times of 45 placements of 9 workloads, by the cost model and the execution model: order, and how far off."""
     scores = bench_truth.score(Path(__file__).parent / "data" / "truth")
