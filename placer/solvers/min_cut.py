@@ -14,6 +14,10 @@ from placer.solvers.base import Objective, Solution, Status
 SOURCE, SINK = 0, 1
 
 
+MOST_RENT_NS = 2**40
+"""Any one charge for memory: a third of an hour. A million of them still add up in 64 bits, where nothing fits at any price too."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
     """The cheapest cut's assignment and its capacity, a lower bound on the total cost of every assignment it chose from."""
@@ -233,7 +237,7 @@ def _rent_of_units(problem: PlacementProblem, rent: Floats) -> Ints:
     """[U, D]: for what a unit keeps, and for its workspace."""
     kept = np.outer(problem.unit_persistent_bytes, rent.sum(axis=1))
     np.add.at(kept, problem.op_unit, problem.op_workspace_bytes * rent.T)
-    return np.floor(kept).astype(np.int64)
+    return np.floor(np.minimum(kept, MOST_RENT_NS)).astype(np.int64)
 
 
 def _add_rent_of_tensors(
@@ -255,7 +259,8 @@ def _add_rent_of_tensors(
     for e, side in enumerate(sides):
         place = at[np.arange(len(what)), side[unit]]
         memory = problem.place_device[place]
-        due = np.floor(size[what] * (until[memory, end + 1] - until[memory, begin])).astype(np.int64)
+        held_ns = size[what] * (until[memory, end + 1] - until[memory, begin])
+        due = np.floor(np.minimum(held_ns, MOST_RENT_NS)).astype(np.int64)
         able = np.flatnonzero((due > 0) & (place != problem.shared_place[what]) & (node[unit] != (SINK, SOURCE)[e]))
         _add_chains(arcs, e, (what * 2 * problem.devices + place)[able], node[unit[able]], due[able])
 

@@ -349,7 +349,7 @@ def test_a_plan_goes_to_another_process_and_is_refused_where_its_devices_are_not
 
 def test_the_backward_of_a_split_model_is_split_alike() -> None:
     """A tape leaves no device on gradient ops; with room for half of the model on each GPU they are with their layers."""
-    ws = [tf.Variable(tf.fill([256, 256], 0.01), name=f"w{i}") for i in range(4)]
+    ws = [tf.Variable(tf.fill([1024, 1024], 0.01), name=f"w{i}") for i in range(4)]
 
     @tf.function
     def gradients(x: tf.Tensor) -> Any:
@@ -362,8 +362,8 @@ def test_the_backward_of_a_split_model_is_split_alike() -> None:
         return tape.gradient(loss, ws)
 
     pins = {f"w{i}": f"GPU:{i // 2}" for i in range(4)}
-    limits = {"GPU:0": "1400KiB", "GPU:1": "1400KiB"}
-    placement = plan(Program(fn=gradients, args=(tf.ones([64, 256]),)), "2xh100", pins=pins, memory_limits=limits)
+    limits = {"GPU:0": "22MiB", "GPU:1": "22MiB"}
+    placement = plan(Program(fn=gradients, args=(tf.ones([256, 1024]),)), "2xh100", pins=pins, memory_limits=limits)
     for i in range(4):
         assert placement.device_of(f"layer{i}") == f"GPU:{i // 2}"
         weights_gradient = next(n for n in placement.ops if re.fullmatch(rf"gradient_tape/layer{i}/MatMul(_1)?", n))

@@ -155,3 +155,13 @@ def test_limits_change_the_plan_only_where_they_bind() -> None:
     tight = CpSat().solve(dataclasses.replace(chain(), memory_limit_bytes=np.array([-1, 1206])), "total_cost")
     assert tight.assignment is not None
     assert tight.assignment.device[1] == 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(devices=2))
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_fits_at_any_price_no_price_overflows(problem: PlacementProblem) -> None:
+    """Prices double until the limits hold, which they never do here."""
+    kept = problem.unit_persistent_bytes + 2**33
+    crowded = dataclasses.replace(problem, memory_limit_bytes=np.array([1, 1]), unit_persistent_bytes=kept)
+    assert not any(validate(crowded, assignment).ok for assignment in lagrangian(crowded).found)
