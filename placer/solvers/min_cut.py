@@ -15,7 +15,7 @@ SOURCE, SINK = 0, 1
 
 
 MOST_RENT_NS = 2**40
-"""Any one charge for memory: a third of an hour. A million of them still add up in 64 bits, where nothing fits at any price too."""
+"""Any one charge for memory: a third of an hour. A million of them add up in 64 bits, also where nothing fits at any price."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
