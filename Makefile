@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint fuzz bench clean
 
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
@@ -20,6 +20,15 @@ lint: $(BIN)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# 2,000 random programs, other ones each day; a process for each 200, since TensorFlow never forgets a function.
+FUZZ_SEED ?= $(shell date +%Y%m%d)
+
+fuzz: $(BIN)/.dev
+	for part in 0 1 2 3 4 5 6 7 8 9; do \
+		$(BIN)/python -m pytest -q tests/semantics/test_random_programs.py \
+			--hypothesis-profile=fuzz --hypothesis-seed=$(FUZZ_SEED)$$part || exit 1; \
+	done
 
 bench: $(BIN)/.dev
 	$(BIN)/python -m tests.benchmarks.bench_planning

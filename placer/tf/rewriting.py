@@ -327,6 +327,8 @@ class _Assembly:
                 dtype = body.operations[name].inputs[position].dtype
                 enters = f"{path}/enter{position}" if node.op in LOOPS else ""
                 source, index = self._at(source, index, wanted, dtype, enters)
+                if placed and position == 0 and node.op in ("If", "StatelessIf") and _has_loop(children or ()):
+                    source, index = self._undecided(source, index, device, dtype, path), 0
                 new.input.append(source if index == 0 else f"{source}:{index}")
             if node.op in LOOPS and children is not None:
                 self._lift(body, name, new, waits)
@@ -402,6 +404,19 @@ class _Assembly:
             self.sent[source, index] = self._identity(source, index, here, dtype, f"{source}/sent{index}")
             _keep(self.made[-1])
         return self.sent[source, index], 0
+
+    def _undecided(self, source: str, index: int, device: str, dtype: tf.DType, path: str) -> str:
+        """A kept node that passes on the predicate of the branch `path`, which is on `device`.
+
+        Where Grappler finds a predicate constant, it takes out what only the branch not taken needs, but nothing that leads to a
+        kept node. What is left of a loop on several devices can then wait forever for what is gone.
+        """
+        here = self.devices.get(source) or device
+        if not self._stays_in_memory(source, index, here, dtype):
+            here = str(tf.DeviceSpec.from_string(here).replace(device_type="CPU", device_index=0).to_string())
+        name = self._identity(source, index, here, dtype, f"{path}/undecided")
+        _keep(self.made[-1])
+        return name
 
     def _stays_in_memory(self, source: str, index: int, device: str, dtype: tf.DType) -> bool:
         """Whether an Identity on the producer's device would leave the tensor in the memory that it is in."""
@@ -487,6 +502,10 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
 def _keep(node: NodeDef) -> None:
     """Makes Grappler leave a node as it is: neither removed nor fused."""
     node.attr["_grappler_do_not_remove"].b = True
+
+
+def _has_loop(bodies: Sequence[Body]) -> bool:
+    return any(node.op in LOOPS for top in bodies for body in top.walk() for node in body.nodes.values())
 
 
 def _graph_attributes(node: NodeDef) -> list[str]:

@@ -49,6 +49,8 @@ class Program:
     """What callbacks of `fn` append to: side effects, in order."""
     gradients: bool = True
     """False where its gradients make no sense (it takes them itself, or counts calls)."""
+    raises: bool = True
+    """False where a call must not raise, placed or plain."""
     random: bool = False
     """Its results are compared by structure, shape and dtype only: they come from a generator that cannot be seeded."""
     plans: dict[str, Any] = field(default_factory=dict)
@@ -225,6 +227,7 @@ def compare(label: str, expected: dict[str, Any], found: dict[str, Any], program
         have = found[part]
         what = f"{label}, {part}"
         if isinstance(want, Exception) or isinstance(have, Exception):
+            assert program.raises or part == "gradient", f"{what}: {have!r} where the plain function gives {want!r}"
             assert kind_of_error(have) == kind_of_error(want), f"{what}: {have!r} where the plain function gives {want!r}"
             continue
         tf.nest.assert_same_structure(want, have)  # its message names both structures

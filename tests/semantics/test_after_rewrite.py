@@ -145,6 +145,26 @@ def test_a_placed_function_needs_no_soft_placement(build: Builder) -> None:
     check(build)
 
 
+def test_a_loop_that_is_never_reached_waits_for_nothing() -> None:
+    """Optimisers take out part of a branch whose predicate they find constant; what is left of a split loop must not wait."""
+
+    @tf.function
+    def f(x: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        def branch() -> tf.Tensor:
+            first, row = -x, tf.reduce_max(table, axis=0)
+            count = tf.cast(tf.reduce_sum(first) % 4, tf.int32)
+            cond, body = lambda i, *_: i < count, lambda i, y, z: (i + 1, tf.reduce_max(z, axis=0), tf.fill([3], y))
+            return -tf.while_loop(cond, body, [0, first, row])[1]
+
+        return tf.cond(tf.reduce_sum(tf.constant(1.5)) < 0.7, branch, lambda: x)
+
+    x, table = tf.constant(4, tf.int64), tf.ones([3, 3], tf.int64)
+    for seed in range(30):
+        placed = placer.place(f, devices=two_cpus(), solver=RandomLegal(seed))
+        with soft_placement(False):
+            assert placed(x, table) == x
+
+
 # -- what may differ from device to device -----------------------------------------------------------------------------
 
 

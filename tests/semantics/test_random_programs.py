@@ -1,0 +1,42 @@
+"""Random programs, pinned and placed at random, do what they do plain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+import placer
+from placer.tf.tracing import traceable
+from tests.semantics.harness import Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
+from tests.semantics.programs import Source, every_row, programs
+
+
+def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
+    """Devices demanded for a few ops that could be on either."""
+    rng = np.random.default_rng(seed)
+    types = {op.op_type for op in graph}  # a pin that is one speaks of all such ops
+    free = [op.name for op in graph if op.role == "op" and not op.group and op.name not in types]
+    return {str(name): f"CPU:{rng.integers(2)}" for name in rng.permutation(free)[:3]}
+
+
+@settings(max_examples=max(100, settings().max_examples))
+@given(programs(), st.integers(0, 99), st.booleans())
+@example(every_row(), 0, False)
+def test_placed_is_plain(source: Source, seed: int, inside: bool) -> None:
+    def build() -> Program:
+        return with_tape_inside(source.build()) if inside else source.build()
+
+    program = build()
+    try:
+        graph = placer.build_graph(program.fn, *program.args)
+    except placer.TraceError:
+        assume(not inside)  # there are programs whose gradient TensorFlow cannot trace
+        raise
+    plain = build()  # TensorFlow cannot run the gradient of some either, of loops without a round above all
+    assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
+    pins = random_pins(graph, seed)
+    for placed in runs_alike(lambda: replace(build(), plans={"pins": pins}), [RandomLegal(seed)]):
+        assert pins.items() <= {op: plan.device for op, plan in placed.placement.ops.items()}.items()
