@@ -283,6 +283,10 @@ class Unrunnable:
 
 CHANNELS_FIRST = has("data_format", b"NCHW", b"NCDHW", b"CHANNELS_FIRST")
 DILATED = ~has("dilations", (1, 1, 1, 1), (1, 1, 1, 1, 1))
+INTEGERS = has("T", "int32")
+VECTORS = has("data_format", b"NCHW_VECT_C")
+"""Channels in vectors of four, which only qint8 on a GPU has, and has always."""
+MISMATCHED = When(VECTORS.attrs | {"T"}, lambda attrs: VECTORS.holds(attrs) != (attrs.get("T") == "qint8"))
 ONEDNN = has("T", "float32") & When(frozenset(), lambda _: bool(_pywrap_util_port.IsMklEnabled()))
 """Where oneDNN is on (by default on recent x86 CPUs), it takes some ops over. Which other dtypes it takes varies between CPUs."""
 
@@ -293,6 +297,11 @@ _AVERAGES = ("AvgPool", "AvgPoolGrad", "AvgPool3D", "AvgPool3DGrad")
 _MAXIMA_2D = ("MaxPoolGrad", "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPoolGradV2", "MaxPoolV2")
 _MAXIMA_3D = ("MaxPool3DGrad", "MaxPool3DGradGrad")
 _NORM_GRADIENTS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+_VECTORISED = ("DepthToSpace", "SpaceToDepth", "MaxPool", "MaxPoolV2")
+_SCATTERS = [
+    f"{k}{u}" for k in ("ResourceScatterNd", "ScatterNd", "TensorScatter") for u in ("Add", "Sub", "Min", "Max", "Update")
+]
+_POLICED = ("GatherNd", "ScatterNd", "ScatterNdNonAliasingAdd", *_SCATTERS)
 
 _LAST_ONLY = "runs with channels last only (NHWC)"
 
@@ -310,6 +319,23 @@ UNRUNNABLE = (
     Unrunnable(
         frozenset({"Conv3D", "DepthwiseConv2dNative", *_CONV_GRADIENTS}), "CPU", DILATED & ~ONEDNN, "runs without dilation only"
     ),
+    Unrunnable(frozenset({"MaxPool", "MaxPoolV2"}), "CPU", VECTORS, "does not know channels in vectors (NCHW_VECT_C)"),
+    Unrunnable(
+        frozenset(_VECTORISED), "GPU", MISMATCHED, "takes qint8 with channels in vectors (NCHW_VECT_C), and nothing else so"
+    ),
+    Unrunnable(
+        frozenset({"Conv", "Conv2D", "Conv2DBackpropInput"}),
+        "GPU",
+        INTEGERS & CHANNELS_FIRST,
+        "runs integers with channels last only (NHWC)",
+    ),
+    Unrunnable(frozenset({"Conv2DBackpropInput"}), "GPU", INTEGERS & DILATED, "runs integers without dilation only"),
+    Unrunnable(
+        frozenset(_POLICED),
+        "GPU",
+        has("bad_indices_policy", b"ERROR") & ~INTEGERS,  # int32 of theirs is handled by the host
+        "cannot raise for an index out of range, as bad_indices_policy asks",
+    ),
     Unrunnable(
         frozenset({"EmptyTensorList", "TensorListConcatLists", "TensorListPushBack", "TensorListReserve"}),
         "GPU",
@@ -317,4 +343,4 @@ UNRUNNABLE = (
         "holds a list whose strings no copy takes to or from a GPU",
     ),
 )
-"""Those of CPUs found by running each of them."""
+"""Those of CPUs found by running each of them, those of GPUs in the kernels' source and documentation."""

@@ -9,6 +9,8 @@ from tensorflow.python.framework import op_def_registry
 
 _UPDATES = ("Add", "Sub", "Min", "Max", "Update")
 _SEGMENTS = ("Sum", "Prod", "Min", "Max")
+_SPARSE_SEGMENTS = ("", "WithNumSegments", "Grad", "GradV2")
+_SPARSE_UPDATES = ("Adadelta", "Adagrad", "AdagradV2", "Ftrl", "FtrlV2", "ProximalAdagrad")
 
 BOUNDS_SENSITIVE = frozenset(
     {
@@ -17,13 +19,17 @@ BOUNDS_SENSITIVE = frozenset(
         *(f"{kind}Scatter{nd}{update}" for kind, nd in (("", "Nd"), ("Resource", "Nd"), ("Tensor", "")) for update in _UPDATES),
         *("ScatterNd", "ScatterNdNonAliasingAdd"),
         *(f"{kind}Segment{reduction}" for kind in ("", "Unsorted") for reduction in _SEGMENTS),
-        *(f"SparseSegment{mean}{size}" for mean in ("Mean", "SqrtN", "Sum") for size in ("", "WithNumSegments")),
+        *(f"SparseSegment{mean}{kind}" for mean in ("Mean", "SqrtN", "Sum") for kind in _SPARSE_SEGMENTS),
+        *(f"{kind}SparseApply{rule}" for kind in ("", "Resource") for rule in _SPARSE_UPDATES),
+        *("ResourceSparseApplyKerasMomentum", "SparseTensorDenseMatMul", "SparseToDense"),
         *("SegmentMean", "SparseSoftmaxCrossEntropyWithLogits"),
+        *("Bincount", "DenseBincount", "DynamicPartition", "ReverseSequence"),
     }
 )
-"""Ops that raise on a CPU for an index or label out of range, and on a GPU skip it or give zeros or NaN and go on.
+"""Ops that raise on a CPU for an index, label, bin or length out of range, and on a GPU skip it or give zeros or NaN and go on.
 
-So TensorFlow documents gathers, scatters, segments and this loss; the sparse segments are taken to be alike.
+So TensorFlow documents gathers, scatters, segments and this loss. The others' GPU kernels check nothing that the host would hear
+of; what is alike is taken to be alike.
 """
 
 INTEGER_ERRORS = dict.fromkeys(("Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"), "division") | {
@@ -54,6 +60,14 @@ PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 _GROUPED = ("Collective", "Nccl", "TPU", "_Send", "_Recv", "_HostSend", "_HostRecv")
 """Beginnings of op types that name their partners, which placement would part."""
+
+
+def depends_on_bounds(node: NodeDef) -> bool:
+    """Whether what this node does with an index out of range depends on the device; some are told what to do on any."""
+    if node.op == "SparseToDense":
+        return not node.attr["validate_indices"].b
+    ignores = "bad_indices_policy" in node.attr and node.attr["bad_indices_policy"].s == b"IGNORE"
+    return node.op in BOUNDS_SENSITIVE and not ignores
 
 
 @functools.cache

@@ -20,11 +20,11 @@ from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import (
-    BOUNDS_SENSITIVE,
     INTEGER_ERRORS,
     PYTHON_CALLBACKS,
     RANDOM_STATEFUL,
     SAVING,
+    depends_on_bounds,
     functions_of,
     is_stateful,
 )
@@ -222,7 +222,7 @@ class _Reader:
         if stateful:
             flags.append("stateful")
             self.stateful.append(path)
-        if node.op in BOUNDS_SENSITIVE:
+        if depends_on_bounds(node):
             flags.append("bounds")
         if node.op in INTEGER_ERRORS and op.inputs[0].dtype.is_integer and self._may_fail(op):
             flags.append(INTEGER_ERRORS[node.op])

@@ -199,6 +199,20 @@ def test_an_op_whose_bounds_depend_on_the_device_is_flagged_when_it_moves(f: Cal
     check(lambda: program)
 
 
+def ignoring(x: tf.Tensor, ids: tf.Tensor) -> Any:
+    nd, policy = ids[:, None], "IGNORE"
+    return {
+        "gather": tf.gather_nd(x, nd, bad_indices_policy=policy),
+        "update": tf.tensor_scatter_nd_add(x, nd, x, bad_indices_policy=policy),
+    }
+
+
+def test_what_is_told_to_ignore_an_index_out_of_range_does_so_on_any_device_and_is_not_flagged() -> None:
+    program = Program(fn=tf.function(ignoring), args=(M, tf.constant([0, 9, 1, 2])))
+    assert not notes_with(plan(program, solver="all_cpu"), "out of range")
+    check(lambda: program)
+
+
 def divisions(x: tf.Tensor, n: tf.Tensor) -> Any:
     return {"div": x // n, "mod": x % n, "truncated": tf.truncatediv(x, n)}
 

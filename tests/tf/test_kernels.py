@@ -75,10 +75,13 @@ def convolution(first: bool, dilation: int = 1, dims: int = 2) -> dict[str, Any]
 def image_cases(first: bool) -> Iterator[Case]:
     x, x3, small, small3 = images(first), images(first, 3), images(first, size=4), images(first, 3, size=4)
     pool, pool3, channels = windows(first), windows(first, 3), {"data_format": layout(first)}
-    for dtype in (F32, F64):
+    general = {"strides": [1] * 4, "padding": "SAME", "data_format": "CHANNELS_FIRST" if first else "CHANNELS_LAST"}
+    for dtype in (F32, F64, I32):
+        yield "Conv", {"input": images(first, dtype=dtype), "filter": ones(3, 3, 4, 4, dtype=dtype)}, general
         yield "Conv2D", {"input": images(first, dtype=dtype), "filter": ones(3, 3, 4, 4, dtype=dtype)}, convolution(first)
         yield "MaxPool", {"input": images(first, dtype=dtype)}, pool
-        yield "AvgPool", {"value": images(first, dtype=dtype)}, pool
+        if dtype.is_floating:
+            yield "AvgPool", {"value": images(first, dtype=dtype)}, pool
         yield "BiasAdd", {"value": images(first, dtype=dtype), "bias": ones(4, dtype=dtype)}, channels
     margins = [0, 0, *([0, 0] if first else []), 1, 1, 1, 1, *([] if first else [0, 0])]
     yield "MaxPool", {"input": x}, {**pool, "padding": "EXPLICIT", "explicit_paddings": margins}
@@ -90,9 +93,9 @@ def image_cases(first: bool) -> Iterator[Case]:
     yield "MaxPool3DGrad", {"orig_input": x3, "orig_output": small3, "grad": small3}, pool3
     yield "AvgPool3D", {"input": x3}, pool3
     yield "AvgPool3DGrad", {"orig_input_shape": list(x3.shape), "grad": small3}, pool3
-    general = {"strides": [1] * 4, "padding": "SAME", "data_format": "CHANNELS_FIRST" if first else "CHANNELS_LAST"}
-    yield "Conv", {"input": x, "filter": ones(3, 3, 4, 4)}, general
-    yield "SpaceToDepth", {"input": x}, {"block_size": 2, **channels}
+    for image in (x, tf.bitcast(images(first, dtype=tf.int8), tf.qint8)):
+        yield "SpaceToDepth", {"input": image}, {"block_size": 2, **channels}
+        yield "DepthToSpace", {"input": image}, {"block_size": 2, **channels}
     scale, moments = {"scale": ones(4)}, {"mean": ones(4), "variance": ones(4)}
     yield "FusedBatchNormV3", {"x": x, "offset": ones(4), **scale, **moments}, {"is_training": False, **channels}
     for training in (True, False):
@@ -102,7 +105,9 @@ def image_cases(first: bool) -> Iterator[Case]:
             yield "FusedBatchNormGradV3", {"y_backprop": image, "x": image, **scale, **reserved}, mode
     for dilation in (1, 2):
         conv, conv3 = convolution(first, dilation), convolution(first, dilation, 3)
-        yield "Conv2DBackpropInput", {"input_sizes": list(x.shape), "filter": ones(3, 3, 4, 4), "out_backprop": x}, conv
+        for dtype in (F32, I32):
+            gradient = {"filter": ones(3, 3, 4, 4, dtype=dtype), "out_backprop": images(first, dtype=dtype)}
+            yield "Conv2DBackpropInput", {"input_sizes": list(x.shape), **gradient}, conv
         yield "Conv2DBackpropFilter", {"input": x, "filter_sizes": [3, 3, 4, 4], "out_backprop": x}, conv
         yield "DepthwiseConv2dNative", {"input": x, "filter": ones(3, 3, 4, 1)}, conv
         yield "DepthwiseConv2dNativeBackpropFilter", {"input": x, "filter_sizes": [3, 3, 4, 1], "out_backprop": x}, conv
@@ -205,6 +210,8 @@ def test_every_kernel_serves_a_node_made_for_it() -> None:
                     attr.i = values.i[-1]
                 case "bool":
                     attr.b = values.b[-1]
+        if kernel.device_type == "GPU" and "data_format" in kinds and node.attr["T"].type == tf.qint8:
+            node.attr["data_format"].s = b"NCHW_VECT_C"  # the one layout it has there
         support = index.lookup(node)
         wanted = ("CPU", "GPU") if kernel.device_type == "DEFAULT" else (kernel.device_type,)
         assert set(wanted) <= set(support.kernels), (kernel, support.refusals)
@@ -250,7 +257,7 @@ def test_host_arguments(op: str, tensors: Mapping[str, Any], attrs: Mapping[str,
 
 
 def built(op: str, **attrs: Any) -> NodeDef:
-    """A node with dtypes (also lists of them) and numbers as attributes."""
+    """A node with dtypes (also lists of them), numbers and strings as attributes."""
     node = NodeDef(op=op)
     for name, value in attrs.items():
         if isinstance(value, list) and value and isinstance(value[0], tf.DType):
@@ -259,6 +266,8 @@ def built(op: str, **attrs: Any) -> NodeDef:
             node.attr[name].list.i.extend(value)
         elif isinstance(value, tf.DType):
             node.attr[name].type = value.as_datatype_enum
+        elif isinstance(value, bytes):
+            node.attr[name].s = value
         elif isinstance(value, bool):
             node.attr[name].b = value
         else:
@@ -308,6 +317,11 @@ def test_lowered_control_flow(op: str, dtype: str, kernel: Kernel) -> None:
         (built("CudnnRNNV3", T=F32), "CPU", "no CPU kernel of CudnnRNNV3"),
         (built("Cast", SrcT=tf.string, DstT=F32), "GPU", "no GPU kernel of Cast for SrcT=string; there are for .*int32"),
         (built("NoSuchOp"), "CPU", "NoSuchOp is no op that this TensorFlow knows"),
+        (built("Conv2D", T=I32, data_format=b"NCHW"), "GPU", "the GPU kernel of Conv2D runs integers with channels last only"),
+        (built("Conv2DBackpropInput", T=I32, dilations=[1, 2, 2, 1]), "GPU", ".* runs integers without dilation only"),
+        (built("SpaceToDepth", T=tf.qint8), "GPU", ".* takes qint8 with channels in vectors .*"),
+        (built("DepthToSpace", T=F32, data_format=b"NCHW_VECT_C"), "GPU", ".* takes qint8 with channels in vectors .*"),
+        (built("MaxPool", T=F32, data_format=b"NCHW_VECT_C"), "CPU", ".* does not know channels in vectors"),
     ],
     ids=lambda value: value.op if isinstance(value, NodeDef) else "",
 )
@@ -315,6 +329,17 @@ def test_reasons(node: NodeDef, device_type: str, reason: str) -> None:
     support = KernelIndex.shared().lookup(node)
     assert device_type not in support.kernels
     assert re.fullmatch(reason + ".*", support.refusals[device_type])
+
+
+def test_what_is_asked_to_raise_for_an_index_out_of_range_stays_on_the_cpu() -> None:
+    policy = "bad_indices_policy"
+    op_types = {kernel.op for kernel in kernels.get_all_registered_kernels().kernel}
+    asked = [op for op in sorted(op_types) if policy in {a.name for a in op_def_registry.get(op).attr}]
+    for op in asked:
+        dtypes = {"T": F32, "Tparams": F32, "Tindices": I32}
+        for value, devices in ((b"ERROR", {"CPU"}), (b"IGNORE", {"CPU", "GPU"})):
+            assert set(KernelIndex.shared().lookup(built(op, **dtypes, **{policy: value})).kernels) == devices, op
+    assert "GatherNd" in asked
 
 
 def test_layout_is_a_reason() -> None:
