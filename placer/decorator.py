@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from placer.errors import DeviceError, OptionError, PlacementWarning, PlacerError, PlanError, RewriteError
+from placer.errors import DeviceError, OptionError, PlacementWarning, PlacerError, PlanError, RewriteError, TraceError
 from placer.options import Options
 
 if TYPE_CHECKING:
@@ -112,9 +112,27 @@ class PlacedFunction:
                 return self._traceable(*args, **kwargs)
             if exporting.is_saving():
                 return self._to_save(args, kwargs)(*args, **kwargs)
-            entry = self._prepared(args, kwargs, key)
+            with self._lock:  # who comes second finds the variables initialised
+                try:
+                    entry = self._prepared(args, kwargs, key)
+                except TraceError as error:
+                    return self._initialising(error)(*args, **kwargs)
         self._latest = entry
         return entry.run(*args, **kwargs)
+
+    def _initialising(self, error: TraceError) -> Any:
+        """What runs a first call whose arguments give variables their initial values; raises `error` where that is not why."""
+        from placer.tf.calling import initialising
+
+        concrete = initialising(self._traceable, error.__cause__)
+        if concrete is None:
+            raise error
+        warnings.warn(
+            f"{self.__name__} is left as it is in its first call, whose arguments give its variables their initial values",
+            PlacementWarning,
+            stacklevel=3,
+        )
+        return concrete
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature | None:

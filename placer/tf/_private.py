@@ -18,7 +18,7 @@ from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
-from tensorflow.python.ops import gradients_util, handle_data_util
+from tensorflow.python.ops import gradients_util, handle_data_util, op_selector
 from tensorflow.python.saved_model import save_context
 
 SUPPORTED = ("2.20", "2.21")
@@ -29,6 +29,7 @@ ConcreteFunction = concrete_function.ConcreteFunction
 FirstOrderPair = concrete_function._FirstOrderTapeGradientFunctions
 HigherOrderPair = concrete_function._HigherOrderTapeGradientFunctions
 DelayedPairs = concrete_function._DelayedRewriteGradientFunctions
+UnliftableError = op_selector.UnliftableError
 
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
@@ -46,6 +47,11 @@ def raised_while_tracing(error: Exception) -> bool:
     """False where TensorFlow refused the arguments, before it entered the function's own code."""
     tracer = func_graph.func_graph_from_py_func.__code__
     return any(frame.f_code is tracer for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def variable_creating(function: Any) -> Any:
+    """A tf.function's trace that initialises each variable it creates where it does so, if need be; None if it has none."""
+    return getattr(function, "_concrete_variable_creation_fn", None)
 
 
 def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:

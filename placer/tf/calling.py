@@ -55,6 +55,14 @@ def _part(value: Any) -> Hashable:
     raise _NoKeyError
 
 
+def initialising(fn: Any, error: BaseException | None) -> Any:
+    """The ConcreteFunction that gives the variables made by a tf.function's first call their initial values where it meets them.
+
+    None unless `error` says that tracing failed because these depend on the call's arguments.
+    """
+    return _private.variable_creating(fn) if isinstance(error, _private.UnliftableError) else None
+
+
 def entry_key(concrete: Any) -> Hashable:
     """What tells plans apart: the trace, which calls inside other functions share whatever device or strategy they are under."""
     return id(concrete), _private.device_scope(), tf.distribute.has_strategy()

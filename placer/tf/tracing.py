@@ -200,6 +200,10 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
         if not _private.raised_while_tracing(error):
             raise
         name = getattr(fn, "__name__", type(fn).__name__)
+        if isinstance(error, _private.UnliftableError):
+            raise TraceError(
+                f"{name} gives its variables initial values from its arguments: make it again, and call it before you plan it"
+            ) from error
         raise TraceError(f"{name} failed while it was traced: {type(error).__name__}: {error}") from error
 
 

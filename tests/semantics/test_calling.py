@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import placer
 from tests.machines import two_cpus
-from tests.semantics.harness import SPLITS, Builder, Program, RandomLegal, check, plan, soft_placement
+from tests.semantics.harness import SPLITS, Builder, Program, RandomLegal, check, plan, runs_alike, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])
 
@@ -254,6 +254,68 @@ PROGRAMS: list[Builder] = [
 @pytest.mark.parametrize("build", PROGRAMS)
 def test_placed_is_plain(build: Builder) -> None:
     check(build)
+
+
+def made_of_an_argument() -> Program:
+    module = tf.Module()
+
+    def f(x: tf.Tensor) -> Any:
+        if not module.variables:
+            module.center = tf.Variable(tf.reduce_mean(x, axis=0))
+        module.center.assign_add(tf.reduce_max(x, axis=0))
+        return (x - module.center) ** 2
+
+    return Program(fn=f, args=(X,), state=lambda: [v.read_value() for v in module.variables], raises=False)
+
+
+def made_after_a_write() -> Program:
+    """What the second variable starts from is there only once the call got that far; what it does is done once."""
+    module, count = tf.Module(), tf.Variable(1.0)
+
+    def f(x: tf.Tensor) -> Any:
+        count.assign_add(1.0)
+        if not module.variables:
+            module.scale = tf.Variable(count + tf.reduce_sum(x))
+        return x * module.scale + count
+
+    return Program(fn=f, args=(X,), state=lambda: [count.read_value(), *(v.read_value() for v in module.variables)], raises=False)
+
+
+@pytest.mark.parametrize("build", [made_of_an_argument, made_after_a_write])
+def test_variables_that_start_from_the_first_calls_arguments(build: Builder) -> None:
+    with pytest.warns(placer.PlacementWarning, match="left as it is in its first call"):
+        runs_alike(build)
+    with pytest.raises(placer.TraceError, match="call it before you plan it"):
+        plan(build())
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_such_variables_made_under_a_tape_or_inside_a_function(inside: bool) -> None:
+    results = []
+    for wrap in (lambda fn: placer.place(fn, devices=two_cpus()), tf.function):
+        program, found = made_of_an_argument(), []
+        fn = wrap(program.fn)
+        call = tf.function(lambda x, fn=fn: fn(x) * 2.0) if inside else fn
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                tape.watch(X)
+                y = call(X)
+            found += [y, tape.gradient(y, X), *program.state()]
+        results.append(found)
+    for placed, plain in zip(*results, strict=True):
+        np.testing.assert_allclose(placed, plain, rtol=1e-5)
+
+
+def test_such_variables_are_initialised_before_a_second_thread_reads_them() -> None:
+    program, plain = made_of_an_argument(), made_of_an_argument()
+    placed, expected = placer.place(program.fn, devices=two_cpus()), tf.function(plain.fn)
+    threads = [threading.Thread(target=placed, args=(X,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+        expected(X)
+    np.testing.assert_allclose(program.state(), plain.state(), rtol=1e-5)
 
 
 # -- signatures and threads --------------------------------------------------------------------------------------------
