@@ -237,7 +237,8 @@ def compare(label: str, expected: dict[str, Any], found: dict[str, Any], program
 
 
 def same_value(what: str, want: Any, have: Any, *, random: bool) -> None:
-    assert isinstance(have, type(want)) or tf.is_tensor(want), f"{what}: {have!r} where {want!r} belongs"
+    alike = tf.is_tensor(have) if tf.is_tensor(want) else isinstance(have, type(want))
+    assert alike, f"{what}: {have!r} where {want!r} belongs"
     if not tf.is_tensor(want):
         assert have == want, f"{what}: {have!r} where {want!r} belongs"
     else:
