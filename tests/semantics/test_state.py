@@ -93,21 +93,22 @@ def a_variable_of_unknown_shape() -> Program:
     return Program(fn=f, args=(X,), state=[v])
 
 
+def descend(x: tf.Tensor, w: tf.Variable, m: tf.Variable, v: tf.Variable) -> tf.Tensor:
+    """A step of Adam without its bias corrections."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.matmul(x, w) ** 2)
+    g = tape.gradient(loss, w)
+    m.assign(0.9 * m + 0.1 * g)
+    v.assign(0.99 * v + 0.01 * g * g)
+    w.assign_sub(1e-1 * m / (tf.sqrt(v) + 1e-3))
+    return loss
+
+
 def optimizer_slots_on_the_other_device() -> Program:
     w = variable(W, "CPU:0", "w")
     m, v = variable(tf.zeros([4, 4]), OTHER, "m"), variable(tf.zeros([4, 4]), OTHER, "v")
 
-    @tf.function
-    def f(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.matmul(x, w) ** 2)
-        g = tape.gradient(loss, w)
-        m.assign(0.9 * m + 0.1 * g)
-        v.assign(0.99 * v + 0.01 * g * g)
-        w.assign_sub(1e-1 * m / (tf.sqrt(v) + 1e-3))
-        return loss
-
-    return Program(fn=f, args=(X,), state=[w, m, v], gradients=False)
+    return Program(fn=tf.function(lambda x: descend(x, w, m, v)), args=(X,), state=[w, m, v], gradients=False)
 
 
 def a_sparse_update_for_the_cpu_alone() -> Program:
@@ -654,16 +655,7 @@ def test_offloaded_slots_never_cross_where_copies_count() -> None:
     n = 512
     w, m, v = (tf.Variable(tf.fill([n, n], 0.01), name=name) for name in ("w", "m", "v"))
 
-    @tf.function
-    def train(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.matmul(x, w) ** 2)
-        g = tape.gradient(loss, w)
-        m.assign(0.9 * m + 0.1 * g)
-        v.assign(0.99 * v + 0.01 * g * g)
-        w.assign_sub(1e-3 * m / (tf.sqrt(v) + 1e-7))
-        return loss
-
+    train = tf.function(lambda x: descend(x, w, m, v))
     pins = {"w": "GPU:0", "m": "CPU:0", "v": "CPU:0", "MatMul": "GPU:0"}
     placement = plan(Program(fn=train, args=(tf.ones([32, n]),)), pins=pins, objective="total_cost")
     large = {name: nbytes for name, nbytes in crossing(placement).items() if nbytes >= 4 * n * n}
