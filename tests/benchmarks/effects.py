@@ -40,10 +40,26 @@ def effects() -> Iterator[tuple[str, Callable[[], Workload]]]:
         yield f"convolutions_back_3x64_{where}", partial(convolutions, where, 64, 3, back=True)
         yield f"loop_64x1_{where}", partial(loop, where, 64, 1)
         yield f"loop_64x10_{where}", partial(loop, where, 64, 10)
+        yield f"products_kept_12_{where}", partial(kept_products, where, 12)
+        yield f"passes_kept_12x8MiB_{where}", partial(kept_passes, where, 12, 2**21)
+        yield f"suppressions_4_apart_{where}", partial(suppressions, where, 4, side=0.02)
+        yield f"suppressions_4_crowded_{where}", partial(suppressions, where, 4, side=0.5)
+        yield f"sorted_100000_random_{where}", partial(in_order, where, 100_000, drawn=True)
+        yield f"sorted_100000_ascending_{where}", partial(in_order, where, 100_000, drawn=False)
     yield "call_both", partial(both, 1, 64)
     yield "chains_100_both", partial(both, 100, 64)
     yield "passes_20x4MiB_both", partial(both, 20, 2**20)
     yield "loop_16_crossing", partial(loop, NEAR, 16, 1, through=FAR)
+    yield "strings_26_columns", partial(string_columns, 8192, 26)
+    for nbytes in (4, 2**16, 2**22):
+        yield f"loop_16_taking_{nbytes}_near_far", partial(loop_taking, NEAR, FAR, 16, nbytes)
+        yield f"loop_16_taking_{nbytes}_far_near", partial(loop_taking, FAR, NEAR, 16, nbytes)
+    yield "loop_16_gathering_near_far", partial(loop_gathering, NEAR, FAR, 16)
+    yield "loop_16_gathering_near_near", partial(loop_gathering, NEAR, NEAR, 16)
+    for src, dst in ((NEAR, FAR), (FAR, NEAR)):
+        yield f"arguments_64_{src}_{dst}", partial(many_arguments, dst, 64, made=src)
+        yield f"variables_64_{src}_{dst}", partial(many_variables, dst, 64, assigned=False, made=src)
+        yield f"results_64_{src}_{dst}", partial(many_made, src, dst, 64)
     for nbytes in (4, 2**16, 2**22, 2**26):
         for src, dst in ((NEAR, FAR), (FAR, NEAR)):
             yield f"argument_{nbytes}_{src}_{dst}", partial(crossing_argument, src, dst, nbytes)
@@ -87,16 +103,31 @@ def fan(where: str, width: int) -> Workload:
     return _workload(run, where, _floats(64), _floats(width, 64))
 
 
-def many_arguments(where: str, count: int) -> Workload:
+def many_arguments(where: str, count: int, *, made: str | None = None) -> Workload:
+    """``made``: where the arguments are, if not there."""
+
     def run(*args: Any) -> Any:
         with on(where):
             return tf.raw_ops.AddN(inputs=args)
 
-    return _workload(run, where, *[_floats(64, seed=i) for i in range(count)])
+    return _workload(run, made or where, *[_floats(64, seed=i) for i in range(count)])
 
 
-def many_variables(where: str, count: int, *, assigned: bool) -> Workload:
-    with on(where):
+def many_made(src: str, dst: str, count: int) -> Workload:
+    """Many results of ops here that one op there takes."""
+
+    def run(x: Any, y: Any) -> Any:
+        with on(src):
+            made = [tf.raw_ops.Maximum(x=x, y=y) for x in tf.unstack(x)]
+        with on(dst):
+            return tf.raw_ops.AddN(inputs=made)
+
+    return _workload(run, src, _floats(count, 64), _floats(64))
+
+
+def many_variables(where: str, count: int, *, assigned: bool, made: str | None = None) -> Workload:
+    """``made``: where the variables are, if not there."""
+    with on(made or where):
         variables = [tf.Variable(_floats(64, seed=i)) for i in range(count)]
 
     def run(x: Any) -> Any:
@@ -147,6 +178,68 @@ def distinct(where: str, count: int, abreast: int) -> Workload:
     return _workload(run, where, *[tf.constant(rng.integers(0, count, count)) for _ in range(abreast)])
 
 
+def kept_products(where: str, length: int) -> Workload:
+    """Products as a training step has them: each with weights of its own, all results kept to the end."""
+    with on(where):
+        weights = [tf.Variable(_floats(512, 512, seed=i) / 512) for i in range(length)]
+
+    def run(x: Any) -> Any:
+        with on(where):
+            made = [x]
+            for w in weights:
+                made.append(made[-1] @ w)
+            return tf.add_n([tf.reduce_max(y) for y in made])
+
+    return _workload(run, where, _floats(4096, 512), state=weights)
+
+
+def kept_passes(where: str, length: int, elements: int) -> Workload:
+    """Passes over memory whose results are all kept to the end."""
+
+    def run(x: Any) -> Any:
+        with on(where):
+            made = [x]
+            for _ in range(length):
+                made.append(tf.raw_ops.Maximum(x=made[-1], y=x))
+            return tf.add_n([y[0] for y in made])
+
+    return _workload(run, where, _floats(elements))
+
+
+def suppressions(where: str, abreast: int, *, side: float) -> Workload:
+    """Of 4,096 boxes anywhere in a picture; ``side``: theirs, which says how many lie over each other."""
+
+    def run(boxes: Any, *scores: Any) -> Any:
+        with on(where):
+            return [tf.image.non_max_suppression(boxes, each, 100)[0] for each in scores]
+
+    corners = np.random.default_rng(0).random((4096, 2), np.float32)
+    boxes = tf.constant(np.concatenate([corners, corners + np.float32(side)], axis=1))
+    return _workload(run, where, boxes, *[_floats(4096, seed=i) for i in range(abreast)])
+
+
+def in_order(where: str, count: int, *, drawn: bool) -> Workload:
+    """Sorting numbers ``drawn`` at random, or there in order already."""
+
+    def run(x: Any) -> Any:
+        with on(where):
+            return tf.math.top_k(x, count).indices[0]
+
+    x = np.random.default_rng(0).random(count, np.float32)
+    return _workload(run, where, tf.constant(x if drawn else np.sort(x)[::-1].copy()))
+
+
+def string_columns(rows: int, columns: int) -> Workload:
+    """A matrix of strings taken apart, its columns hashed."""
+
+    def run(table: Any) -> Any:
+        with on(NEAR):
+            return [tf.strings.to_hash_bucket_fast(column, 1000)[0] for column in tf.unstack(table, axis=1)]
+
+    words = np.array([f"word{i % 5000}" for i in range(rows * columns)]).reshape(rows, columns)
+    return _workload(run, NEAR, tf.constant(words))
+
+
 def dense(where: str, width: int, layers: int) -> Workload:
     """What Grappler fuses on a CPU."""
     with on(where):
@@ -190,6 +283,34 @@ def loop(where: str, rounds: int, ops: int, *, through: str | None = None) -> Wo
             return x
 
     return _workload(run, where, _floats(64))
+
+
+def loop_taking(src: str, dst: str, rounds: int, nbytes: int) -> Workload:
+    """A loop each round of which takes the value of a variable that is on another device."""
+    with on(src):
+        variable = tf.Variable(_floats(nbytes // 4))
+
+    def run(x: Any) -> Any:
+        with on(dst):
+            for _ in tf.range(rounds):
+                x = tf.raw_ops.Maximum(x=x, y=tf.reduce_max(variable))
+            return x
+
+    return _workload(run, dst, _floats(64), state=[variable])
+
+
+def loop_gathering(src: str, dst: str, rounds: int) -> Workload:
+    """A loop each round of which takes one row of a variable of 16 MiB."""
+    with on(src):
+        variable = tf.Variable(_floats(2**16, 64))
+
+    def run(row: Any) -> Any:
+        with on(dst):
+            for _ in tf.range(rounds):
+                row = tf.argmax(tf.gather(variable, row), output_type=tf.int32)
+            return row
+
+    return _workload(run, dst, tf.constant(1), state=[variable])
 
 
 def both(length: int, elements: int) -> Workload:
