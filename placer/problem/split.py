@@ -1,0 +1,199 @@
+"""SplitProblem: a graph over like accelerators and CPUs, for throughput or for latency, as Tarnawski et al. 2020 pose it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from placer.problem.problem import Bools, Ints
+
+SplitObjective: TypeAlias = Literal["max_load", "latency"]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitProblem:
+    """Which device each unit of ops runs on: one of k like accelerators or of l CPUs.
+
+    All copies go through host memory: a tensor that is made on an accelerator and used elsewhere is copied out once, and
+    copied in once to each accelerator that uses it; a CPU pays nothing. Shapes below: N ops in topological order, U units,
+    T tensors, C consumer entries. Devices 0..k-1 are the accelerators, k..k+l-1 the CPUs. An accelerator holds the bytes of its
+    units up to the limit.
+
+    J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient Algorithms for Device Placement of DNN
+    Graph Operators, NeurIPS 2020.
+
+    Raises ValueError where the arrays do not fit together.
+    """
+
+    name: str
+    accelerators: int
+    cpus: int
+    memory_limit_bytes: int
+
+    op_names: tuple[str, ...]
+    op_unit: Ints
+    """[N]"""
+    op_time_ns: Ints
+    """[N, 2]: on a CPU, on an accelerator."""
+    unit_bytes: Ints
+    """[U]"""
+    unit_supported: Bools
+    """[U]: may be on an accelerator."""
+
+    tensor_op: Ints
+    """[T]: producing op."""
+    tensor_ns: Ints
+    """[T]: time for one copy into or out of an accelerator."""
+    consumer_start: Ints
+    """[T + 1]: consumers of tensor t are entries consumer_start[t]:consumer_start[t+1]."""
+    consumer_op: Ints
+    """[C]"""
+
+    def __post_init__(self) -> None:
+        n, u, t, c = len(self.op_names), len(self.unit_bytes), len(self.tensor_op), len(self.consumer_op)
+        shapes = {
+            "op_unit": (n,), "op_time_ns": (n, 2), "unit_supported": (u,),
+            "tensor_ns": (t,), "consumer_start": (t + 1,), "consumer_op": (c,),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            if (found := np.shape(getattr(self, name))) != shape:
+                raise ValueError(f"{name} has shape {found} where {shape} belongs.")
+        if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
+            raise ValueError("consumer_start does not run from 0 to the number of consumers.")
+        if (self.tensor_op[self.consumer_tensor] >= self.consumer_op).any():
+            raise ValueError("an op feeds one that does not come after it.")
+        if self.accelerators < 1 or self.cpus < 1:
+            raise ValueError(f"there are {self.accelerators} accelerators and {self.cpus} CPUs; there must be one of each.")
+
+    @cached_property
+    def ops(self) -> int:
+        """N."""
+        return len(self.op_unit)
+
+    @cached_property
+    def units(self) -> int:
+        """U."""
+        return len(self.unit_bytes)
+
+    @cached_property
+    def devices(self) -> int:
+        """All of them."""
+        return self.accelerators + self.cpus
+
+    @cached_property
+    def consumer_tensor(self) -> Ints:
+        """[C]: the tensor an entry consumes."""
+        return np.repeat(np.arange(len(self.tensor_op)), np.diff(self.consumer_start))
+
+    @cached_property
+    def unit_time_ns(self) -> Ints:
+        """[U, 2]: on a CPU, on an accelerator."""
+        total = np.zeros((self.units, 2), np.int64)
+        np.add.at(total, self.op_unit, self.op_time_ns)
+        return total
+
+    @cached_property
+    def nets(self) -> Nets:
+        """What can cost an accelerator a copy."""
+        return Nets.of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Nets:
+    """Sets of units, M of them with E members in all: the unit that makes a tensor and those that use it.
+
+    An accelerator that holds some but not all of a net pays its cost: it takes the tensor in, or gives it out, once. Equal nets
+    are one; those of one unit are left out.
+    """
+
+    cost_ns: Ints
+    """[M]"""
+    start: Ints
+    """[M + 1]: members of net m are entries start[m]:start[m+1]."""
+    unit: Ints
+    """[E]"""
+
+    @classmethod
+    def of(cls, problem: SplitProblem) -> Nets:
+        """In the order of the first tensors of each."""
+        members: dict[tuple[int, ...], int] = {}
+        user = problem.op_unit[problem.consumer_op]
+        for t, maker in enumerate(problem.op_unit[problem.tensor_op].tolist()):
+            net = tuple(sorted({maker, *user[problem.consumer_start[t] : problem.consumer_start[t + 1]].tolist()}))
+            if len(net) > 1 and problem.tensor_ns[t]:
+                members[net] = members.get(net, 0) + int(problem.tensor_ns[t])
+        sizes = [len(net) for net in members]
+        return cls(
+            np.array(list(members.values()), np.int64),
+            np.append(0, np.cumsum(sizes, dtype=np.int64)),
+            np.array([unit for net in members for unit in net], np.int64),
+        )
+
+
+def loads_ns(problem: SplitProblem, device: Ints) -> Ints:
+    """[k + l]: what each device does for one sample: its units' time there and, on an accelerator, its copies."""
+    k, nets = problem.accelerators, problem.nets
+    load = np.zeros(problem.devices, np.int64)
+    kind = (device < k).astype(np.int64)
+    np.add.at(load, device, problem.unit_time_ns[np.arange(problem.units), kind])
+    net = np.repeat(np.arange(len(nets.cost_ns)), np.diff(nets.start))
+    held = np.zeros((len(nets.cost_ns), problem.devices), np.int64)
+    np.add.at(held, (net, device[nets.unit]), 1)
+    cut = (held > 0) & (held < np.diff(nets.start)[:, None])
+    load[:k] += (cut * nets.cost_ns[:, None]).sum(axis=0)[:k]
+    return load
+
+
+def max_load_ns(problem: SplitProblem, device: Ints) -> int:
+    """The time from one sample to the next when all devices work side by side: that of the busiest."""
+    return int(loads_ns(problem, device).max())
+
+
+def excess_bytes(problem: SplitProblem, device: Ints) -> int:
+    """By how many bytes the fullest accelerator misses the limit; 0 where all hold."""
+    held = np.zeros(problem.devices, np.int64)
+    np.add.at(held, device, problem.unit_bytes)
+    return max(0, int(held[: problem.accelerators].max()) - problem.memory_limit_bytes)
+
+
+def latency_ns(problem: SplitProblem, device: Ints) -> int | None:
+    """The time for one sample; None where two accelerators would wait for each other.
+
+    An accelerator starts once all that it takes from elsewhere is there, copies it in, runs all its ops, and copies out what is
+    used elsewhere; only then any of it is there. CPU ops run as soon as their inputs are there, however many at once.
+    """
+    k = problem.accelerators
+    where = device[problem.op_unit]
+    block = np.where(where < k, where, k + np.arange(problem.ops))
+    work = np.where(where < k, 0, problem.op_time_ns[:, 0])
+    duration = np.zeros(k + problem.ops, np.int64)
+    duration[k:] = work
+    duration[:k] = loads_ns(problem, device)[:k]
+    src, dst = block[problem.tensor_op[problem.consumer_tensor]], block[problem.consumer_op]
+    return longest_path_ns(duration, src[src != dst], dst[src != dst])
+
+
+def longest_path_ns(duration_ns: Ints, src: Ints, dst: Ints) -> int | None:
+    """The longest path through blocks that last so long and wait for each other; None where they wait in a circle."""
+    follows: list[list[int]] = [[] for _ in duration_ns]
+    for a, b in zip(src.tolist(), dst.tolist(), strict=True):
+        follows[a].append(b)
+    waits = np.bincount(dst, minlength=len(duration_ns)).tolist()
+    duration = duration_ns.tolist()
+    start = [0] * len(duration)
+    ready = [b for b, count in enumerate(waits) if not count]
+    longest = played = 0
+    while ready:
+        a = ready.pop()
+        played += 1
+        end = start[a] + duration[a]
+        longest = max(longest, end)
+        for b in follows[a]:
+            start[b] = max(start[b], end)
+            waits[b] -= 1
+            if not waits[b]:
+                ready.append(b)
+    return longest if played == len(duration) else None
