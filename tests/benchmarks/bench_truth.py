@@ -41,6 +41,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 if TYPE_CHECKING:
     from examples.workloads import Workload
+    from placer.placement import Placement
     from tests.benchmarks.bench_step_time import Variant
 
 PLACEMENTS = 10
@@ -143,7 +144,6 @@ def measure(name: str, size: str, out: Path, budget_s: float, *, two_cpu: bool =
 
 def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -> None:
     """Writes a record for each function of `tests.benchmarks.effects` that has none, the devices being those written in it."""
-    import placer
     from tests.benchmarks import bench_step_time as bench
     from tests.benchmarks.effects import effects
 
@@ -153,7 +153,7 @@ def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -
         if (names and name not in names) or (out / f"{name}.json").exists():
             continue
         work = build()
-        case = Case.of("default", work, placer.build_graph(work.fn, *work.args), machine, solver="tf_default").as_it_is()
+        case = Case.as_it_is("default", work, machine, solver="tf_default")
         ready = {"default": (case, bench.warm_up(case.run, case.args))}
         rounds = bench.interleaved({"default": ready["default"][1].step}, EFFECT_S)
         keep(name, ready, rounds, machine, out)
@@ -221,15 +221,13 @@ def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Ca
     from tests.benchmarks.bench_step_time import on_cpu as called_on_cpu
 
     work = build()
-    graph = placer.build_graph(work.fn, *work.args)
-    yield Case.of("default", work, graph, machine, solver="tf_default").as_it_is()
+    yield Case.as_it_is("default", work, machine, solver="tf_default")
     with tf.device("/CPU:0"):
-        on_cpu = build()
-        all_cpu = Case.of("all_cpu", on_cpu, placer.build_graph(on_cpu.fn, *on_cpu.args), machine, solver="all_cpu").as_it_is()
+        all_cpu = Case.as_it_is("all_cpu", build(), machine, solver="all_cpu")
     yield replace(all_cpu, run=called_on_cpu(all_cpu.run))
     if name in BY_HAND and tf.config.list_logical_devices("GPU"):
-        split = build(by_hand=True)
-        yield Case.of("hand", split, placer.build_graph(split.fn, *split.args), machine, solver="tf_default").as_it_is()
+        yield Case.as_it_is("hand", build(by_hand=True), machine, solver="tf_default")
+    graph = placer.build_graph(work.fn, *work.args)
     seen = set()
     for label, options in placements():
         case = Case.of(label, work, graph, machine, **options)
@@ -257,12 +255,8 @@ class Case:
 
     label: str
     work: Workload
-    graph: OpGraph
-    devices: str
-    """A digit for each op: its device's position in the machine."""
-    predicted_ms: float
-    predicted_peak_bytes: dict[str, int]
-    """By device."""
+    placement: Placement
+    """What it is predicted by."""
     placed: Any
     """The placed ConcreteFunction."""
     run: Any
@@ -275,18 +269,51 @@ class Case:
 
         placement = placer.solve(graph, machine, **options)
         run = placer.apply(work.fn, placement)._prepared(work.args, {}, None).run
-        number = {name: str(k) for k, name in enumerate(placement.devices)}
-        devices = "".join(number[plan.device] for plan in placement.ops.values())
-        peaks = {name: total.peak_bytes for name, total in placement.totals.items()}
-        return cls(label, work, graph, devices, placement.step_time_ns / 1e6, peaks, run, run)
+        return cls(label, work, placement, run, run)
+
+    @classmethod
+    def as_it_is(cls, label: str, work: Workload, machine: Machine, **options: Any) -> Case:
+        """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
+        import placer
+
+        case = cls.of(label, work, placer.build_graph(work.fn, *work.args), machine, **options)
+        placement = placer.solve(as_traced(work), machine, **options)
+        return replace(case, placement=placement, run=work.fn.get_concrete_function(*work.args))
 
     @property
     def args(self) -> tuple[Any, ...]:
         return self.work.args
 
-    def as_it_is(self) -> Case:
-        """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
-        return replace(self, run=self.work.fn.get_concrete_function(*self.work.args))
+    @property
+    def graph(self) -> OpGraph:
+        return self.placement.graph
+
+    @property
+    def devices(self) -> str:
+        """A digit for each op: its device's position in the machine."""
+        number = {name: str(k) for k, name in enumerate(self.placement.devices)}
+        return "".join(number[plan.device] for plan in self.placement.ops.values())
+
+    @property
+    def predicted_ms(self) -> float:
+        return self.placement.step_time_ns / 1e6
+
+    @property
+    def predicted_peak_bytes(self) -> dict[str, int]:
+        """By device."""
+        return {name: total.peak_bytes for name, total in self.placement.totals.items()}
+
+
+def as_traced(work: Workload) -> OpGraph:
+    """A function's graph as TensorFlow runs it: variables that a loop reads are read in each round, not before it."""
+    import placer
+    from placer.tf.tracing import trace
+
+    traced = trace(work.fn, *work.args)
+    for body in traced.root.walk():
+        body.hoists.clear()
+        body.hoisted.clear()
+    return placer.build_graph(traced)
 
 
 def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:

@@ -188,7 +188,7 @@ def kept_products(where: str, length: int) -> Workload:
             made = [x]
             for w in weights:
                 made.append(made[-1] @ w)
-            return tf.add_n([tf.reduce_max(y) for y in made])
+            return firsts(made)
 
     return _workload(run, where, _floats(4096, 512), state=weights)
 
@@ -201,9 +201,15 @@ def kept_passes(where: str, length: int, elements: int) -> Workload:
             made = [x]
             for _ in range(length):
                 made.append(tf.raw_ops.Maximum(x=made[-1], y=x))
-            return tf.add_n([y[0] for y in made])
+            return firsts(made)
 
     return _workload(run, where, _floats(elements))
+
+
+def firsts(made: list[Any]) -> Any:
+    """The sum of their first numbers, each looked at when the last is there, so that all are kept until then."""
+    with tf.control_dependencies(made[-1:]):
+        return tf.add_n([tf.reshape(y, [-1])[0] for y in made])
 
 
 def suppressions(where: str, abreast: int, *, side: float) -> Workload:
