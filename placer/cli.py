@@ -24,9 +24,12 @@ from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionE
 from placer.options import Options
 from placer.progress import progress
 from placer.units import check_seconds
+from placer.viewing import views
+from placer.views.terminal import show
 
 if TYPE_CHECKING:
     from placer.opgraph import OpGraph
+    from placer.placement import Placement
 
 DONE, FAILED, USAGE, INFEASIBLE = range(4)
 CODES: dict[type[PlacerError], int] = {
@@ -37,6 +40,7 @@ CODES: dict[type[PlacerError], int] = {
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports them
 DEFAULT_SIGNATURE = "serving_default"
+FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "sort", "limit")  # of show's table of ops
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser().parse_args(argv)
             plain, text = args.run(args)
-            print(json.dumps(plain, indent=2) if args.json else text, flush=True)
+            if args.json:
+                print(json.dumps(plain, indent=2), flush=True)
+            else:
+                show(text)
         except PlacerError as error:
             if "--json" in argv:
                 print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}, indent=2))
@@ -117,11 +124,24 @@ def _parser() -> argparse.ArgumentParser:
     measurements.add_argument("--import", dest="add", type=Path, metavar="FILE", help="add what another store's export has more")
     measurements.add_argument("--export", type=Path, metavar="FILE", help="write everything as JSON")
 
-    show = command("show", _show, "Show a saved plan.")
+    show = command("show", _show, "Show a saved plan: a summary, one op, a table of ops, or any view.")
     show.add_argument("plan", metavar="PLAN", type=Path, help="a file that solve --out or Placement.save wrote")
     shown = show.add_mutually_exclusive_group()
     shown.add_argument("--explain", metavar="OP", help="one op: its device, why, and what it costs elsewhere")
-    shown.add_argument("--view", metavar="NAME", help="a view by name, such as dot or svg (default: summary)")
+    shown.add_argument("--view", metavar="NAME", help=f"one of {', '.join(views())}")
+    show.add_argument("--out", type=Path, metavar="PATH", help="write the view there: a file, or a folder for tensorboard")
+    chosen = show.add_argument_group("a table of ops, of those that all filters let through")
+    chosen.add_argument("--device", metavar="SPEC", help="such as GPU or GPU:0")
+    chosen.add_argument("--type", dest="op_type", metavar="GLOB", help="of the op type, such as MatMul or '*Grad*'")
+    chosen.add_argument("--scope", metavar="SCOPE", help="what names begin with, or a glob of names")
+    chosen.add_argument("--crossing", action="store_true", default=None, help="only ops with tensors to or from another device")
+    chosen.add_argument("--flagged", action="store_true", default=None, help="only ops that are stateful or depend on the device")
+    chosen.add_argument("--sort", metavar="BY", help="order (of execution), time, bytes or name")
+    chosen.add_argument("--limit", type=int, metavar="N", help="show the first N")
+
+    diff = command("diff", _diff, "Compare two saved plans: which ops move, and what that does to time, transfers and memory.")
+    diff.add_argument("first", metavar="A", type=Path)
+    diff.add_argument("second", metavar="B", type=Path)
     return parser
 
 
@@ -240,19 +260,37 @@ def _measurements(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _show(args: argparse.Namespace) -> tuple[Any, str]:
-    from placer.placement import Placement
+    from placer.views.listing import rows
     from placer.views.plain import overview, story
 
+    filters = {name: value for name in FILTERS if (value := getattr(args, name)) is not None}
     if args.view == "explain":
         raise OptionError("the view 'explain' is of one op: use --explain OP.")
-    _check_there(args.plan)
-    placement = Placement.load(args.plan)
+    if filters and (args.explain is not None or args.view not in (None, "ops")):
+        raise OptionError(f"--{next(iter(filters)).replace('op_type', 'type')} is for the table of ops alone.")
+    if args.out is not None and args.view is None:
+        raise OptionError("--out is for a view: name it with --view.")
+    placement = _plan(args.plan)
     if args.explain is not None:
         return story(placement, args.explain), placement.explain(args.explain)
+    if args.out is not None:
+        placement.write(args.view, args.out, **filters)
+        return {"view": args.view, "out": str(args.out)}, f"wrote {args.out}"
+    if filters or args.view == "ops":
+        limit = filters.pop("limit", None)
+        return rows(placement, **filters)[:limit], str(placement.view("ops", limit=limit, **filters))
     if args.view is not None:
-        text = placement.view(args.view)
-        return {"view": args.view, "text": text}, text
+        drawn = placement.view(args.view)
+        if not isinstance(drawn, str):
+            raise OptionError(f"the view {args.view!r} is not text: say where to write it with --out.")
+        return {"view": args.view, "text": drawn}, drawn
     return overview(placement), placement.summary()
+
+
+def _diff(args: argparse.Namespace) -> tuple[Any, str]:
+    first, second = (_plan(path) for path in (args.first, args.second))
+    found = first.diff(second)
+    return asdict(found), str(found)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -292,6 +330,13 @@ def _mapping(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
             raise OptionError(f"{option} has {key!r} twice, as {found[key]!r} and as {value!r}: keep one.")
         found[key] = value
     return found
+
+
+def _plan(path: Path) -> Placement:
+    from placer.placement import Placement
+
+    _check_there(path)
+    return Placement.load(path)
 
 
 def _check_there(path: Path) -> None:

@@ -255,10 +255,10 @@ def _saved(plan: Placement, out: Path) -> str:
     plan.save(out / "plan.json")
     why = ""
     try:
-        picture, drawn = out / "graph.svg", plan.view("svg")
+        plan.write("svg", picture := out / "graph.svg")
     except OptionError as error:  # without matplotlib
-        picture, drawn, why = out / "graph.dot", plan.view("dot"), f" (no SVG: {error})"
-    picture.write_text(drawn)
+        plan.write("dot", picture := out / "graph.dot")
+        why = f" (no SVG: {error})"
     op = max(plan.ops, key=lambda name: plan.ops[name].time_ns.get(plan.ops[name].device, 0))
     # Where the environment is not active there is no such command.
     placer = "placer" if shutil.which("placer") else f"{os.path.relpath(sys.executable)} -m placer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,13 @@ from placer.errors import OptionError, PlanError
 from placer.opgraph import OpGraph, check_format, read_json, write_json
 from placer.reasons import Reason
 from placer.solvers.base import Objective, Status
-from placer.units import format_ns
-from placer.viewing import view
+from placer.tables import table
+from placer.units import format_bytes, format_ns
+from placer.viewing import Drawn, view, write
 
 FORMAT = "placer.plan"
 VERSION = 1
+MOVES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changes from one placement to another."""
+    """What changes from one placement to another; pairs are of the one and of the other."""
 
     moved: Mapping[str, tuple[str, str]]
     """By op that both have: its device in the one and in the other."""
@@ -101,15 +103,40 @@ class Difference:
     only_right: tuple[str, ...]
     total_cost_ns: tuple[int, int]
     step_time_ns: tuple[int, int]
+    transfers: tuple[int, int]
+    """How many."""
+    copied_bytes: tuple[int, int]
+    """Per step."""
+    transfer_ns: tuple[int, int]
+    """Per step, as if no two overlapped."""
+    peak_bytes: Mapping[str, tuple[int, int]]
+    """By device that either has; 0 where it is not."""
 
     def __str__(self) -> str:
-        cost, step = (f"{format_ns(left)} -> {format_ns(right)}" for left, right in (self.total_cost_ns, self.step_time_ns))
+        figures: dict[str, tuple[tuple[int, int], Callable[[int], str]]] = {
+            "step time": (self.step_time_ns, format_ns),
+            "total cost": (self.total_cost_ns, format_ns),
+            "transfers": (self.transfers, str),
+            "copied per step": (self.copied_bytes, format_bytes),
+            "transfer time": (self.transfer_ns, format_ns),
+            **{f"peak memory {device}": (pair, format_bytes) for device, pair in self.peak_bytes.items()},
+        }
+        rows = [[name, show(left), show(right), _change(left, right)] for name, ((left, right), show) in figures.items()]
         lines = [
             f"{len(self.moved)} ops move, {len(self.only_left)} are only in the first, {len(self.only_right)} only in the second",
-            f"total cost {cost}, step time {step}",
+            "",
+            table(["", "first", "second", "change"], rows),
         ]
-        lines += [f"  {name}: {left} -> {right}" for name, (left, right) in list(self.moved.items())[:20]]
-        return "\n".join(lines + (["  …"] if len(self.moved) > 20 else []))
+        shown = list(self.moved.items())[:MOVES_SHOWN]
+        if shown:
+            lines += ["", table(["from", "to", "op"], [[left, right, name] for name, (left, right) in shown], ["to", "op"])]
+        return "\n".join(lines + ([f"… and {len(self.moved) - MOVES_SHOWN} more"] if len(self.moved) > MOVES_SHOWN else []))
+
+
+def _change(left: int, right: int) -> str:
+    if not left or abs(right - left) < 0.0005 * left:
+        return "" if left or not right else "new"
+    return f"{right / left - 1:+.1%}" if right < 10 * left else f"{right / left:,.0f} times"
 
 
 @dataclass(frozen=True)
@@ -153,6 +180,16 @@ class Placement:
         """The fingerprint of the graph it places."""
         return self.graph.fingerprint
 
+    @property
+    def copied_bytes(self) -> int:
+        """What all transfers of a step move."""
+        return round(sum(t.nbytes * t.count for t in self.transfers))
+
+    @property
+    def transfer_ns(self) -> int:
+        """What all transfers of a step take, as if no two overlapped."""
+        return sum(t.time_ns for t in self.transfers)
+
     def device_of(self, name: str) -> str:
         """The device of an op, found as `OpGraph.find` does."""
         return self.ops[self.graph.find(name).name].device
@@ -189,8 +226,9 @@ class Placement:
         return Reason("neighbours", op.name, text)
 
     def records(self) -> list[dict[str, Any]]:
-        """One row per op, in execution order, as plain types: ready for a data frame."""
+        """One row per op, in execution order, as plain types: ready for `pandas.DataFrame`. The columns are in docs/views.md."""
         rows = []
+        crossing = {op for src, dst in self.graph.graph.edges if self._crosses(src, dst) for op in (src, dst)}
         for op in self.graph:
             plan = self.ops[op.name]
             reason = self.why(op.name)
@@ -207,6 +245,9 @@ class Placement:
                     "cost_source": plan.cost_source,
                     "output_bytes": sum(spec.nbytes for spec in op.signature.outputs),
                     "outputs": ", ".join(map(str, op.signature.outputs)),
+                    "sent_bytes": round(sum(t.nbytes * t.count for t in self.transfers_of.get(op.name, ()) if t.src != t.dst)),
+                    "crosses": op.name in crossing,
+                    "flags": ", ".join(op.flags),
                     "reason_kind": reason.kind,
                     "reason": reason.text,
                 }
@@ -214,7 +255,7 @@ class Placement:
         return rows
 
     def to_networkx(self) -> nx.DiGraph:
-        """The placed DAG. Node attributes are the fields of `records`; edges carry "nbytes", "crosses" and "control".
+        """The placed DAG. Node attributes are the columns of `records`; edges carry "nbytes", "crosses" and "control".
 
         All values are strings, numbers or booleans, so that any networkx writer takes it.
         """
@@ -223,10 +264,13 @@ class Placement:
             placed.add_node(row["name"], **{key: value for key, value in row.items() if key != "name"})
         for src, dst, data in self.graph.graph.edges(data=True):
             sizes = {t.src_index: self.graph.op(src).signature.outputs[t.src_index].nbytes for t in data["tensors"]}
-            constant = self.graph.op(src).role == "constant"  # each reader's device has its own
-            crosses = self.ops[src].device != self.ops[dst].device and not constant
-            placed.add_edge(src, dst, nbytes=sum(sizes.values()), crosses=crosses, control=bool(data["control"]))
+            control = bool(data["control"])
+            placed.add_edge(src, dst, nbytes=sum(sizes.values()), crosses=self._crosses(src, dst), control=control)
         return placed
+
+    def _crosses(self, src: str, dst: str) -> bool:
+        """Whether an edge is between devices; of a constant each reader's device has its own."""
+        return self.ops[src].device != self.ops[dst].device and self.graph.op(src).role != "constant"
 
     def diff(self, other: Placement) -> Difference:
         """What changes from this placement to `other`, which may be of a changed graph. OptionError if that is no Placement."""
@@ -240,12 +284,21 @@ class Placement:
             only_right=tuple(name for name in other.ops if name not in self.ops),
             total_cost_ns=(self.total_cost_ns, other.total_cost_ns),
             step_time_ns=(self.step_time_ns, other.step_time_ns),
+            transfers=(len(self.transfers), len(other.transfers)),
+            copied_bytes=(self.copied_bytes, other.copied_bytes),
+            transfer_ns=(self.transfer_ns, other.transfer_ns),
+            peak_bytes={
+                device: (self._peak(device), other._peak(device)) for device in dict.fromkeys(self.devices + other.devices)
+            },
         )
+
+    def _peak(self, device: str) -> int:
+        return self.totals[device].peak_bytes if device in self.totals else 0
 
     # -- showing ---------------------------------------------------------------------------------------------------
 
-    def view(self, name: str, **options: Any) -> str:
-        """What the registered view `name` makes of it: "summary", "explain", "dot", "svg", …
+    def view(self, name: str, **options: Any) -> Drawn:
+        """What the registered view `name` makes of it, which docs/views.md lists: text, bytes, or files by path below a folder.
 
         Raises OptionError where there is no such view, or it does not take these options.
         """
@@ -256,13 +309,20 @@ class Placement:
             raise OptionError(f"the view {name!r} cannot be drawn so: {error}.") from error
         return draw(self, **options)
 
+    def write(self, name: str, path: str | Path, **options: Any) -> None:
+        """Writes a view to the file `path`, or to files below the folder `path`.
+
+        Raises OptionError as `view` does, and PlanError where nothing can be written there.
+        """
+        write(self.view(name, **options), path)
+
     def summary(self) -> str:
         """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines."""
-        return self.view("summary")
+        return str(self.view("summary"))
 
     def explain(self, name: str) -> str:
         """One op: its device, why, its cost on each device, what comes in and goes out. `name` as `OpGraph.find` takes it."""
-        return self.view("explain", op=name)
+        return str(self.view("explain", op=name))
 
     def __str__(self) -> str:
         return self.summary()
@@ -285,11 +345,26 @@ class Placement:
             f"({len(graph)} ops, {graph.fingerprint[:12]}): {self.graph.difference(graph)}. Plan this function anew."
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """The plan and its graph as plain JSON types, with a checksum; docs/views.md has the fields."""
+        content = {"plan": self._plan_to_json(), "graph": self.graph.to_json()}
+        return {"format": FORMAT, "version": VERSION, "checksum": _checksum(content), **content}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], origin: str = "the data") -> Placement:
+        """What `to_json` gave. Raises PlanError naming `origin` where it is something else, broken, or edited."""
+        check_format(data, FORMAT, VERSION, origin)
+        content = {key: data.get(key) for key in ("plan", "graph")}
+        if data.get("checksum") != _checksum(content):
+            raise PlanError(f"{origin} was changed after it was saved: its checksum does not match. Save the plan again.")
+        try:
+            return _plan_from_json(content["plan"] or {}, OpGraph.from_json(content["graph"] or {}, origin))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(f"{origin} holds a broken plan ({type(error).__name__}: {error}). Save it again.") from error
+
     def save(self, path: str | Path) -> None:
         """Writes the plan and its graph as JSON, with a checksum. Raises PlanError where that cannot be."""
-        content = {"plan": self._plan_to_json(), "graph": self.graph.to_json()}
-        head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(content)}
-        write_json(path, head | content)
+        write_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path, graph: OpGraph | None = None) -> Placement:
@@ -297,15 +372,7 @@ class Placement:
 
         Raises PlanError where the file is missing, broken, edited or of another version, or, given a graph, for another one.
         """
-        data = read_json(path)
-        check_format(data, FORMAT, VERSION, str(path))
-        content = {key: data.get(key) for key in ("plan", "graph")}
-        if data.get("checksum") != _checksum(content):
-            raise PlanError(f"{path} was changed after it was saved: its checksum does not match. Save the plan again.")
-        try:
-            placement = _plan_from_json(content["plan"] or {}, OpGraph.from_json(content["graph"] or {}, str(path)))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise PlanError(f"{path} holds a broken plan ({type(error).__name__}: {error}). Save it again.") from error
+        placement = cls.from_json(read_json(path), str(path))
         return placement if graph is None else placement.bound_to(graph)
 
     def _plan_to_json(self) -> dict[str, Any]:

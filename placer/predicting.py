@@ -17,8 +17,9 @@ from placer.options import Options
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.progress import progress
 from placer.solving import solve
+from placer.tables import table
 from placer.units import check_seconds, format_ns
-from placer.views.text import BASELINE_NAMES, table
+from placer.views.text import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from placer.placement import Placement

@@ -1,4 +1,4 @@
-"""Views by name: functions from a `Placement` (and keyword options) to text.
+"""Views by name: functions from a `Placement` (and keyword options) to what can be shown or written.
 
 A package adds one by an entry point in the group "placer.views". The built-in ones are entry points too, made here so that they
 are found where the package runs without being installed.
@@ -6,27 +6,35 @@ are found where the package runs without being installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TypeAlias
 
-from placer.errors import OptionError
+from placer.errors import OptionError, PlanError
+
+Drawn: TypeAlias = str | bytes | Mapping[str, bytes]
+"""Text; the bytes of a file; or files, by their paths below a folder."""
 
 GROUP = "placer.views"
 _BUILT_IN = (
     EntryPoint("summary", "placer.views.text:summary", GROUP),
     EntryPoint("explain", "placer.views.text:explain", GROUP),
+    EntryPoint("ops", "placer.views.listing:ops", GROUP),
     EntryPoint("dot", "placer.views.dot:dot", GROUP),
     EntryPoint("svg", "placer.views.picture:svg", GROUP),
+    EntryPoint("json", "placer.views.graphs:plan_json", GROUP),
+    EntryPoint("graphml", "placer.views.graphs:graphml", GROUP),
 )
 
 
-def view(name: str) -> Callable[..., str]:
+def view(name: str) -> Callable[..., Drawn]:
     """The view registered under `name`; OptionError listing them where there is none."""
     found = views()
     if name not in found:
         raise OptionError(f"no view is called {name!r}; there are {', '.join(found)}.")
-    function: Callable[..., str] = found[name].load()
+    function: Callable[..., Drawn] = found[name].load()
     return function
 
 
@@ -34,3 +42,15 @@ def view(name: str) -> Callable[..., str]:
 def views() -> dict[str, EntryPoint]:
     """All registered views, not loaded yet, sorted by name; a built-in keeps its name, whatever is installed."""
     return dict(sorted((entry.name, entry) for entry in (*entry_points(group=GROUP), *_BUILT_IN)))
+
+
+def write(drawn: Drawn, path: str | Path) -> None:
+    """Writes what a view made: a file, or files below the folder `path`. Raises PlanError where that cannot be."""
+    files = {Path(path) / name: part for name, part in drawn.items()} if isinstance(drawn, Mapping) else {Path(path): drawn}
+    for file, content in files.items():
+        try:
+            if isinstance(drawn, Mapping):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
+        except OSError as error:
+            raise PlanError(f"{file} cannot be written: {error.strerror}.") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.machines import Link, Machine, load_machine
+from cost_models.base import OpCost, OpSignature
+from cost_models.machines import Device, Link, Machine, load_machine
 
 
 def two_cpus(link_latency_ns: int = 1_000) -> Machine:
@@ -23,3 +24,24 @@ def two_cpus(link_latency_ns: int = 1_000) -> Machine:
         call_overhead_ns=100_000,
         host_hop_ns=link_latency_ns,
     )
+
+
+def made_up() -> Machine:
+    """A CPU and a GPU of round figures, which no calibration changes."""
+    cpu = Device("CPU:0", "CPU", "a CPU", 2**34, False, 500, 0, {"default": 1e10}, 1e10, cores=4)
+    gpu = Device("GPU:0", "GPU", "a GPU", 2**33, True, 5_000, 2_000, {"default": 1e13}, 1e12)
+    links = (Link("CPU:0", "GPU:0", 20_000, 1e10), Link("GPU:0", "CPU:0", 30_000, 1e10))
+    return Machine("made-up", (cpu, gpu), links, call_overhead_ns=50_000, host_hop_ns=2_000)
+
+
+class Simple:
+    """A cost model of round figures: products by their operands, everything else by its outputs."""
+
+    name = "simple"
+
+    def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
+        work = 1_000 if signature.op_type == "MatMul" else 1
+        moved = sum(spec.elements for spec in signature.outputs)
+        compute_ns = max(device.min_kernel_ns, round(1e9 * work * moved / device.flops["default"]))
+        busy = max if device.asynchronous else lambda *parts: sum(parts)
+        return OpCost(busy(device.dispatch_ns, compute_ns), device.dispatch_ns, compute_ns, 0, "user")

@@ -12,12 +12,14 @@ import pytest
 
 import placer
 from placer.solvers.registry import solvers
+from placer.viewing import views
 from tests.graphs import layers
 from tests.solvers.test_grid import KNOW_LIMITS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
+VIEWS = (ROOT / "docs" / "views.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -82,6 +84,20 @@ def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> 
     named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "supported.md").read_text()))
     there = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
     assert named == there - {"test_handed_cases.py"}
+
+
+def test_the_page_of_views_lists_every_view_and_every_attribute() -> None:
+    def named(first: str) -> set[str]:
+        """What the first column of the table with this head names."""
+        lines = VIEWS[VIEWS.index(first) :].partition("\n\n")[0].splitlines()[2:]
+        return {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+    assert named("| view |") == set(views())
+    plan = placer.solve(layers(), "h100")
+    assert named("| column, node attribute") == set(plan.records()[0])
+    nodes, edges = plan.to_networkx().nodes(data=True), plan.to_networkx().edges(data=True)
+    assert {key for _, data in nodes for key in data} == named("| column, node attribute") - {"name"}
+    assert {key for *_, data in edges for key in data} == named("| edge attribute")
 
 
 def code(page: str, language: str, containing: str = "") -> str:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CPU = ("#dbe9f6", "#2b6ca3")
-GPUS = (("#dff0d8", "#3f8f3f"), ("#fdebd0", "#b9770e"), ("#eadcf4", "#7d3c98"), ("#fadbd8", "#b03a2e"))
+CPUS = (("#dbe9f6", "#2b6ca3"), ("#d3ecec", "#157a7a"), ("#e2e3f3", "#4f55a0"), ("#dfe6ea", "#4a6572"))
+GPUS = (
+    ("#dff0d8", "#3f8f3f"),
+    ("#fdebd0", "#b9770e"),
+    ("#eadcf4", "#7d3c98"),
+    ("#f6dbe6", "#ad3a6e"),
+    ("#eef0c9", "#7d8213"),
+    ("#efe0d6", "#8a5a3b"),
+    ("#d8f0e6", "#1c8a63"),
+    ("#e6e0dc", "#6b5d55"),
+)
 CROSSING = "#c0392b"
 QUIET = "#9aa5b1"
 
 
 def colours(devices: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Fill and line colour (hex) by device: the first device blue, the others in a fixed turn."""
-    return {device: CPU if k == 0 else GPUS[(k - 1) % len(GPUS)] for k, device in enumerate(devices)}
+    """Fill and line colour (hex) by device: a device has the same in every plan, CPUs blues, others in a fixed turn."""
+    return {device: colour(device) for device in devices}
+
+
+def colour(device: str) -> tuple[str, str]:
+    """Fill and line colour (hex) of a device."""
+    kind, _, index = device.partition(":")
+    turn = CPUS if kind == "CPU" else GPUS
+    return turn[int(index or 0) % len(turn)]

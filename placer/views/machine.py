@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cost_models.machines import Machine
+from placer.tables import table
 from placer.units import format_bytes, format_ns
-from placer.views.text import table
 
 
 def describe(machine: Machine) -> str:
@@ -16,12 +16,12 @@ def describe(machine: Machine) -> str:
             f"{d.flops.get('float32', d.flops['default']) / 1e9:,.0f}",
             f"{format_bytes(d.memory_bytes_per_s)}/s",
             format_ns(d.dispatch_ns),
-            f"  {d.model}",
+            d.model,
         ]
         for d in machine.devices
     ]
     links = [[f"{k.src} -> {k.dst}", format_ns(k.latency_ns), f"{format_bytes(k.bytes_per_s)}/s"] for k in machine.links]
-    blocks = [table(["device", "memory", "float32 GFLOP/s", "memory traffic", "dispatch", "  model"], devices), ""]
+    blocks = [table(["device", "memory", "float32 GFLOP/s", "memory traffic", "dispatch", "model"], devices, left=["model"]), ""]
     if links:
         blocks += [table(["copies", "latency", "rate"], links), ""]
     more = [f"{format_ns(d.call_ns)} more on {d.name}" for d in machine.devices if d.call_ns]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placer.placement import Baseline, Placement
+from placer.tables import table
 from placer.units import format_bytes, format_ns
 from placer.views.plain import story
 
@@ -18,7 +19,6 @@ def summary(placement: Placement) -> str:
     """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines; the notes."""
     p = placement
     bound = f"lower bound {format_ns(p.lower_bound_ns)}, gap {p.gap:.1%}" if p.lower_bound_ns > 0 else "no lower bound"
-    copied = sum(t.nbytes * t.count for t in p.transfers)
     blocks = [
         f"{p.graph.name}: {len(p.ops)} ops on {p.machine} ({', '.join(p.devices)})",
         table(
@@ -35,7 +35,7 @@ def summary(placement: Placement) -> str:
                 for name, t in p.totals.items()
             ],
         ),
-        f"transfers  {len(p.transfers)}, {format_bytes(copied)} per step, {format_ns(sum(t.time_ns for t in p.transfers))}",
+        f"transfers  {len(p.transfers)}, {format_bytes(p.copied_bytes)} per step, {format_ns(p.transfer_ns)}",
         f"objective  {p.objective} {format_ns(p.objective_ns)}, {p.status.value}, {bound}",
         f"solver     {p.solver}, {p.solver_seconds:.2f} s, {p.stop_reason}",
         f"costs      {_sources(p)}",
@@ -108,16 +108,3 @@ def _against(placement: Placement, baseline: Baseline) -> str:
     here_ns = placement.objective_ns
     ratio = "the same" if other_ns == here_ns else f"{other_ns / here_ns:.2f} times this plan" if here_ns else ""
     return ", ".join(filter(None, (ratio, baseline.note)))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns padded to their widest cell: the first to the left, numbers to the right, a last unnamed one to the left."""
-    cells = [list(head), *map(list, rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
-    left = {0} | ({len(head) - 1} if not head[-1] else set())
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if k in left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )

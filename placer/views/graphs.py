@@ -1,0 +1,19 @@
+"""A placement as data that other tools read."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+
+from placer.placement import Placement
+
+
+def plan_json(placement: Placement) -> str:
+    """What `Placement.save` writes: the plan and its graph."""
+    return json.dumps(placement.to_json(), separators=(",", ":")) + "\n"
+
+
+def graphml(placement: Placement) -> str:
+    """`Placement.to_networkx` as GraphML."""
+    return "\n".join(nx.generate_graphml(placement.to_networkx())) + "\n"

@@ -1,0 +1,89 @@
+"""The ops of a placement as a table: those that were asked for, in the order that was asked for."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from placer.devicespec import parse
+from placer.errors import OptionError
+from placer.placement import Placement
+from placer.tables import table
+from placer.units import format_bytes, format_ns
+
+ORDERS: dict[str, Any] = {
+    "order": lambda row: 0,
+    "time": lambda row: -row["time_ns"],
+    "bytes": lambda row: -row["output_bytes"],
+    "name": lambda row: row["name"],
+}
+"""What rows can be sorted by; equal ones, and all of them by "order", come in the order of execution."""
+
+
+def rows(
+    placement: Placement,
+    *,
+    device: str | None = None,
+    op_type: str | None = None,
+    scope: str | None = None,
+    crossing: bool = False,
+    flagged: bool = False,
+    sort: str = "order",
+) -> list[dict[str, Any]]:
+    """The rows of `Placement.records` that every given filter lets through.
+
+    Args:
+        placement: whose.
+        device: a device spec, such as "GPU" or "GPU:0".
+        op_type: a glob of op types.
+        scope: what names begin with, or a glob of whole names.
+        crossing: only ops that send a tensor to another device, or take one from there.
+        flagged: only ops with flags: stateful ones, and those whose results depend on the device.
+        sort: "order" (of execution), "time" or "bytes" (largest first) or "name".
+
+    Raises:
+        OptionError: a device that the plan does not have, or no such order.
+    """
+    if sort not in ORDERS:
+        raise OptionError(f"sort={sort!r} is none of {', '.join(map(repr, ORDERS))}.")
+    there = placement.devices if device is None else [name for name in placement.devices if parse(device).matches(name)]
+    if not there:
+        raise OptionError(f"device={device!r} is none of the plan's: {', '.join(placement.devices)}.")
+    inside = None if scope is None else scope.strip("/")
+    found = [
+        row
+        for row in placement.records()
+        if row["device"] in there
+        and (op_type is None or fnmatchcase(row["op_type"], op_type))
+        and (inside is None or row["name"] == inside or row["name"].startswith(f"{inside}/") or fnmatchcase(row["name"], inside))
+        and not (crossing and not row["crosses"])
+        and not (flagged and not row["flags"])
+    ]
+    return sorted(found, key=ORDERS[sort])
+
+
+def ops(placement: Placement, *, limit: int | None = None, **filters: Any) -> str:
+    """A line per op of `rows`, the first `limit` of them, and what they take together."""
+    found = rows(placement, **filters)
+    shown = found[:limit]
+    lines = [
+        [
+            row["device"],
+            row["op_type"],
+            format_ns(row["time_ns"]),
+            format_bytes(row["output_bytes"]),
+            format_bytes(row["sent_bytes"]) if row["sent_bytes"] else "",
+            row["reason_kind"],
+            row["flags"],
+            row["name"],
+        ]
+        for row in shown
+    ]
+    head = ["device", "op type", "time", "outputs", "sent", "why", "flags", "op"]
+    left = {"op type", "why", "flags", "op"}
+    if not any(row["flags"] for row in shown):
+        lines, head = [[*line[:-2], line[-1]] for line in lines], [name for name in head if name != "flags"]
+    more = [f"… and {len(found) - len(shown)} more"] if len(shown) < len(found) else []
+    sums = format_ns(sum(row["time_ns"] for row in found)), format_bytes(sum(row["sent_bytes"] for row in found))
+    total = f"{len(found)} of {len(placement.ops)} ops, {sums[0]} together, {sums[1]} sent to other devices"
+    return "\n".join([*([table(head, lines, left)] if shown else []), *more, total])

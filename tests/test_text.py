@@ -1,0 +1,143 @@
+"""What a placement says in words: as reviewed, word for word; and tables that hold what was asked for.
+
+`python -m tests.test_text` writes the reviewed texts anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.cli import main
+from placer.errors import OptionError
+from placer.placement import Placement
+from placer.solving import solve
+from placer.views.listing import rows
+from tests.graphs import GraphBuilder, floats, towers
+from tests.machines import Simple, made_up
+
+GOLDEN = Path(__file__).parent / "data" / "text"
+
+
+def planned(**options: Any) -> Placement:
+    plan = solve(towers(), made_up(), cost_model=Simple(), objective="total_cost", **options)
+    return replace(plan, solver_seconds=0.25)
+
+
+PLAN, PINNED = planned(), planned(pins={"left/*": "CPU:0"}, memory_limits={"GPU:0": "256MiB"})
+TEXTS: dict[str, Callable[[], str]] = {
+    "summary": PLAN.summary,
+    "summary-limited": PINNED.summary,
+    "explain-op": lambda: PLAN.explain("left/dense0/MatMul"),
+    "explain-variable": lambda: PLAN.explain("front/table3"),
+    "explain-cpu-only": lambda: PLAN.explain("front/hash0"),
+    "ops-by-time": lambda: str(PLAN.view("ops", sort="time", limit=8)),
+    "ops-crossing": lambda: str(PLAN.view("ops", crossing=True)),
+    "diff": lambda: str(PLAN.diff(PINNED)),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_are_as_reviewed(name: str) -> None:
+    assert TEXTS[name]() + "\n" == (GOLDEN / f"{name}.txt").read_text()
+
+
+def noisy() -> Placement:
+    b = GraphBuilder()
+    b.argument("x", floats(8))
+    b.op("noise/draw", "RandomUniform", [], (floats(8),), flags=("random", "stateful"))
+    b.op("sum", "AddV2", ["x", "noise/draw"], (floats(8),))
+    return solve(b.build("sum"), made_up(), cost_model=Simple())
+
+
+def test_each_filter_lets_through_what_it_says_and_nothing_else() -> None:
+    everything = PLAN.records()
+    crossing = {end for a, b, data in PLAN.to_networkx().edges(data=True) if data["crosses"] for end in (a, b)}
+    for filters, fits in [
+        ({"device": "GPU"}, lambda row: row["device"] == "GPU:0"),
+        ({"op_type": "Mat*"}, lambda row: row["op_type"] == "MatMul"),
+        ({"scope": "left/dense1"}, lambda row: row["name"].startswith("left/dense1/")),
+        ({"scope": "*/dense1/*"}, lambda row: "/dense1/" in row["name"]),
+        ({"crossing": True}, lambda row: row["name"] in crossing),
+        ({"crossing": True, "device": "CPU:0"}, lambda row: row["name"] in crossing and row["device"] == "CPU:0"),
+    ]:
+        found = rows(PLAN, **filters)
+        assert found == [row for row in everything if fits(row)]
+        assert 0 < len(found) < len(everything)
+    assert [row["name"] for row in rows(noisy(), flagged=True)] == ["noise/draw"]
+
+
+def test_each_order_is_one() -> None:
+    for sort, key in (("time", lambda row: -row["time_ns"]), ("bytes", lambda row: -row["output_bytes"])):
+        keys = [key(row) for row in rows(PLAN, sort=sort)]
+        assert keys == sorted(keys)
+    names = [row["name"] for row in rows(PLAN, sort="name")]
+    assert names == sorted(PLAN.ops)
+    for filters in ({"sort": "size"}, {"device": "GPU:1"}, {"device": "nowhere"}):
+        with pytest.raises(OptionError, match=next(iter(filters.values()))):
+            rows(PLAN, **filters)
+
+
+def test_a_difference_is_that_of_the_figures() -> None:
+    found = PLAN.diff(PINNED)
+    assert set(found.moved) == {name for name in PLAN.ops if PLAN.device_of(name) != PINNED.device_of(name)}
+    for pair, figure in [
+        (found.step_time_ns, lambda plan: plan.step_time_ns),
+        (found.transfers, lambda plan: len(plan.transfers)),
+        (found.copied_bytes, lambda plan: sum(t.nbytes * t.count for t in plan.transfers)),
+        (found.transfer_ns, lambda plan: sum(t.time_ns for t in plan.transfers)),
+        (found.peak_bytes["GPU:0"], lambda plan: plan.totals["GPU:0"].peak_bytes),
+    ]:
+        assert pair == (figure(PLAN), figure(PINNED))
+    elsewhere = PLAN.diff(solve(towers(), "cpu2"))
+    assert elsewhere.peak_bytes["GPU:0"][1] == 0
+    assert "-100.0%" in str(elsewhere)
+
+
+def test_the_command_shows_tables_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    for plan, path in zip((PLAN, PINNED), paths, strict=True):
+        plan.save(path)
+    flags = ["--device", "GPU", "--type", "MatMul", "--scope", "left", "--sort", "bytes", "--limit", "2"]
+    assert main(["show", paths[0], *flags]) == 0
+    filters: dict[str, Any] = {"device": "GPU", "op_type": "MatMul", "scope": "left", "sort": "bytes"}
+    assert capsys.readouterr().out == f"{PLAN.view('ops', limit=2, **filters)}\n"
+    assert main(["show", paths[0], *flags, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == rows(PLAN, **filters)[:2]
+    assert main(["show", paths[0], "--view", "graphml", "--out", str(tmp_path / "plan.graphml")]) == 0
+    assert (tmp_path / "plan.graphml").read_text() == PLAN.view("graphml")
+    for wrong in (["--out", paths[0]], ["--view", "dot", "--crossing"], ["--view", "dot", "--out", str(tmp_path)]):
+        assert main(["show", paths[0], *wrong]) != 0
+    capsys.readouterr()
+    assert main(["diff", *paths]) == 0
+    assert capsys.readouterr().out == f"{PLAN.diff(PINNED)}\n"
+    assert main(["diff", *paths, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["step_time_ns"] == [PLAN.step_time_ns, PINNED.step_time_ns]
+
+
+def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich")
+    from rich.text import Text
+
+    from placer.views.terminal import show
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    show(PLAN.summary())
+    shown = Text.from_ansi(capsys.readouterr().out)
+    assert shown.plain.rstrip() == PLAN.summary()
+    styles = {shown.plain[span.start : span.end]: str(span.style) for span in shown.spans}
+    assert styles["CPU:0"] != styles["GPU:0"]
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    for title, text in TEXTS.items():
+        (GOLDEN / f"{title}.txt").write_text(text() + "\n")
