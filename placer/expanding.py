@@ -43,10 +43,7 @@ def expand(
     op_device = assignment.device[problem.op_unit]
     unpinned = problem
     if options.pins:
-        allowed = constrain(graph, machine, replace(options, pins={})).allowed
-        fixed = (allowed.sum(axis=1) == 1)[problem.op_unit[problem.tensor_op]]
-        shared = None if problem.tensor_shared is None else problem.tensor_shared & fixed
-        unpinned = replace(problem, unit_allowed=allowed, tensor_shared=shared)
+        unpinned = replace(problem, unit_allowed=constrain(graph, machine, replace(options, pins={})).allowed)
     kinds = {d.kind for d in machine.devices}
     others = {name: _baseline(unpinned, name, options) for name, kind in BASELINES.items() if kind in kinds}
     return Placement(

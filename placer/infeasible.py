@@ -60,7 +60,7 @@ def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) 
     made_here = problem.place_device[
         problem.tensor_place[np.arange(len(until)), assignment.device[problem.op_unit[problem.tensor_op]]]
     ]
-    alive = (made_here == d) & (problem.shared_place < 0) & (problem.tensor_op <= moment) & (moment <= until)
+    alive = (made_here == d) & ~problem.shared & (problem.tensor_op <= moment) & (moment <= until)
     passing = np.zeros(problem.ops, np.int64)
     np.add.at(passing, problem.tensor_op[alive], problem.tensor_bytes[alive])
     if assignment.device[problem.op_unit[moment]] == d:

@@ -66,7 +66,7 @@ def random_problem(
         consumer_on_host=(rng.random((entries, devices)) < 0.3) & gpu,
         tensor_free=rng.random(tensors) < 0.15,
         tensor_is_result=rng.random(tensors) < 0.2,
-        tensor_shared=(rng.random(tensors) < 0.3) & (allowed.sum(axis=1) == 1)[unit[np.array(tensor_op, np.int64)]],
+        tensor_shared=rng.random(tensors) < 0.3,
         control_src=np.array([a for a, _ in control], np.int64),
         control_dst=np.array([b for _, b in control], np.int64),
         copy_latency_ns=slow,
@@ -143,7 +143,6 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
         op_compute_ns=problem.op_compute_ns[:, first],
         op_workspace_bytes=problem.op_workspace_bytes[:, first],
         unit_allowed=allowed,
-        tensor_shared=None,
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
     )

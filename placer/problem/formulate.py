@@ -94,20 +94,12 @@ def formulate(
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
-        tensor_shared=_shared(ops, constraints, tensors["tensor_op"]),
+        tensor_shared=np.array([op.op_type == "ReadVariableOp" for op in ops], np.bool_)[tensors["tensor_op"]],
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)
-
-
-def _shared(ops: list[OpNode], constraints: Constraints, producer: Ints) -> Bools:
-    """[T]: the value of a variable, read where the variable must be: TensorFlow hands out the variable's own buffer."""
-    reads = np.array([op.op_type == "ReadVariableOp" for op in ops], np.bool_)
-    fixed = constraints.allowed.sum(axis=1) == 1
-    shared: Bools = (reads & fixed[constraints.op_unit])[producer]
-    return shared
 
 
 def _copied(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:

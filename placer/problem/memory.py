@@ -35,7 +35,7 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     begin = np.where(free, 0, problem.tensor_op[tensor])
     end = np.where(free, ops - 1, until[tensor, place])
 
-    nbytes = np.where(place == problem.shared_place[tensor], 0, problem.tensor_bytes[tensor])
+    nbytes = np.where(problem.shared[tensor] & (place == src[tensor]), 0, problem.tensor_bytes[tensor])
     change = np.zeros((problem.devices, ops + 1), np.int64)
     np.add.at(change, (problem.place_device[place], begin), nbytes)
     np.subtract.at(change, (problem.place_device[place], end + 1), nbytes)
@@ -65,7 +65,7 @@ class Holdings:
     """
 
     nbytes: Ints
-    """[H]"""
+    """[H]; negative for a shared tensor where it is made: that takes back what is counted for its being there."""
     start: Ints
     """[H + 1]"""
     unit: Ints
@@ -86,18 +86,20 @@ def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
     devices = [np.full(len(kept) + 1, device)]
     nbytes = [np.append(problem.op_workspace_bytes[moment, device], problem.unit_persistent_bytes[kept])]
     for q in np.flatnonzero(problem.place_device == device).tolist():
-        takes_none = problem.shared_place == q
-        made, d = np.nonzero((problem.tensor_place == q) & (live & ~takes_none)[:, None])
         e = q % problem.devices
-        taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q) & ~takes_none[problem.consumer_tensor])
-        tensor = np.append(made, problem.consumer_tensor[taken])
-        keys.append(tensor * 2 * problem.devices + q + len(kept))
-        units.append(problem.op_unit[np.append(problem.tensor_op[made], problem.consumer_op[taken])])
-        devices.append(np.append(d, np.full(len(taken), e)))
-        nbytes.append(problem.tensor_bytes[tensor])
+        made = np.flatnonzero(live & (problem.tensor_place[:, e] == q))
+        taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q))
+        back = made[problem.shared[made]]
+        tensor = np.concatenate([made, problem.consumer_tensor[taken], back])
+        sign = np.repeat([1, -1], [len(made) + len(taken), len(back)])
+        keys.append((tensor + np.where(sign < 0, len(live), 0)) * 2 * problem.devices + q + len(kept))
+        holder = np.concatenate([problem.tensor_op[made], problem.consumer_op[taken], problem.tensor_op[back]])
+        units.append(problem.op_unit[holder])
+        devices.append(np.full(len(holder), e))
+        nbytes.append(sign * problem.tensor_bytes[tensor])
     key, unit, on_device, size = (np.concatenate(parts) for parts in (keys, units, devices, nbytes))
     order = np.lexsort((on_device, unit, key))
-    order = order[size[order] > 0]
+    order = order[size[order] != 0]
     key, unit, on_device = key[order], unit[order], on_device[order]
     again = np.zeros(len(key), np.bool_)
     again[1:] = (key[1:] == key[:-1]) & (unit[1:] == unit[:-1]) & (on_device[1:] == on_device[:-1])

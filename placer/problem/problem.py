@@ -100,10 +100,7 @@ class PlacementProblem:
     op_follows_input: Bools | None = None
     """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
     tensor_shared: Bools | None = None
-    """[T]: takes no memory of its own where it is made, as the value of a variable, read; none if not given.
-
-    Its producer's unit must have one device to go to.
-    """
+    """[T]: takes no memory of its own where it is made, as the value of a variable, read; none if not given."""
     copy_interval_ns: Ints | None = None
     """[P, P]: least time from the start of one copy to that of the next between the same places; 0 if not given."""
     op_serial: Bools | None = None
@@ -146,10 +143,6 @@ class PlacementProblem:
             raise ValueError(f"unit {int(idle[0])} has no ops.")
         if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
             raise ValueError("consumer_start does not run from 0 to the number of consumers.")
-        if self.tensor_shared is not None:
-            free = self.tensor_shared & (self.unit_allowed.sum(axis=1)[self.op_unit[self.tensor_op]] > 1)
-            if free.any():
-                raise ValueError(f"tensor {int(np.argmax(free))} is shared, and its unit may be on several devices.")
         for src, dst in ((self.tensor_op[self.consumer_tensor], self.consumer_op), (self.control_src, self.control_dst)):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
@@ -187,12 +180,9 @@ class PlacementProblem:
         return np.where(np.array(self.device_kinds) == "CPU", here, here + self.devices)
 
     @cached_property
-    def shared_place(self) -> Ints:
-        """[T]: the place where a shared tensor is made and takes no memory; -1 for others."""
-        if self.tensor_shared is None:
-            return np.full(len(self.tensor_op), -1)
-        only = self.unit_allowed.argmax(axis=1)[self.op_unit[self.tensor_op]]
-        return np.where(self.tensor_shared, self.tensor_place[np.arange(len(only)), only], -1)
+    def shared(self) -> Bools:
+        """[T]: `tensor_shared`, none where it is not given."""
+        return np.zeros(len(self.tensor_op), np.bool_) if self.tensor_shared is None else self.tensor_shared
 
     @cached_property
     def tensor_last(self) -> Ints:

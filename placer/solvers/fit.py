@@ -59,7 +59,7 @@ def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int,
     last = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
     np.maximum.at(last, problem.consumer_tensor, problem.consumer_op)
     begun = problem.tensor_op <= moment
-    made = (problem.place_device[src] == device) & (problem.shared_place < 0) & (problem.tensor_free | (begun & (last >= moment)))
+    made = (problem.place_device[src] == device) & ~problem.shared & (problem.tensor_free | (begun & (last >= moment)))
 
     held = np.where(assignment.device == device, problem.unit_persistent_bytes, 0)
     np.add.at(held, problem.op_unit[problem.tensor_op[made]], problem.tensor_bytes[made])

@@ -247,6 +247,7 @@ def _add_rent_of_tensors(
 
     It is held there until the last of those there that need it, the maker needing it to the end. So the rent is a sum over
     these in the order of what each adds to those before, due where it or any later one is there: a chain of auxiliary nodes.
+    What is shared takes nothing where it is made, so there its chain hangs on the maker.
     """
     until = np.concatenate([np.zeros((problem.devices, 1)), np.cumsum(rent, axis=1)], axis=1)
     what = np.append(np.arange(len(problem.tensor_op)), problem.consumer_tensor)
@@ -256,19 +257,23 @@ def _add_rent_of_tensors(
     end = np.append(problem.tensor_last, taken)
     size = problem.tensor_bytes if tilt is None else problem.tensor_bytes * tilt[problem.tensor_op]
     at = np.concatenate([problem.tensor_place, problem.consumer_place])
+    pays = ~problem.shared[what] | (np.arange(len(what)) >= len(problem.tensor_op))
+    maker = problem.op_unit[problem.tensor_op[what]]
     for e, side in enumerate(sides):
         place = at[np.arange(len(what)), side[unit]]
         memory = problem.place_device[place]
         held_ns = size[what] * (until[memory, end + 1] - until[memory, begin])
         due = np.floor(np.minimum(held_ns, MOST_RENT_NS)).astype(np.int64)
-        able = np.flatnonzero((due > 0) & (place != problem.shared_place[what]) & (node[unit] != (SINK, SOURCE)[e]))
-        _add_chains(arcs, e, (what * 2 * problem.devices + place)[able], node[unit[able]], due[able])
+        able = np.flatnonzero((due > 0) & pays & (node[unit] != (SINK, SOURCE)[e]))
+        made_there = problem.shared[what] & (problem.tensor_place[what, side[maker]] == place)
+        away = np.where(made_there, node[maker], (SINK, SOURCE)[e])
+        _add_chains(arcs, e, (what * 2 * problem.devices + place)[able], node[unit[able]], due[able], away[able])
 
 
-def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints) -> None:
-    """Costs, for each group, the most that is due for any of its nodes on side `e`."""
+def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints, away: Ints) -> None:
+    """Costs, for each group, the most that is due for any of its nodes on side `e` if its `away` is not."""
     order = np.lexsort((due, group))
-    group, node, due = group[order], node[order], due[order]
+    group, node, due, away = group[order], node[order], due[order], away[order]
     new = np.append(True, (group[1:] != group[:-1]) | (due[1:] != due[:-1]))[: len(group)]
     level, first = np.cumsum(new) - 1, np.flatnonzero(new)
     group, size = group[first], np.bincount(level, minlength=len(first))
@@ -279,7 +284,7 @@ def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints) -> None
     gate[hung] = arcs.fresh(len(hung))
     step = total.copy()
     step[below + 1] -= total[below]
-    _directed(arcs, e, np.full(len(gate), (SINK, SOURCE)[e]), gate, step)
+    _directed(arcs, e, away[first], gate, step)
     _directed(arcs, e, gate[below], gate[below + 1], total[below])
     _directed(arcs, e, gate[level], node, due)
 

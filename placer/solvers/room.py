@@ -33,7 +33,7 @@ class Room:
         self._memory: list[int] = problem.place_device.tolist()
         self._persistent: list[int] = problem.unit_persistent_bytes.tolist()
         self._nbytes: list[int] = problem.tensor_bytes.tolist()
-        self._shared: list[int] = problem.shared_place.tolist()
+        self._shared: list[bool] = problem.shared.tolist()
         free = problem.tensor_free  # as if made first and taken last
         self._begin: list[int] = np.where(free, 0, problem.tensor_op).tolist()
         last = np.where(problem.tensor_is_result, ops - 1, problem.tensor_op)
@@ -104,20 +104,19 @@ class Room:
 
     def _hold(self, tensor: int, place: int, first: int, last: int, sign: int) -> None:
         """Adds a tensor to what a place holds over a stretch of the step, or takes it away."""
-        if place != self._shared[tensor]:
-            self._pass(self._memory[place], first, last, sign * self._nbytes[tensor])
+        self._pass(self._memory[place], first, last, sign * self._nbytes[tensor])
 
     def _make(self, tensor: int, place: int) -> None:
         """A tensor is now made at a place; where it is taken elsewhere, that is a copy."""
         before = self._source[tensor]
-        if before != NOWHERE:
+        if before != NOWHERE and not self._shared[tensor]:
             self._hold(tensor, before, self._begin[tensor], self._last[tensor], -1)
         self._source[tensor] = place
         for at, last in self._until[tensor].items():
             was_copy, is_copy = before not in {NOWHERE, at}, place not in {NOWHERE, at}
             if was_copy != is_copy:
                 self._hold(tensor, at, self._begin[tensor], last, 1 if is_copy else -1)
-        if place != NOWHERE:
+        if place != NOWHERE and not self._shared[tensor]:
             self._hold(tensor, place, self._begin[tensor], self._last[tensor], 1)
 
     def _join(self, entry: int, at: int) -> None:
