@@ -13,9 +13,10 @@ from placer.options import Options
 from placer.placement import Baseline, DeviceTotals, OpPlan, Placement, Transfer, UnitPlan
 from placer.problem.constraints import Constraints, constrain
 from placer.problem.formulate import Formulation
-from placer.problem.memory import excess, peaks
+from placer.problem.memory import excess, usage
 from placer.problem.price import move_costs_ns, total_cost_ns, transfers
 from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.simulate import Simulation
 from placer.solvers.base import Solution
 from placer.solvers.registry import solver
 from placer.units import format_bytes
@@ -46,21 +47,23 @@ def expand(
         unpinned = replace(problem, unit_allowed=constrain(graph, machine, replace(options, pins={})).allowed)
     kinds = {d.kind for d in machine.devices}
     others = {name: _baseline(unpinned, name, options) for name, kind in BASELINES.items() if kind in kinds}
+    schedule, held = problem.simulator.run(assignment), usage(problem, assignment)
     return Placement(
         graph=graph,
         machine=machine.name,
         devices=problem.device_names,
-        ops=_ops(formulation, op_device, [tuple(op.kernels) for op in graph]),
+        ops=_ops(formulation, op_device, schedule, [tuple(op.kernels) for op in graph]),
         units=_units(problem, constraints, move_costs_ns(problem, assignment)),
-        transfers=_transfers(formulation, assignment),
-        totals=_totals(problem, assignment),
+        transfers=_transfers(formulation, assignment, schedule),
+        totals=_totals(problem, assignment, held),
+        memory={name: tuple(row) for name, row in zip(problem.device_names, held.tolist(), strict=True)},
         baselines={name: baseline for name, (baseline, _) in others.items()},
         objective=solution.objective,
         status=solution.status,
         objective_ns=solution.objective_ns,
         lower_bound_ns=solution.lower_bound_ns,
         total_cost_ns=total_cost_ns(problem, assignment),
-        step_time_ns=problem.simulator.step_ns(assignment),
+        step_time_ns=schedule.step_ns,
         solver=solution.solver,
         solver_seconds=solution.seconds,
         stop_reason=solution.stop_reason,
@@ -74,7 +77,7 @@ def expand(
     )
 
 
-def _ops(formulation: Formulation, op_device: Ints, kernels: list[tuple[str, ...]]) -> dict[str, OpPlan]:
+def _ops(formulation: Formulation, op_device: Ints, schedule: Simulation, kernels: list[tuple[str, ...]]) -> dict[str, OpPlan]:
     problem = formulation.problem
     names, kinds = problem.device_names, problem.device_kinds
     runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
@@ -85,6 +88,7 @@ def _ops(formulation: Formulation, op_device: Ints, kernels: list[tuple[str, ...
         problem.op_time_ns.tolist(),
         formulation.op_signature.tolist(),
         kernels,
+        *(column.tolist() for column in (schedule.start_ns, schedule.end_ns, schedule.streamed)),
         strict=True,
     )
     return {
@@ -93,8 +97,11 @@ def _ops(formulation: Formulation, op_device: Ints, kernels: list[tuple[str, ...
             unit,
             {other: times[d] for d, other in runnable[has]},
             formulation.sources[signature][device] if signature >= 0 else "",
+            start,
+            end,
+            streamed,
         )
-        for name, device, unit, times, signature, has in rows
+        for name, device, unit, times, signature, has, start, end, streamed in rows
     }
 
 
@@ -113,44 +120,47 @@ def _units(problem: PlacementProblem, constraints: Constraints, moves: Ints) -> 
     )
 
 
-def _transfers(formulation: Formulation, assignment: Assignment) -> tuple[Transfer, ...]:
+def _transfers(formulation: Formulation, assignment: Assignment, schedule: Simulation) -> tuple[Transfer, ...]:
     problem = formulation.problem
     names, count = problem.device_names, problem.devices
     found = transfers(problem, assignment)
-    order = np.argsort(-found.cost_ns, kind="stable")
-    order = order[problem.tensor_count[found.tensor[order]] > 0]  # nothing crosses where nothing runs
+    order = np.flatnonzero(problem.tensor_count[found.tensor] > 0)  # nothing crosses where nothing runs
     rows = zip(*(a[order].tolist() for a in (found.tensor, found.src, found.dst, found.cost_ns)), strict=True)
-    copies = [
+    copies = list(zip(*(a.tolist() for a in (schedule.copy_tensor, schedule.copy_op, schedule.copy_dst)), strict=True))
+    times = list(zip(schedule.copy_start_ns.tolist(), schedule.copy_end_ns.tolist(), strict=True))
+    copied = {(tensor, dst): when for (tensor, _, dst), when in zip(copies, times, strict=True) if tensor >= 0}
+    hopped = {(op, dst % count): when for (tensor, op, dst), when in zip(copies, times, strict=True) if tensor < 0}
+    tensors = [
         Transfer(
-            tensor=f"{problem.op_names[problem.tensor_op[t]]}:{formulation.tensor_output[t]}",
-            src=names[src % count],
-            dst=names[dst % count],
-            dst_memory="host" if dst >= count else "device",
-            nbytes=int(problem.tensor_bytes[t]),
-            count=float(problem.tensor_count[t]),
-            time_ns=cost,
+            f"{problem.op_names[problem.tensor_op[t]]}:{formulation.tensor_output[t]}",
+            names[src % count],
+            names[dst % count],
+            "host" if dst >= count else "device",
+            int(problem.tensor_bytes[t]),
+            float(problem.tensor_count[t]),
+            cost,
+            *copied[t, dst],
         )
         for t, src, dst, cost in rows
     ]
-    return tuple(sorted([*copies, *_hops(problem, assignment)], key=lambda transfer: -transfer.time_ns))
+    hops = [
+        Transfer(f"^{problem.op_names[op]}", names[src], names[dst], "host", 0, runs, cost, *hopped[op, dst])
+        for op, src, dst, runs, cost in _hops(problem, assignment)
+    ]
+    return tuple(sorted([*tensors, *hops], key=lambda transfer: -transfer.time_ns))
 
 
-def _hops(problem: PlacementProblem, assignment: Assignment) -> list[Transfer]:
-    """What control edges between devices cost: one hop for each op and further device."""
+def _hops(problem: PlacementProblem, assignment: Assignment) -> list[tuple[int, int, int, float, int]]:
+    """Op, device, further device, runs and cost of the hops of control edges: one for each op and further device."""
     op_device = assignment.device[problem.op_unit]
     pairs = np.stack([problem.control_src, op_device[problem.control_dst]], axis=1)
     op, dst = np.unique(pairs[op_device[pairs[:, 0]] != pairs[:, 1]], axis=0).T
     src, runs = op_device[op], problem.op_count[op]
     cost = problem.copy_ns(np.zeros_like(op), runs, problem.host_place[src], problem.host_place[dst])
-    names = problem.device_names
-    return [
-        Transfer(f"^{problem.op_names[i]}", names[s], names[d], "host", 0, count, ns)
-        for i, s, d, count, ns in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True)
-        if count
-    ]
+    return [row for row in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True) if row[3]]
 
 
-def _totals(problem: PlacementProblem, assignment: Assignment) -> dict[str, DeviceTotals]:
+def _totals(problem: PlacementProblem, assignment: Assignment, held: Ints) -> dict[str, DeviceTotals]:
     count = problem.devices
     op_device = assignment.device[problem.op_unit]
     ops = np.bincount(op_device, minlength=count)
@@ -158,7 +168,7 @@ def _totals(problem: PlacementProblem, assignment: Assignment) -> dict[str, Devi
     np.add.at(times, op_device, problem.op_time_ns[np.arange(problem.ops), op_device])
     persistent = np.zeros(count, np.int64)
     np.add.at(persistent, assignment.device, problem.unit_persistent_bytes)
-    columns = (ops, times, peaks(problem, assignment), persistent, problem.memory_limit_bytes)
+    columns = (ops, times, held.max(axis=1, initial=0), persistent, problem.memory_limit_bytes)
     return dict(zip(problem.device_names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
 
 

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from placer.units import format_bytes, format_ns
 from placer.viewing import Drawn, view, write
 
 FORMAT = "placer.plan"
-VERSION = 1
+VERSION = 2
 MOVES_SHOWN = 20
 
 
@@ -37,6 +37,12 @@ class OpPlan:
     """By device it has a kernel for."""
     cost_source: str
     """Where the price of the device it is on comes from; "" where there is nothing to price."""
+    start_ns: int
+    """When it starts to compute, as predicted, from the start of the step."""
+    end_ns: int
+    """All runs of one step are taken as one: a loop's body lasts as long as the loop."""
+    streamed: bool
+    """Computes in its device's stream, one op after the other; else on a thread of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,15 @@ class Transfer:
     count: float
     time_ns: int
     """All copies of one step."""
+    start_ns: int
+    """When the first is under way, as predicted, from the start of the step."""
+    end_ns: int
+    """When the last has arrived."""
+
+    @property
+    def producer(self) -> str:
+        """The op that makes the tensor, or whose end the control edge tells."""
+        return self.tensor[1:] if self.tensor.startswith("^") else self.tensor.rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,8 @@ class Placement:
     transfers: tuple[Transfer, ...]
     """Those that take longest first."""
     totals: Mapping[str, DeviceTotals]
+    memory: Mapping[str, tuple[int, ...]]
+    """By device: the bytes it holds while each op runs, ops running in their order."""
     baselines: Mapping[str, Baseline]
     """"tf_default", "all_cpu", "all_gpu"."""
     objective: Objective
@@ -243,6 +260,8 @@ class Placement:
                     "unit": plan.unit,
                     "time_ns": plan.time_ns.get(plan.device, 0),
                     "cost_source": plan.cost_source,
+                    "start_ns": plan.start_ns,
+                    "end_ns": plan.end_ns,
                     "output_bytes": sum(spec.nbytes for spec in op.signature.outputs),
                     "outputs": ", ".join(map(str, op.signature.outputs)),
                     "sent_bytes": round(sum(t.nbytes * t.count for t in self.transfers_of.get(op.name, ()) if t.src != t.dst)),
@@ -381,10 +400,11 @@ class Placement:
             **{key: getattr(self, key) for key in (*plain, "solver_seconds", "stop_reason")},
             "status": self.status.value,
             "devices": list(self.devices),
-            "ops": [[p.device, p.unit, p.time_ns, p.cost_source] for p in self.ops.values()],
+            "ops": [[getattr(p, f.name) for f in fields(OpPlan)] for p in self.ops.values()],
             "units": [[u.ops, [[r.kind, r.op, r.text] for r in u.reasons], u.time_ns, u.transfer_ns] for u in self.units],
             "transfers": [asdict(t) for t in self.transfers],
             "totals": {name: asdict(t) for name, t in self.totals.items()},
+            "memory": {name: list(held) for name, held in self.memory.items()},
             "baselines": {name: asdict(b) for name, b in self.baselines.items()},
             "notes": list(self.notes),
             "options": dict(self.options),
@@ -395,16 +415,13 @@ class Placement:
         """The transfers of each op's outputs, by op name."""
         found: dict[str, list[Transfer]] = {}
         for transfer in self.transfers:
-            producer = (
-                transfer.tensor.removeprefix("^") if transfer.tensor.startswith("^") else transfer.tensor.rpartition(":")[0]
-            )
-            found.setdefault(producer, []).append(transfer)
+            found.setdefault(transfer.producer, []).append(transfer)
         return {name: tuple(transfers) for name, transfers in found.items()}
 
 
 def _plan_from_json(data: Mapping[str, Any], graph: OpGraph) -> Placement:
     ops = {op.name: OpPlan(*row) for op, row in zip(graph, data["ops"], strict=True)}
-    built = ("ops", "units", "transfers", "totals", "baselines", "status", "devices", "notes")
+    built = ("ops", "units", "transfers", "totals", "memory", "baselines", "status", "devices", "notes")
     plain: dict[str, Any] = {key: value for key, value in data.items() if key not in built}
     return Placement(
         graph=graph,
@@ -412,6 +429,7 @@ def _plan_from_json(data: Mapping[str, Any], graph: OpGraph) -> Placement:
         units=tuple(UnitPlan(ops, tuple(Reason(*r) for r in reasons), t, moves) for ops, reasons, t, moves in data["units"]),
         transfers=tuple(Transfer(**row) for row in data["transfers"]),
         totals={name: DeviceTotals(**row) for name, row in data["totals"].items()},
+        memory={name: tuple(held) for name, held in data["memory"].items()},
         baselines={name: Baseline(**row) for name, row in data["baselines"].items()},
         status=Status(data["status"]),
         devices=tuple(data["devices"]),

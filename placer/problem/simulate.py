@@ -30,10 +30,14 @@ class Simulation:
     """[N]: when each op starts to compute."""
     end_ns: Ints
     """[N]"""
+    streamed: Bools
+    """[N]: computes in its device's stream, not on a thread."""
     peak_bytes: Ints
     """[D]"""
     copy_tensor: Ints
     """[X]; -1 for a control edge's hop."""
+    copy_op: Ints
+    """[X]: producer."""
     copy_src: Ints
     """[X]: place."""
     copy_dst: Ints
@@ -99,8 +103,10 @@ class Simulator:
             busy_ns=busy,
             start_ns=np.array(start, np.int64),
             end_ns=np.array(end, np.int64),
+            streamed=streamed,
             peak_bytes=peaks(problem, assignment),
             copy_tensor=np.where(x < tensors, x, -1),
+            copy_op=self.edges.op[x],
             copy_src=src,
             copy_dst=dst,
             copy_start_ns=np.array(began, np.int64),
