@@ -93,13 +93,25 @@ def formulate(
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
-        op_follows_input=np.array([op.op_type in METADATA for op in ops], np.bool_),
+        op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
         tensor_shared=np.array([op.op_type == "ReadVariableOp" for op in ops], np.bool_)[tensors["tensor_op"]],
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)
+
+
+def _follows(graph: OpGraph, op: OpNode) -> bool:
+    """Whether TensorFlow's placer leaves an op beside its first input.
+
+    What a loop passes on starts on the device that its first value asks for or sits on, the predicate's on that of its maker.
+    """
+    if op.role != "loop":
+        return op.op_type in METADATA
+    before = graph.graph.pred[op.name].items()
+    makers = (graph.op(name) for name, data in before if any(edge.dst_index == 0 for edge in data["tensors"]))
+    return op.op_type == "NextIteration" or any(maker.requested_device or maker.location for maker in makers)
 
 
 def _copied(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:

@@ -98,7 +98,7 @@ class PlacementProblem:
     device_threads: Ints | None = None
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
     op_follows_input: Bools | None = None
-    """[N]: ops that read only their input's metadata, which TensorFlow's placer leaves beside it; none if not given."""
+    """[N]: ops that TensorFlow's placer leaves beside their first input, if all of their unit are such; none if not given."""
     tensor_shared: Bools | None = None
     """[T]: takes no memory of its own where it is made, as the value of a variable, read; none if not given."""
     copy_interval_ns: Ints | None = None

@@ -12,21 +12,23 @@ from placer.solvers.heuristics.fixed import all_on
 
 
 def default_assignment(problem: PlacementProblem) -> Assignment:
-    """Everything on the first GPU that can be there, with the placer's two exceptions.
+    """Everything on the first GPU that can be there, with the placer's exceptions.
 
-    An op that only reads its input's metadata stays beside it, and then an op without inputs and with one output goes where
-    all its consumers are. Both need a unit of one op; pins, resources and colocation are in ``unit_allowed`` already. Memory
-    limits are not looked at.
+    An op that only reads its input's metadata stays beside it, and a loop's value where what has a device made the first. Then
+    an op without inputs and with one output, alone in its unit, goes where all its consumers are. Pins, resources and
+    colocation are in ``unit_allowed`` already. Memory limits are not looked at.
     """
     device = all_on(problem, "GPU").device.copy()
     allowed = problem.unit_allowed
-    alone = np.bincount(problem.op_unit, minlength=problem.units)[problem.op_unit] == 1
+    _, leading, size = np.unique(problem.op_unit, return_index=True, return_counts=True)
+    alone = size[problem.op_unit] == 1
     inputs = np.bincount(problem.consumer_op, minlength=problem.ops)
 
     if problem.op_follows_input is not None:
         first = np.full(problem.ops, -1, np.int64)
         first[problem.consumer_op[::-1]] = problem.tensor_op[problem.consumer_tensor[::-1]]
-        for op in np.flatnonzero(problem.op_follows_input & alone & (inputs > 0)).tolist():
+        following = np.bincount(problem.op_unit, problem.op_follows_input) == size
+        for op in leading[following & (inputs[leading] > 0)].tolist():
             unit, there = problem.op_unit[op], device[problem.op_unit[first[op]]]
             if allowed[unit, there]:
                 device[unit] = there
