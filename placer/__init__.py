@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
     from placer.calibrating import calibrate
+    from placer.comparing.arena import arena
+    from placer.comparing.comparison import Comparison
     from placer.decorator import PlacedFunction, apply, optimized_placement, place
     from placer.errors import (
         ConstraintError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Comparison": "placer.comparing.comparison",
     "ConstraintError": "placer.errors",
     "DeviceError": "placer.errors",
     "InfeasibleError": "placer.errors",
@@ -49,6 +52,7 @@ _HOME = {
     "RewriteError": "placer.errors",
     "TraceError": "placer.errors",
     "apply": "placer.decorator",
+    "arena": "placer.comparing.arena",
     "build_graph": "placer.planning",
     "calibrate": "placer.calibrating",
     "load_machine": "cost_models.machines",
@@ -61,6 +65,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
     "ConstraintError",
     "DeviceError",
     "InfeasibleError",
@@ -76,6 +81,7 @@ __all__ = [
     "RewriteError",
     "TraceError",
     "apply",
+    "arena",
     "build_graph",
     "calibrate",
     "load_machine",

@@ -8,27 +8,26 @@ Exit codes: 0 done; 1 failed; 2 wrong usage, which is an option, a target or a d
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from placer import __version__
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
-from placer.options import Options
+from placer.options import OF_A_RUN, Options
 from placer.progress import progress
+from placer.targets import DEFAULT_SIGNATURE, called_as, check_there, read_target, target_function
 from placer.units import check_seconds
 from placer.viewing import views
 from placer.views.terminal import show
 
 if TYPE_CHECKING:
-    from placer.opgraph import OpGraph
+    from placer.comparing.comparison import Comparison
     from placer.placement import Placement
 
 DONE, FAILED, USAGE, INFEASIBLE = range(4)
@@ -39,7 +38,6 @@ CODES: dict[type[PlacerError], int] = {
     InfeasibleError: INFEASIBLE,
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports them
-DEFAULT_SIGNATURE = "serving_default"
 FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "sort", "limit")  # of show's table of ops
 
 
@@ -104,6 +102,31 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--out", type=Path, metavar="PLAN", help="save the plan there")
     for option in fields(Options):
         solve.add_argument(_flag(option), **_reading(option))
+
+    compare = command("compare", _compare, "Run many solvers on many problems, each run in a process of its own.")
+    compare.add_argument(
+        "targets",
+        metavar="TARGET",
+        nargs="+",
+        help="as for solve; or family:SHAPE,KEY=VALUE,... for a made-up problem; or a saved problem (.npz)",
+    )
+    compare.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
+    compare.add_argument("--solvers", type=_listed(str), metavar="NAME,...", help="which (default: every registered one)")
+    compare.add_argument("--seeds", type=_listed(int), default=[0], metavar="INT,...", help="of searches (default: 0)")
+    compare.add_argument(
+        "--time-limits-s",
+        type=_listed(float),
+        default=[10.0],
+        metavar="SECONDS,...",
+        help="a run for each; several show the gap over time (default: 10)",
+    )
+    compare.add_argument("--jobs", type=int, metavar="INT", help="runs at a time (default: half of the processors)")
+    compare.add_argument("--results", type=Path, metavar="FILE", help="add each record there; what is there is not run again")
+    compare.add_argument("--plots", type=Path, metavar="FOLDER", help="draw profiles.svg and gaps.svg there (with matplotlib)")
+    compare.add_argument("--markdown", action="store_true", help="tables in markdown")
+    for option in fields(Options):
+        if option.name not in OF_A_RUN:
+            compare.add_argument(_flag(option), **_reading(option))
 
     predict = command("predict", _predict, "Run a function under several placements, and say how true the predicted times are.")
     predict.add_argument("target", metavar="TARGET", help="MODULE:FUNCTION")
@@ -184,7 +207,7 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):
-        graph, options = _read(args.target, args.signature)
+        graph, options = read_target(args.target, args.signature)
         options = replace(options, **given)
         if options.devices is None:
             from placer.tf.starting import start
@@ -201,6 +224,28 @@ def _solve(args: argparse.Namespace) -> tuple[Any, str]:
     return overview(placement), placement.summary() + saved
 
 
+def _compare(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.comparing.arena import arena
+    from placer.comparing.comparison import Comparison
+
+    if args.plots is not None:
+        _draw(Comparison([]), args.plots)  # whether it can be is told before the work, not after it
+    found = arena(
+        args.targets,
+        args.solvers,
+        seeds=args.seeds,
+        time_limits_s=args.time_limits_s,
+        results=args.results,
+        jobs=args.jobs,
+        signature=args.signature,
+        **_given(args),
+    )
+    if args.plots is not None:
+        _draw(found, args.plots)
+    tables = (found.table(markdown=args.markdown), found.summary(markdown=args.markdown))
+    return found.to_json(), "\n\n".join(tables)
+
+
 def _predict(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.solving import look_up
     from placer.tf.starting import start
@@ -212,8 +257,8 @@ def _predict(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.predicting import predict
     from placer.tf.running import made_up
 
-    function, specs, options = _function(args.target, args.signature)
-    with _called_as(args.target, args.signature):
+    function, specs, options = target_function(args.target, args.signature)
+    with called_as(args.target, args.signature):
         found = predict(function, *made_up(function, specs), budget_s=args.budget_s, options=replace(options, **given))
     return found.to_json(), str(found)
 
@@ -238,7 +283,7 @@ def _profile(args: argparse.Namespace) -> tuple[Any, str]:
     graphs = []
     for target in args.targets:
         with progress(f"reading {target}"):
-            graphs.append(_read(target, args.signature)[0])
+            graphs.append(read_target(target, args.signature)[0])
     found = profile(graphs, args.budget_s)
     return asdict(found), str(found)
 
@@ -312,8 +357,20 @@ def _reading(option: Field[Any]) -> dict[str, Any]:
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:
     """The options on the command line, as keywords."""
-    found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name)) is not None}
+    found = {f.name: value for f in fields(Options) if (value := getattr(args, f.name, None)) is not None}
     return {name: _mapping(name, value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def _listed(kind: type) -> Callable[[str], list[Any]]:
+    """How argparse reads values between commas."""
+
+    def read(text: str) -> list[Any]:
+        try:
+            return [kind(part) for part in text.split(",")]
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {kind.__name__},{kind.__name__},...") from error
+
+    return read
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -335,13 +392,8 @@ def _mapping(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
 def _plan(path: Path) -> Placement:
     from placer.placement import Placement
 
-    _check_there(path)
+    check_there(path)
     return Placement.load(path)
-
-
-def _check_there(path: Path) -> None:
-    if not path.exists():
-        raise OptionError(f"there is no file {path}.")
 
 
 def _check_writable(path: Path) -> None:
@@ -356,81 +408,17 @@ def _check_writable(path: Path) -> None:
         path.unlink()
 
 
-def _read(target: str, signature: str | None) -> tuple[OpGraph, Options]:
-    """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it."""
-    path = Path(target)
-    if path.suffix == ".json":
-        if signature is not None:
-            raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
-        return _read_json(path)
-    from placer.tf.starting import start
-
-    start()
-    from placer.planning import build_graph
-    from placer.tf.targets import load_saved_model
-
-    if path.is_dir():
-        model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
-        graph = build_graph(function)
-        del model  # its variables had to live until here
-        return graph, Options()
-    function, specs, options = _function(target, signature)
-    with _called_as(target, signature):
-        graph = build_graph(function, *specs)
-    return graph, options
-
-
-def _function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:
-    """The plain function that a target names, a type for each argument, and the options that come with it."""
-    from placer.decorator import PlacedFunction
-    from placer.tf.targets import check_call, parse_specs
-
-    found, specs = _imported(target), parse_specs(signature or "")
-    placed = isinstance(found, PlacedFunction)
-    function = found.__wrapped__ if placed else found
-    check_call(function, specs, target)
-    return function, specs, found.options if placed else Options()
-
-
-@contextmanager
-def _called_as(target: str, signature: str | None) -> Iterator[None]:
-    try:
-        yield
-    except PlacerError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"{target!r} cannot be called with {signature!r}: {error}") from error
-
-
-def _read_json(path: Path) -> tuple[OpGraph, Options]:
-    """A saved graph; or a saved plan's, to be planned for the plan's machine again if that is a shipped one."""
-    from cost_models.machines import shipped_machines
-    from placer.opgraph import OpGraph, read_json
-    from placer.placement import FORMAT, Placement
-
-    _check_there(path)
-    if read_json(path).get("format") != FORMAT:
-        return OpGraph.load(path), Options()
-    plan = Placement.load(path)
-    return plan.graph, Options(devices=plan.machine if plan.machine in shipped_machines() else None)
-
-
-def _imported(target: str) -> Any:
-    """The object that "package.module:name.name" names, importing from the working directory too."""
-    module, colon, name = target.partition(":")
-    if not (module and colon and name):
-        raise OptionError(f"{target!r} is no SavedModel folder, no .json file that exists, and not MODULE:FUNCTION.")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception as error:
-        raise OptionError(f"{target!r} cannot be imported: {type(error).__name__}: {error}.") from error
-    return found
-
-
 # -- output ------------------------------------------------------------------------------------------------------------
+
+
+def _draw(found: Comparison, folder: Path) -> None:
+    pictures = {"profiles.svg": found.profiles(), "gaps.svg": found.gaps()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, picture in pictures.items():
+            (folder / name).write_text(picture)
+    except OSError as error:
+        raise OptionError(f"--plots {folder} cannot be written: {error.strerror}.") from error
 
 
 def _show_warning(

@@ -87,6 +87,8 @@ class Options:
         return cls(**given)
 
 
+OF_A_RUN = ("solver", "time_limit_s", "seed")
+"""Options of one search; a comparison takes several of each."""
 MAX_SEED = 2**31 - 1
 """The largest that every solver takes."""
 _CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}

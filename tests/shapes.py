@@ -1,111 +1,18 @@
-"""Placement problems of known shapes, without op graphs: chains, layers, series-parallel, towers, random; and published ones."""
+"""Placement problems without op graphs: of the families by shape, and published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.solvers.heuristics.fixed import all_on
-
-Edge = tuple[int, int]
-Rng = np.random.Generator
-
-
-def chain(rng: Rng, ops: int) -> list[Edge]:
-    return [(i, i + 1) for i in range(ops - 1)]
-
-
-def layered(rng: Rng, ops: int) -> list[Edge]:
-    """Layers of five, each op taking from one or two of the layer before."""
-    return [(int(a), b) for b in range(5, ops) for a in np.unique(rng.integers(b // 5 * 5 - 5, b // 5 * 5, size=2))]
-
-
-def series_parallel(rng: Rng, ops: int) -> list[Edge]:
-    """One edge, of which ever more edges are split in two, one after the other or side by side; numbered topologically."""
-    edges = [(0.0, 1.0)]
-    while len({v for edge in edges for v in edge}) < ops:
-        a, b = edges[int(rng.integers(len(edges)))]
-        middle = (a + b) / 2 + (b - a) * float(rng.uniform(-0.1, 0.1))
-        if rng.random() < 0.5:
-            edges.remove((a, b))
-        edges += [(a, middle), (middle, b)]
-    number = {v: k for k, v in enumerate(sorted({v for edge in edges for v in edge}))}
-    return sorted({(number[a], number[b]) for a, b in edges})
-
-
-def towers(rng: Rng, ops: int) -> list[Edge]:
-    """Three chains from one op to one op."""
-    inner = range(1, ops - 1)
-    return [(max(0, i - 3), i) for i in inner] + [(i, ops - 1) for i in inner if i + 3 not in inner]
-
-
-def scattered(rng: Rng, ops: int) -> list[Edge]:
-    return [(a, b) for b in range(ops) for a in range(b) if rng.random() < 2 / ops]
-
-
-SHAPES: dict[str, Callable[[Rng, int], list[Edge]]] = {
-    f.__name__: f for f in (chain, layered, series_parallel, towers, scattered)
-}
+from placer.problems.families import synthetic
 
 
 def shaped(shape: str, *, devices: int, limited: bool, ops: int = 24, seed: int = 0) -> PlacementProblem:
-    """A CPU and GPUs, ops that a GPU speeds up by different factors, some colocated, some for the CPU only.
-
-    Limited: each GPU may hold half of what the first would hold with everything there.
-    """
-    rng = np.random.default_rng(seed)
-    edges = sorted(SHAPES[shape](rng, ops))
-    gpu = np.arange(devices) > 0
-    unit = np.arange(ops)
-    unit[7::10] = unit[3::10][: len(unit[7::10])]
-    _, unit = np.unique(unit, return_inverse=True)
-    cpu = rng.integers(1_000, 50_000, ops)
-    fast = np.maximum(2_000, (cpu / rng.choice([1, 5, 30], ops)).astype(np.int64))
-    allowed = np.ones((int(unit.max()) + 1, devices), np.bool_)
-    allowed[unit[::9], 1:] = False
-    on_host = [0, *range(devices, 2 * devices)]
-    latency, per_byte = np.full((2 * devices, 2 * devices), 10_000), np.full((2 * devices, 2 * devices), 0.5)
-    latency[np.ix_(on_host, on_host)], per_byte[np.ix_(on_host, on_host)] = 1_000, 0.0
-    np.fill_diagonal(latency, 0)
-    np.fill_diagonal(per_byte, 0)
-    producers, start = np.unique([a for a, _ in edges], return_index=True)
-    problem = PlacementProblem(
-        device_names=("CPU:0", *(f"GPU:{i}" for i in range(devices - 1))),
-        device_kinds=("CPU", *["GPU"] * (devices - 1)),
-        memory_limit_bytes=np.full(devices, -1),
-        asynchronous=gpu,
-        op_names=tuple(f"op{i}" for i in range(ops)),
-        op_unit=unit,
-        op_time_ns=np.where(gpu, fast[:, None], cpu[:, None]),
-        op_dispatch_ns=np.where(gpu, np.full((ops, 1), 2_000), 500),
-        op_compute_ns=np.where(gpu, fast[:, None], cpu[:, None] - 500),
-        op_count=np.ones(ops),
-        op_workspace_bytes=np.where(gpu, rng.integers(0, 2_000, (ops, 1)), 0),
-        unit_allowed=allowed,
-        unit_persistent_bytes=np.where(np.arange(len(allowed)) % 4 == 0, 50_000, 0),
-        tensor_op=producers,
-        tensor_bytes=rng.integers(1_000, 100_000, len(producers)),
-        tensor_count=np.ones(len(producers)),
-        tensor_on_host=(np.arange(len(producers)) % 8 == 5)[:, None] & gpu,
-        consumer_start=np.append(start, len(edges)),
-        consumer_op=np.array([b for _, b in edges]),
-        consumer_on_host=(np.arange(len(edges)) % 11 == 4)[:, None] & gpu,
-        tensor_free=np.arange(len(producers)) % 10 == 9,
-        tensor_is_result=np.zeros(len(producers), np.bool_),
-        control_src=np.array([0]),
-        control_dst=np.array([ops - 1]),
-        copy_latency_ns=latency,
-        copy_ns_per_byte=per_byte,
-        call_overhead_ns=10_000,
-        device_threads=np.where(gpu, 1, 4),
-    )
-    if limited:
-        most = peaks(problem, all_on(problem, "GPU"))[1]
-        problem.memory_limit_bytes[1:] = most // 2
-    return problem
+    """A problem of a family; limited: each GPU may hold half of what the first would hold with everything there."""
+    return synthetic(shape, ops=ops, gpus=devices - 1, seed=seed, memory=0.5 if limited else 0.0)
 
 
 def tasks(times: Sequence[Sequence[int]], edges: Sequence[tuple[int, int, int]], devices: int = 3) -> PlacementProblem:

@@ -34,6 +34,7 @@ def with_keyword(x: Any, *, scale: Any) -> Any:
 
 
 SIGNATURE = "float32[8,?], int32[]"
+TOTAL = {"objective": "total_cost", "solver": "min_cut"}
 
 
 @pytest.fixture
@@ -201,6 +202,9 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["pins", "'MatMul' twice"], ["solve", "{graph}", "--devices=h100", "--pins=MatMul=CPU:0", "--pins=MatMul=GPU:0"]),
         (2, ["'GPU' twice"], ["solve", "{graph}", "--devices=h100", "--memory-limits=GPU=1GiB", "--memory-limits=GPU=2GiB"]),
         (2, ["float32"], ["solve", f"{__name__}:scaled_sum", "--signature", f"float32[{9**30}], int32[]"]),
+        (2, ["no_such_solver", "greedy"], ["compare", "{graph}", "--devices", "h100", "--solvers", "no_such_solver"]),
+        (2, ["--seeds", "'0,x'"], ["compare", "{graph}", "--seeds", "0,x"]),
+        (2, ["--plots", "/proc/absent"], ["compare", "{graph}", "--devices", "h100", "--plots", "/proc/absent"]),
         (2, ["COMMAND"], []),
         (2, ["'no_such_command'", "measurements"], ["no_such_command"]),
         (2, ["--no-such-flag"], ["solve", "{graph}", "--no-such-flag"]),
@@ -259,6 +263,30 @@ def test_what_profile_measures_is_counted_exported_and_imported(
     assert main(["measurements", "--import", str(tmp_path / "absent.json")]) == 1
     assert "absent.json" in capsys.readouterr().err
     assert main(["profile", *target, "--budget-s", "0"]) == 2
+
+
+def test_what_compare_prints_is_what_the_arena_gives(graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.jsonl"
+    flags = ["--devices", "h100", "--solvers", "min_cut,greedy", "--time-limits-s", "1", "--objective", "total_cost"]
+    flags += ["--results", str(results)]
+    assert main(["compare", graph, *flags, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    found = placer.Comparison.load(results)
+    assert sorted(map(str, printed["records"])) == sorted(map(str, found.records))
+    assert {record["objective_ns"] for record in found.records} >= {placer.solve(layers(), "h100", **TOTAL).total_cost_ns}
+    for more in ([], ["--markdown"]):
+        assert main(["compare", graph, *flags, *more, "--plots", str(tmp_path / "plots")]) == 0
+        assert capsys.readouterr().out.count("min_cut") == 2
+    assert "min_cut" in (tmp_path / "plots" / "profiles.svg").read_text()
+
+
+def test_a_function_is_compared_on_as_its_saved_graph_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placer.build_graph(scaled_sum, tf.TensorSpec([8, 4]), tf.TensorSpec([], tf.int32)).save(tmp_path / "graph.json")
+    hashes = []
+    for target in ([str(tmp_path / "graph.json")], [f"{__name__}:scaled_sum", "--signature", "float32[8,4], int32[]"]):
+        assert main(["compare", *target, "--devices", "h100", "--solvers", "all_cpu", "--time-limits-s", "1", "--json"]) == 0
+        hashes += [record["problem_hash"] for record in json.loads(capsys.readouterr().out)["records"]]
+    assert hashes[0] == hashes[1]
 
 
 def test_devices_and_solvers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

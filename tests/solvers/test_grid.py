@@ -8,9 +8,10 @@ from functools import cache
 import pytest
 
 from placer.problem.validate import validate
+from placer.problems.families import SHAPES
 from placer.solvers.base import Objective, Status
 from placer.solvers.registry import solver, solvers
-from tests.shapes import SHAPES, shaped, tasks
+from tests.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
 SECONDS = {"annealing": 0.02, "genetic": 0.02}  # these use up what they are given; the others end by themselves in 2 s

@@ -1,0 +1,150 @@
+"""The problems of a comparison: from targets, graphs, plans and families; what tells one from another; saved and loaded."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from placer.errors import OptionError, PlanError
+from placer.opgraph import OpGraph, check_format, read_json
+from placer.options import Options
+from placer.placement import Placement
+from placer.problem.constraints import constrain
+from placer.problem.formulate import formulate
+from placer.problem.problem import PlacementProblem
+from placer.problems.dnn_partitioning import load_placement
+from placer.problems.families import SHAPES, synthetic
+from placer.solving import look_up
+from placer.targets import read_target
+
+FAMILY = "family:"
+FORMAT = "placer.problem"
+VERSION = 1
+
+
+def named_problems(
+    problems: Mapping[str, Any] | Iterable[str], given: Mapping[str, Any], signature: str | None = None
+) -> dict[str, PlacementProblem]:
+    """Each by its name.
+
+    Args:
+        problems: targets (see `problem_of`), or by name targets, graphs, plans and problems.
+        given: options as keywords, over those that come with a target.
+        signature: of targets that are functions or SavedModels.
+
+    Raises:
+        OptionError: there is no such target, or an option cannot be used.
+        PlanError: a file is broken.
+        TraceError: a function cannot be traced.
+    """
+    if isinstance(problems, str):
+        raise OptionError(f"problems={problems!r} is one text: give a list of targets, or a mapping from names to problems.")
+    by_name = problems if isinstance(problems, Mapping) else {target: target for target in problems}
+    if not by_name:
+        raise OptionError("there is no problem to compare on: give a target at least.")
+    return {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+
+
+def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
+    """A problem itself; or the one that options make of a graph, of a plan's graph, or of what a target names.
+
+    A target is what `placer.targets.read_target` reads, ``family:SHAPE,KEY=VALUE,...`` with keywords of `synthetic`, a problem
+    that `save_problem` wrote (``.npz``), or a workload of dnn-partitioning (``.json``), the accelerator holding half of it.
+    """
+    if isinstance(problem, PlacementProblem):
+        return problem
+    options = Options()
+    if isinstance(problem, str) and problem.startswith(FAMILY):
+        return _synthetic(problem.removeprefix(FAMILY))
+    if isinstance(problem, str) and problem.endswith(".npz"):
+        return load_problem(problem)
+    if isinstance(problem, str) and problem.endswith(".json") and Path(problem).exists() and "maxFPGAs" in read_json(problem):
+        return load_placement(problem)
+    if isinstance(problem, str):
+        problem, options = read_target(problem, signature)
+    elif isinstance(problem, Placement):
+        problem = problem.graph
+    if not isinstance(problem, OpGraph):
+        raise OptionError(f"{problem!r} is no problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
+    options = replace(options, **given)
+    machine, model, _ = look_up(options)
+    if machine is None:
+        from placer.tf.starting import start
+
+        start()
+        from placer.tf.devices import local_machine
+
+        machine = local_machine()
+    return formulate(problem, constrain(problem, machine, options), model, machine, options.memory_limits).problem
+
+
+def fingerprint(problem: PlacementProblem) -> str:
+    """SHA-256 of everything that a problem says."""
+    digest = hashlib.sha256()
+    for name, value in _given(problem).items():
+        digest.update(f"\0{name}\0".encode())
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype.str}{value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def save_problem(problem: PlacementProblem, path: str | Path, note: str = "") -> None:
+    """Writes a problem to an ``.npz`` file, to be named as a target, with a note of where it comes from.
+
+    Raises PlanError where that cannot be.
+    """
+    try:
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, format=np.array([FORMAT, str(VERSION), note]), **_given(problem))
+    except OSError as error:
+        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def load_problem(path: str | Path) -> PlacementProblem:
+    """What `save_problem` wrote. Raises PlanError where the file is missing, something else, or broken."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        kind, version, _ = arrays.pop("format").tolist()
+        check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
+        given: dict[str, Any] = {}
+        for name, array in arrays.items():  # numbers have no dimension, names are tuples
+            given[name] = int(array) if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
+        return PlacementProblem(**given)
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise PlanError(f"{path} holds no problem that can be read ({type(error).__name__}: {error}).") from error
+
+
+def _given(problem: PlacementProblem) -> dict[str, Any]:
+    """The fields that are set. What is left at None is left out, so that a field added later changes no fingerprint."""
+    return {f.name: value for f in fields(problem) if (value := getattr(problem, f.name)) is not None}
+
+
+def _synthetic(text: str) -> PlacementProblem:
+    """The problem of "SHAPE,KEY=VALUE,...". Raises OptionError where it cannot be read."""
+    shape, *pairs = text.split(",")
+    known = [name for name, p in inspect.signature(synthetic).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    keywords: dict[str, Any] = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        try:
+            keywords[key] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            keywords[key] = None
+        if key not in known or not isinstance(keywords[key], int | float):
+            raise OptionError(
+                f"{FAMILY}{text}: {pair!r} cannot be read; write {FAMILY}SHAPE,KEY=NUMBER,... with a shape of "
+                f"{', '.join(SHAPES)} and keys of {', '.join(known)}."
+            )
+    return synthetic(shape, **keywords)

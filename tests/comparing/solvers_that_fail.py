@@ -1,0 +1,71 @@
+"""Solvers that go wrong in every way, and rules that do not: for other processes, which load them by name."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import answer
+from placer.solvers.base import Objective, Solution, Status
+
+TINY = 10
+"""Ops up to which they behave: as what is solved first, to load what a solver needs."""
+
+
+def first_allowed(problem: PlacementProblem) -> Assignment:
+    return Assignment(problem.unit_allowed.argmax(axis=1))
+
+
+def without_tensorflow(problem: PlacementProblem) -> Assignment:
+    assert not {"tensorflow", "keras"} & set(sys.modules)
+    return first_allowed(problem)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Does what its name says."""
+
+    name: str
+    ran: str = ""
+    """A file that gets a line for each run."""
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        return "it never wants to" if self.name == "declines" else ""
+
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
+        started = time.perf_counter()
+        device = problem.unit_allowed.argmax(axis=1)
+        if problem.ops <= TINY:
+            return Solution(Assignment(device), Status.FEASIBLE, objective, 0, 0, self.name, 0.0, "")
+        if self.ran:
+            with Path(self.ran).open("a") as file:
+                file.write("ran\n")
+        match self.name:
+            case "raises":
+                raise KeyError("what is missing")
+            case "dies":
+                os.abort()
+            case "exits":
+                os._exit(3)
+            case "hangs":
+                time.sleep(1e6)
+            case "returns nothing":
+                return None  # type: ignore[return-value]
+            case "leaves the devices":
+                device = device + problem.devices
+            case "overfills":
+                device = np.where(problem.unit_allowed[:, -1], problem.devices - 1, device)
+        bound = 1 << 50 if self.name == "claims a bound" else 0
+        value = 1 if self.name in {"claims less", "leaves the devices"} else 0
+        if not value:
+            value = answer(problem, objective, Assignment(device), solver="", started=started, stop_reason="").objective_ns
+        return Solution(Assignment(device), Status.FEASIBLE, objective, value, bound, self.name, 0.0, f"seed {seed}")
+
+    def cite(self) -> str:
+        return "nowhere"
