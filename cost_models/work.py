@@ -85,15 +85,23 @@ def _elementwise(flops_each: float) -> Formula:
     return formula
 
 
+_STRING_COPY_NS = 5.0
+"""Copying a string of at most 22 characters, which are in its header, on one core. A longer one takes ten times that."""
+
+
+def _copied_strings_ns(op: OpSignature) -> float:
+    return _STRING_COPY_NS * sum(s.elements for s in op.outputs if s.dtype == "string")
+
+
 def _moves(passes: float, kernels: int = 1, cpu_ns_each: float = 0.0, gpu_serial_ns: float = 0.0) -> Formula:
-    """Bytes in and out, `passes` times, plus a serial share on a CPU for each element of the largest tensor."""
+    """Bytes in and out, `passes` times, plus a serial share on a CPU for each element of the largest tensor and each string."""
 
     def formula(op: OpSignature) -> Work:
         largest = max((s.elements for s in (*op.inputs, *op.outputs)), default=0)
         return Work(
             nbytes=passes * (_nbytes(op.inputs) + _nbytes(op.outputs)),
             kernels=kernels,
-            cpu_serial_ns=cpu_ns_each * largest,
+            cpu_serial_ns=cpu_ns_each * largest + _copied_strings_ns(op),
             gpu_serial_ns=gpu_serial_ns,
         )
 
@@ -102,7 +110,12 @@ def _moves(passes: float, kernels: int = 1, cpu_ns_each: float = 0.0, gpu_serial
 
 def _picks(op: OpSignature) -> Work:
     """Part of a larger tensor is read: the output's bytes twice, and whatever says which part."""
-    return Work(nbytes=2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:]))
+    return Work(nbytes=2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:]), cpu_serial_ns=_copied_strings_ns(op))
+
+
+def _unpacks(op: OpSignature) -> Work:
+    """Along the first axis the parts are the whole's own memory, if each begins where memory is aligned to 64 bytes."""
+    return host_only(op) if op.attr("axis", 0) == 0 and _nbytes(op.outputs[:1]) % 64 == 0 else _moves(1)(op)
 
 
 def _fills(op: OpSignature) -> Work:
@@ -369,12 +382,13 @@ _register(
 _register(_reduces(200), "CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder")
 _register(
     _moves(1),
-    """Concat ConcatV2 Pack Unpack Split SplitV Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Reverse ReverseV2
+    """Concat ConcatV2 Pack Split SplitV Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Reverse ReverseV2
     ReverseSequence Roll StridedSliceGrad SpaceToDepth DepthToSpace SpaceToBatchND BatchToSpaceND SpaceToBatch BatchToSpace
     MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3 MatrixBandPart Diag DiagPart OneHot
     TensorListStack TensorListFromTensor TensorListConcatV2 TensorListGather TensorListScatterV2 ExtractImagePatches
     DynamicStitch ParallelDynamicStitch""",
 )
+_register(_unpacks, "Unpack")
 _register(_moves(2), "Transpose ConjugateTranspose")
 _register(_moves(2, kernels=6, cpu_ns_each=2, gpu_serial_ns=30_000), "DynamicPartition Bucketize LowerBound UpperBound")
 _register(
