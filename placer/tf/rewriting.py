@@ -58,6 +58,9 @@ class _Rewriter:
     placeholders: dict[int, set[str]] = field(default_factory=dict)
     input_names: dict[tuple[int, str], str] = field(default_factory=dict)
     """By id of a frame's Body and input op: the new placeholder's name."""
+    joined: dict[tuple[int, str], _Joined] = field(default_factory=dict)
+    """By id of a Body and call in it: what its inlined results go through."""
+    identities: dict[tuple[tf.DType, ...], Any] = field(default_factory=dict)
 
     def concrete(self) -> Any:
         root = self.trace.root
@@ -166,12 +169,27 @@ class _Rewriter:
         _private.add_function(outer, _private.register_body(name, graph))
         return name
 
+    def identity(self, dtypes: tuple[tf.DType, ...], outer: Any) -> str:
+        """The name of a function, made known to the graph `outer`, that gives values of these types as it gets them."""
+        if dtypes not in self.identities:
+            graph = _private.FuncGraph(f"identity_placed_{_private.unique_id()}")
+            with graph.as_default():
+                graph.inputs = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
+            graph.outputs = list(graph.inputs)
+            self.identities[dtypes] = _private.register_body(graph.name, graph)
+        _private.add_function(outer, self.identities[dtypes])
+        return str(self.identities[dtypes].graph.name)
+
     def _restore(self, frame: Body, graph: Any) -> None:
         """What NodeDefs do not carry: Python gradients, cached loop bodies, handle shapes that only Python knew."""
+        partial = False
         for body in inlined(frame):
             for name, node in body.nodes.items():
                 if name in body.inputs:
                     continue
+                if (joined := self.joined.get((id(body), name))) is not None:
+                    self._restore_joined(joined, graph)
+                    partial = True
                 children = body.children.get(name)
                 if children is None:
                     gradient = body.operations[name]._gradient_function if node.op in CALLS else None
@@ -182,13 +200,20 @@ class _Rewriter:
                     # Gradients are taken of these very graphs: closures of custom gradients refer to their tensors.
                     for attribute, child in zip(_graph_attributes(node), children, strict=True):
                         setattr(op, attribute, self.graphs[id(child)])
-                    opaque = False
                     for before, after in zip(body.operations[name].outputs, op.outputs, strict=False):
                         if before.dtype in (tf.variant, tf.resource):
                             _private.copy_handle_data(before, after)
-                            opaque = True
-                    if opaque:
-                        self._restore_shapes(frame, graph)
+                            partial = True
+        if partial:
+            self._restore_shapes(frame, graph)
+
+    @staticmethod
+    def _restore_joined(joined: _Joined, graph: Any) -> None:
+        op = graph.get_operation_by_name(joined.node)
+        op._gradient_function = lambda _, *upstream: [tf.convert_to_tensor(g) for g in upstream]
+        for before, after in zip(joined.results.values(), op.outputs, strict=True):
+            after.set_shape(before.shape)
+            _private.copy_handle_data(before, after)
 
     def _restore_shapes(self, frame: Body, graph: Any) -> None:
         lifted = self.lifted(frame)
@@ -211,6 +236,9 @@ class _Rewriter:
                 name, index = body.passed[body.inputs[name]]
                 body = body.parent
             elif name in body.children and body.children[name][0].kind == "call":
+                joined = self.joined.get((id(body), name))
+                if joined is not None and index in joined.results:
+                    return joined.node, list(joined.results).index(index)
                 body = body.children[name][0]
                 name, index = body.outputs[index]
             elif name in body.hoisted and body.hoisted[name] in self.lifted(body.frame):
@@ -258,6 +286,15 @@ class _Rewriter:
         )
 
 
+@dataclass(frozen=True)
+class _Joined:
+    """The results of an inlined call that go through one more, for their gradients."""
+
+    node: str
+    results: Mapping[int, Any]
+    """Those of the call in the trace, by position."""
+
+
 @dataclass
 class _Assembly:
     """The NodeDefs of one frame: its own ops and those of the functions it calls, in order."""
@@ -295,6 +332,8 @@ class _Assembly:
             children = body.children.get(name)
             if children is not None and children[0].kind == "call":
                 self._body(children[0], [*waits, *before])
+                if not placed and rewriter.runs and not _in_loop(body):
+                    self._join(body, name)
                 continue
             path = body.names[name]
             new = NodeDef()
@@ -336,6 +375,26 @@ class _Assembly:
             if "_gradient_op_type" in new.attr:
                 new.attr["_gradient_op_type"].s = self._gradient(body, new.attr["_gradient_op_type"].s.decode()).encode()
             self.made.append(new)
+
+    def _join(self, body: Body, name: str) -> None:
+        """Sends the results of an inlined call through one that does nothing but have the gradient of a call.
+
+        A function's gradient is one of all its results: those without one count as zeros, those by index become dense. In a loop
+        all gradients are there and dense.
+        """
+        results = {k: t for k, t in enumerate(body.results(name)) if _private.is_trainable(t) and t.dtype != tf.resource}
+        if not results:
+            return
+        dtypes = tuple(t.dtype for t in results.values())
+        call = NodeDef(op="PartitionedCall", name=self._free(f"{body.names[name]}/results"))
+        for index in results:
+            source, output = self.rewriter.local(body, name, index)
+            call.input.append(source if output == 0 else f"{source}:{output}")
+        for attribute in ("Tin", "Tout"):
+            call.attr[attribute].list.type.extend(d.as_datatype_enum for d in dtypes)
+        call.attr["f"].func.name = self.rewriter.identity(dtypes, self.rewriter.graphs[id(self.frame)])
+        self.made.append(call)
+        self.rewriter.joined[id(body), name] = _Joined(call.name, results)
 
     def _planned(self, body: Body, name: str) -> str:
         if name in body.hoisted:
@@ -502,6 +561,10 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
 def _keep(node: NodeDef) -> None:
     """Makes Grappler leave a node as it is: neither removed nor fused."""
     node.attr["_grappler_do_not_remove"].b = True
+
+
+def _in_loop(body: Body) -> bool:
+    return body.kind in ("cond", "body") or (body.parent is not None and _in_loop(body.parent))
 
 
 def _has_loop(bodies: Sequence[Body]) -> bool:

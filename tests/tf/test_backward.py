@@ -15,7 +15,7 @@ import tensorflow as tf
 import placer
 from placer.decorator import PlacedFunction
 from tests.machines import two_cpus
-from tests.semantics.harness import Builder, Program, RandomLegal, densely, scalar, soft_placement, trainable, watched
+from tests.semantics.harness import Builder, Program, RandomLegal, scalar, soft_placement, trainable, watched
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 
@@ -169,6 +169,49 @@ def no_gradient() -> Program:
 KINDS = [layers, loop, branches, embedding, custom, composite, stateful, unknown_sizes, no_gradient]
 
 
+# -- calls with a result that nothing needs ----------------------------------------------------------------------------
+
+Callee = Callable[[tf.Tensor, tf.Variable], Any]
+Site = Callable[[Callable[[tf.Tensor], Any], tf.Tensor], tf.Tensor]
+
+
+@tf.custom_gradient
+def twice_and_thrice(x: tf.Tensor) -> Any:
+    return (x * 2.0, x * 3.0), lambda first, second: first + second
+
+
+CALLEES: dict[str, Callee] = {
+    "dense": lambda x, v: (tf.tanh(x), v * 2.0),
+    "by index": lambda x, v: (tf.tanh(x), tf.gather(v, [1, 2])),
+    "dense and by index": lambda x, v: (tf.tanh(x) * tf.gather(v, [0]), v * 2.0),
+    "custom": lambda x, v: (twice_and_thrice(x)[0], twice_and_thrice(v)[1]),
+    "in a loop": lambda x, v: (tf.tanh(x), tf.map_fn(lambda row: row * v[0], x)),
+    "in a branch": lambda x, v: (tf.tanh(x), tf.cond(x[0, 0] < 0.0, lambda: x, lambda: tf.gather(v, [1, 2, 1, 2]))),
+    "a list": lambda x, v: (tf.tanh(x), tf.TensorArray(tf.float32, 1).write(0, v)),
+    "no gradient": lambda x, v: (tf.tanh(x), tf.argmax(v)),
+    "one result": lambda x, v: (tf.tanh(x) * tf.stop_gradient(v), None),
+}
+SITES: dict[str, Site] = {
+    "straight": lambda g, x: g(x)[0],
+    "nested": lambda g, x: tf.function(lambda x: (g(x)[0], x))(x)[0],
+    "cond": lambda g, x: tf.cond(x[0, 0] < 0.0, lambda: g(x)[0], lambda: x * 2.0),
+    "switch_case": lambda g, x: tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x, lambda: x * 2.0, lambda: g(x)[0]]),
+    "while": lambda g, x: tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, g(x)[0]), [0, x])[1],
+    "before a while": lambda g, x: tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x * x), [0, g(x)[0]])[1],
+    "map_fn": lambda g, x: tf.map_fn(lambda row: g(tf.stack([row] * 4))[0], x),
+    "stopped": lambda g, x: (
+        g(x)[0] + tf.add_n([tf.reduce_sum(tf.stop_gradient(y)) for y in g(x)[1:] if tf.is_tensor(y)] or [0.0])
+    ),
+    "not called for its result": lambda g, x: (g(x), x * 2.0)[1],
+}
+
+
+def called(callee: Callee, site: Site) -> Program:
+    v = weights("CPU:1")
+    g = tf.function(lambda x: callee(x, v))
+    return Program(fn=tf.function(lambda x: site(g, x)), args=(X,), state=[v])
+
+
 # -- ways to take a gradient -------------------------------------------------------------------------------------------
 
 
@@ -208,7 +251,7 @@ def jacobian(program: Program, fn: Any) -> Any:
 def tape_in_a_function_around(program: Program, fn: Any) -> Any:
     @tf.function
     def around() -> Any:
-        return [densely(one_tape(program, fn)), densely(second_order(program, fn))]
+        return [one_tape(program, fn), second_order(program, fn)]
 
     return around()
 
@@ -222,7 +265,7 @@ def tape_around_a_function_around(program: Program, fn: Any) -> Any:
 
 
 def placed_around(program: Program, fn: Any) -> Any:
-    return placer.place(lambda: densely(one_tape(program, fn)), devices=two_cpus())()
+    return placer.place(lambda: one_tape(program, fn), devices=two_cpus())()
 
 
 WAYS = [
@@ -266,6 +309,53 @@ def test_gradients_of_every_order_are_the_plain_ones(build: Builder, way: Callab
     reference, program = build(), build()
     expected = way(reference, reference.fn)
     same(way(program, placer.place(program.fn, devices=two_cpus(), solver=RandomLegal(0))), expected)
+
+
+@pytest.mark.parametrize(
+    ("callee", "site"),
+    [*((callee, "straight") for callee in CALLEES), *((kind, site) for kind in ("dense", "by index") for site in SITES)],
+)
+def test_a_source_is_connected_where_the_plain_function_connects_it(callee: str, site: str) -> None:
+    """None, zeros or slices: a call connects what it takes with each of its results, also if it is no call once it is placed."""
+
+    def build() -> Program:
+        return called(CALLEES[callee], SITES[site])
+
+    for way in (one_tape, tape_in_a_function_around):
+        reference, program = build(), build()
+        expected = way(reference, reference.fn)
+        same(way(program, placer.place(program.fn, devices=two_cpus(), solver=RandomLegal(0))), expected)
+
+
+def test_an_index_into_what_a_call_gives_has_a_dense_gradient() -> None:
+    v = weights()
+    g = tf.function(tf.identity)
+    f = tf.function(lambda: tf.gather(g(v), [0]))
+    program = Program(fn=f, state=[v])
+    expected = one_tape(program, f)
+    assert tf.is_tensor(expected[0])
+    same(one_tape(program, placer.place(f, devices=two_cpus())), expected)
+
+
+def test_a_call_adds_nothing_to_a_gradient_that_needs_all_its_results() -> None:
+    v = weights()
+
+    def layer(x: tf.Tensor) -> Any:
+        return tf.tanh(x @ v), x + 1.0
+
+    def ops(layer: Callable[[tf.Tensor], Any]) -> list[str]:
+        def f(x: tf.Tensor) -> tf.Tensor:
+            x, y = layer(x)
+            x = tf.cond(x[0, 0] < 0.0, lambda: tf.add(*layer(x)), lambda: x)
+            for _ in tf.range(2):
+                x = x @ tf.multiply(*layer(x))
+            return x * y
+
+        placed = placer.place(tf.function(f), devices=two_cpus())
+        one_tape(Program(fn=f, args=(X,), state=[v]), placed)
+        return sorted(op.op_type for op in placed.placement.graph if op.count and op.op_type not in ("Identity", "NoOp"))
+
+    assert ops(tf.function(layer)) == ops(layer)
 
 
 def test_a_plan_under_a_tape_is_for_both_functions_and_prices_what_is_saved() -> None:
