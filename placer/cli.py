@@ -87,11 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     demo = command("demo", _demo, "Plan two functions for a GPU machine, run both here by plan and check them.")
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for plans and a picture (default: demo)")
     command("devices", _devices, "Show what TensorFlow sees here and which machines can be planned for.")
-    command("solvers", _solvers, "List the solvers and where each algorithm comes from.")
+    listed = command("solvers", _solvers, "List the solvers and where each algorithm comes from.")
+    listed.add_argument("--cite", metavar="NAME", help="what to cite for one of them, a reference a line")
 
     solve = command("solve", _solve, "Plan a function, a SavedModel or a saved graph.")
     solve.add_argument(
-        "target", metavar="TARGET", help="a SavedModel's folder, a saved graph or plan (.json), or MODULE:FUNCTION"
+        "target", metavar="TARGET", help="a SavedModel's folder, a saved graph or plan (.json), MODULE:FUNCTION, or shipped:NAME"
     )
     solve.add_argument(
         "--signature",
@@ -119,6 +120,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[10.0],
         metavar="SECONDS,...",
         help="a run for each; several show the gap over time (default: 10)",
+    )
+    compare.add_argument(
+        "--memory-share",
+        type=float,
+        metavar="FLOAT",
+        help="let each accelerator hold what it must and this share of what it holds without a limit",
     )
     compare.add_argument("--jobs", type=int, metavar="INT", help="runs at a time (default: half of the processors)")
     compare.add_argument("--results", type=Path, metavar="FILE", help="add each record there; what is there is not run again")
@@ -190,12 +197,19 @@ def _devices(_: argparse.Namespace) -> tuple[Any, str]:
     return {"machine": asdict(machine), "shipped": shipped_machines()}, f"{describe(machine)}\n{shipped}"
 
 
-def _solvers(_: argparse.Namespace) -> tuple[Any, str]:
+def _solvers(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.solvers.registry import solver, solvers
 
+    if args.cite is not None:
+        cited = solver(args.cite).cite()
+        return {args.cite: cited}, cited
     sources = {name: solver(name).cite() for name in solvers()}
     width = max(map(len, sources))
-    return sources, "\n".join(f"{name:{width}}  {source}" for name, source in sources.items())
+    return sources, "\n".join(
+        f"{name if k == 0 else '':{width}}  {line}"
+        for name, source in sources.items()
+        for k, line in enumerate(source.splitlines())
+    )
 
 
 def _solve(args: argparse.Namespace) -> tuple[Any, str]:
@@ -238,6 +252,7 @@ def _compare(args: argparse.Namespace) -> tuple[Any, str]:
         results=args.results,
         jobs=args.jobs,
         signature=args.signature,
+        memory_share=args.memory_share,
         **_given(args),
     )
     if args.plots is not None:

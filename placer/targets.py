@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from placer.opgraph import OpGraph
 
 DEFAULT_SIGNATURE = "serving_default"
+SHIPPED = "shipped:"
 
 
 def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Options]:
     """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it.
 
     Args:
-        target: a ``.json`` file, a SavedModel's folder, or ``module:function``.
+        target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
+            to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
 
     Raises:
@@ -31,10 +33,10 @@ def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Opt
         TraceError: the function cannot be traced.
     """
     path = Path(target)
-    if path.suffix == ".json":
+    if path.suffix == ".json" or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
-        return _read_json(path)
+        return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.starting import start
 
     start()
@@ -85,6 +87,13 @@ def check_there(path: Path) -> None:
         raise OptionError(f"there is no file {path}.")
 
 
+def _shipped(name: str) -> tuple[OpGraph, Options]:
+    from cost_models.auto import shipped_model
+    from placer.problems.shipped import shipped_graph
+
+    return shipped_graph(name), Options(devices="h100", cost_model=shipped_model())
+
+
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
     """A saved graph; or a saved plan's, to be planned for the plan's machine again if that is a shipped one."""
     from cost_models.machines import shipped_machines
@@ -102,7 +111,9 @@ def _imported(target: str) -> Any:
     """The object that "package.module:name.name" names, importing from the working directory too."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise OptionError(f"{target!r} is no SavedModel folder, no .json file that exists, and not MODULE:FUNCTION.")
+        raise OptionError(
+            f"{target!r} is no SavedModel folder, no .json file that exists, no shipped:NAME, and not MODULE:FUNCTION."
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module)

@@ -298,6 +298,11 @@ def test_devices_and_solvers_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     listed = json.loads(capsys.readouterr().out)
     assert {"auto", "min_cut", "cp_sat", "greedy"} <= set(listed)
     assert all(listed.values())
+    assert main(["solvers", "--cite", "m_etf"]) == 0
+    assert capsys.readouterr().out.strip() == listed["m_etf"]
+    assert main(["solvers"]) == 0
+    lines = capsys.readouterr().out
+    assert all(reference in lines for cited in listed.values() for reference in cited.splitlines())
 
 
 def test_the_demo_runs_by_plan_and_leaves_plans_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

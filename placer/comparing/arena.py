@@ -46,6 +46,7 @@ def arena(
     results: str | Path | None = None,
     jobs: int | None = None,
     signature: str | None = None,
+    memory_share: float | None = None,
     **given: Any,
 ) -> Comparison:
     """Runs every solver on every problem with every seed and time limit.
@@ -61,6 +62,8 @@ def arena(
         results: a file that each record is added to as it is there. What is in it already is not run again.
         jobs: runs at a time; half of the processors if not given, as runs side by side slow each other down.
         signature: of targets that are functions or SavedModels.
+        memory_share: makes limits bind: each accelerator may hold what it must and this share of what it would like to, see
+            `placer.comparing.problems.limited`.
         **given: options of the problems, as for `placer.solve`.
 
     Raises:
@@ -85,7 +88,7 @@ def arena(
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
         runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
-        named = named_problems(problems, given, signature)
+        named = named_problems(problems, given, signature=signature, memory_share=memory_share)
         for (k, (name, problem)), one, limit in itertools.product(enumerate(named.items()), contestants, limits):
             file = Path(folder, f"{k}.problem")
             if not file.exists():

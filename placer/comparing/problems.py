@@ -19,9 +19,12 @@ from placer.options import Options
 from placer.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
+from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
 from placer.problems.dnn_partitioning import load_placement
 from placer.problems.families import SHAPES, synthetic
+from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.min_cut import minimum_cut
 from placer.solving import look_up
 from placer.targets import read_target
 
@@ -31,7 +34,11 @@ VERSION = 1
 
 
 def named_problems(
-    problems: Mapping[str, Any] | Iterable[str], given: Mapping[str, Any], signature: str | None = None
+    problems: Mapping[str, Any] | Iterable[str],
+    given: Mapping[str, Any],
+    *,
+    signature: str | None = None,
+    memory_share: float | None = None,
 ) -> dict[str, PlacementProblem]:
     """Each by its name.
 
@@ -39,6 +46,7 @@ def named_problems(
         problems: targets (see `problem_of`), or by name targets, graphs, plans and problems.
         given: options as keywords, over those that come with a target.
         signature: of targets that are functions or SavedModels.
+        memory_share: see `limited`.
 
     Raises:
         OptionError: there is no such target, or an option cannot be used.
@@ -50,7 +58,10 @@ def named_problems(
     by_name = problems if isinstance(problems, Mapping) else {target: target for target in problems}
     if not by_name:
         raise OptionError("there is no problem to compare on: give a target at least.")
-    return {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+    if memory_share is not None and given.get("memory_limits"):
+        raise OptionError("memory_share and memory_limits both say what devices may hold: give one.")
+    found = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+    return found if memory_share is None else {name: limited(problem, memory_share) for name, problem in found.items()}
 
 
 def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
@@ -84,6 +95,28 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
 
         machine = local_machine()
     return formulate(problem, constrain(problem, machine, options), model, machine, options.memory_limits).problem
+
+
+def limited(problem: PlacementProblem, share: float) -> PlacementProblem:
+    """The problem with limits that bind: each accelerator may hold what it must and a share of what it would like to.
+
+    What it must is what it holds with all that can be there on the CPU; what it would like to is what the first accelerator holds
+    in the minimum cut between the CPU and it, without limits. Both are peaks over tensors' lifetimes.
+
+    Raises OptionError where the share is not from 0 to 1.
+    """
+    if not 0 <= share <= 1:
+        raise OptionError(f"memory_share={share!r} is no share from 0 to 1.")
+    free = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
+    accelerators = np.flatnonzero(np.array(problem.device_kinds) != "CPU")
+    if not len(accelerators):
+        raise OptionError("memory_share is for machines with an accelerator, and there is none.")
+    must = peaks(free, all_on(free, "CPU"))
+    first = int(accelerators[0])
+    likes = peaks(free, minimum_cut(free, (free.host, first)).assignment)[first]
+    limits = free.memory_limit_bytes
+    limits[accelerators] = must[accelerators] + int(share * max(0, int(likes - must[first])))
+    return free
 
 
 def fingerprint(problem: PlacementProblem) -> str:

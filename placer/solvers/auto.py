@@ -13,6 +13,7 @@ from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.lagrangian import Lagrangian
 from placer.solvers.min_cut import MinCut
+from placer.solvers.sources import here
 from placer.solvers.step_time import StepTime
 
 CP_SAT_S = 3.0
@@ -81,7 +82,7 @@ class Auto:
 
     def cite(self) -> str:
         """Those of the solvers it calls."""
-        return "placer's choice among its solvers."
+        return here("a choice by objective, devices and limits among its exact and bounded solvers")
 
 
 def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> Solution:

@@ -62,5 +62,5 @@ class Solver(Protocol):
     ) -> Solution: ...
 
     def cite(self) -> str:
-        """The source of the algorithm."""
+        """The source of the algorithm: references, one a line, each with authors, title, year, and a DOI or an address."""
         ...

@@ -21,6 +21,7 @@ from placer.solvers.lagrangian import lagrangian
 from placer.solvers.neighbourhoods import LARGEST, improved
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
+from placer.solvers.sources import PERRON, SHAW, lines
 
 SHARE = 0.3
 """Of the time, for neighbourhoods of a problem larger than one."""
@@ -92,10 +93,7 @@ class CpSat:
 
     def cite(self) -> str:
         """The solver, and what comes before it."""
-        return (
-            "L. Perron, F. Didier, S. Gay, The CP-SAT-LP solver, CP 2023 (OR-Tools 9.14); "
-            "P. Shaw, Using constraint programming and local search methods to solve vehicle routing problems, 1998"
-        )
+        return lines(PERRON, SHAW)
 
 
 def cannot_fit(problem: PlacementProblem) -> str:

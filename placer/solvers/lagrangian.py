@@ -19,6 +19,7 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.merging import merged
 from placer.solvers.min_cut import Cut, expansion, minimum_cut
+from placer.solvers.sources import BOYKOV, FISHER, HELD, MARSTEN, lines
 
 CUTS, TILTS = 60, 30
 """The most cuts for the prices, and the most tilts."""
@@ -250,8 +251,4 @@ class Lagrangian:
 
     def cite(self) -> str:
         """Relaxation, its ascent, and expansions."""
-        return (
-            "M. Held, R. M. Karp, The traveling-salesman problem and minimum spanning trees II, 1971; M. L. Fisher, 1981; "
-            "R. E. Marsten, W. W. Hogan, J. W. Blankenship, The boxstep method, 1975; "
-            "Y. Boykov, O. Veksler, R. Zabih, Fast approximate energy minimization via graph cuts, 2001"
-        )
+        return lines(HELD, FISHER, MARSTEN, BOYKOV)

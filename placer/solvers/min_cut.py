@@ -10,6 +10,7 @@ import numpy as np
 from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.sources import IHLER, STONE, lines
 
 SOURCE, SINK = 0, 1
 
@@ -330,7 +331,4 @@ class MinCut:
 
     def cite(self) -> str:
         """Cuts and hyperedges."""
-        return (
-            "H. S. Stone, Multiprocessor scheduling with the aid of network flow algorithms, 1977; "
-            "E. Ihler, D. Wagner, F. Wagner, Modeling hypergraphs by graphs with the same mincut properties, 1993"
-        )
+        return lines(STONE, IHLER)

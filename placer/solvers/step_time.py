@@ -24,6 +24,7 @@ from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.lagrangian import lagrangian
 from placer.solvers.min_cut import minimum_cut
+from placer.solvers.sources import ARABNEJAD, STONE, TOPCUOGLU, here, lines
 from placer.solvers.step_bound import step_bound_ns
 
 CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -114,10 +115,7 @@ class StepTime:
 
     def cite(self) -> str:
         """Its parts."""
-        return (
-            "Multi-start local search on placer's execution model. Starts: minimum cuts (Stone 1977), HEFT (Topcuoglu, Hariri, "
-            "Wu 2002), its processor choice on the model, and PEFT (Arabnejad, Barbosa 2014)"
-        )
+        return lines(here("local search on the execution model from the best of many starts"), STONE, TOPCUOGLU, ARABNEJAD)
 
 
 def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:

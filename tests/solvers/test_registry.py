@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -99,6 +100,14 @@ def test_unknown_solver_is_told_the_known_ones() -> None:
         solver(42)  # type: ignore[arg-type]
     own = solver("greedy")
     assert solver(own) is own
+
+
+@pytest.mark.parametrize("name", list(solvers()))
+def test_every_solver_says_whom_to_cite(name: str) -> None:
+    """Authors, title, year, and where to find it; or that it is this package's own."""
+    for reference in solver(name).cite().splitlines():
+        assert re.search(r"\b(19|20)\d\d\b", reference)
+        assert re.search(r"doi:10\.\d{4,}/|arXiv:\d{4}\.\d{5}|https://", reference) or reference.startswith("placer ")
 
 
 def test_listing_solvers_imports_none() -> None:

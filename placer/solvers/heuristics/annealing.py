@@ -16,6 +16,7 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.ledger import Ledger
 from placer.solvers.room import Room
+from placer.solvers.sources import KIRKPATRICK
 
 SECONDS, MOVES_PER_UNIT = 2.0, 100
 """The effort without a time limit: the lesser of the two."""
@@ -116,4 +117,4 @@ class Annealing:
 
     def cite(self) -> str:
         """The method."""
-        return "Kirkpatrick, Gelatt, Vecchi 1983, Optimization by simulated annealing"
+        return KIRKPATRICK

@@ -10,6 +10,7 @@ import numpy as np
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.heft import earliest
 from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns, upward_rank_ns
+from placer.solvers.sources import TOPCUOGLU
 
 
 def cpop_schedule(problem: PlacementProblem) -> Schedule:
@@ -54,5 +55,5 @@ cpop = partial(
     list_scheduler,
     "cpop",
     cpop_schedule,
-    "Topcuoglu, Hariri, Wu 2002, Performance-effective and low-complexity task scheduling for heterogeneous computing",
+    TOPCUOGLU,
 )

@@ -10,6 +10,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.grouping import grouped
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.sources import ONNX_RUNTIME
 
 SMALL_BYTES = 400
 """Constants up to here may be copied: ONNX Runtime's 100 elements, of four bytes."""
@@ -58,5 +59,5 @@ cpu_preferred = partial(
     Heuristic,
     "cpu_preferred",
     cpu_preferred_assignment,
-    "ONNX Runtime, GetCpuPreferredNodes in onnxruntime/core/framework/fallback_cpu_capability.cc",
+    ONNX_RUNTIME,
 )

@@ -7,6 +7,7 @@ from functools import partial
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.filling import fill
+from placer.solvers.sources import TARNAWSKI
 
 
 def dfs_assignment(problem: PlacementProblem) -> Assignment:
@@ -35,6 +36,5 @@ dfs_fill = partial(
     Heuristic,
     "dfs_fill",
     dfs_assignment,
-    "Tarnawski, Phanishayee, Devanur, Mahajan, Nina Paravecino 2020, Efficient algorithms for device placement of DNN graph "
-    "operators: its greedy for latency",
+    TARNAWSKI,
 )

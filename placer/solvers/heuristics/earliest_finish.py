@@ -11,6 +11,7 @@ from placer.problem.simulate import ISSUED
 from placer.solvers.grouping import grouped
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.room import Room
+from placer.solvers.sources import TOPCUOGLU, here, lines
 
 
 def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
@@ -70,6 +71,6 @@ earliest_finish = partial(
     Heuristic,
     "earliest_finish",
     earliest_finish_assignment,
-    "A heuristic on placer's execution model: the processor choice of HEFT (Topcuoglu, Hariri, Wu 2002)",
+    lines(here("the processor choice of HEFT on the execution model"), TOPCUOGLU),
     note="list schedule done",
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
+from placer.solvers.sources import here
 
 
 def all_on(problem: PlacementProblem, kind: str) -> Assignment:
@@ -28,7 +29,7 @@ def _solver(kind: str) -> Heuristic:
     return Heuristic(
         name=f"all_{kind.lower()}",
         assign=partial(all_on, kind=kind),
-        source="A rule: the first device of one kind wherever a kernel allows.",
+        source=here("the first device of one kind wherever a kernel allows"),
         note=partial(_note, kind=kind),
     )
 

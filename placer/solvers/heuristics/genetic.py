@@ -14,6 +14,7 @@ from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution
 from placer.solvers.heuristics.filling import in_order
 from placer.solvers.room import Room
+from placer.solvers.sources import GONCALVES, PALIWAL, lines
 
 SECONDS, DECODINGS = 2.0, 500
 """The effort without a time limit: the lesser of the two."""
@@ -137,8 +138,4 @@ class Genetic:
 
     def cite(self) -> str:
         """The method, and where it was used for placement."""
-        return (
-            "Gonçalves, Resende 2011, Biased random-key genetic algorithms for combinatorial optimization; for placement as in "
-            "REGAL: Paliwal, Gimeno, Nair, Li, Lubin, Kohli, Vinyals 2020, Reinforced genetic algorithm learning for optimizing "
-            "computation graphs"
-        )
+        return lines(GONCALVES, PALIWAL)

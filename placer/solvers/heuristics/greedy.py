@@ -9,6 +9,7 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.ledger import Ledger
+from placer.solvers.sources import here
 
 
 def greedy_assignment(problem: PlacementProblem) -> Assignment:
@@ -31,6 +32,6 @@ greedy = partial(
     Heuristic,
     "greedy",
     greedy_assignment,
-    "A heuristic: the cheapest device of each unit, then one pass of single moves.",
+    here("the cheapest device of each unit, then one pass of single moves"),
     note="one pass done",
 )

@@ -11,6 +11,7 @@ from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.ledger import Ledger
 from placer.solvers.room import Room
+from placer.solvers.sources import here
 
 PASSES = 20
 
@@ -48,6 +49,6 @@ greedy_benefit = partial(
     Heuristic,
     "greedy_benefit",
     greedy_benefit_assignment,
-    "A heuristic: single moves from everything on the CPU, in the order of the time they save.",
+    here("single moves from everything on the CPU, in the order of the time they save"),
     note="no move gains",
 )

@@ -6,6 +6,7 @@ from functools import partial
 
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, upward_rank_ns
+from placer.solvers.sources import TOPCUOGLU
 
 
 def heft_schedule(problem: PlacementProblem) -> Schedule:
@@ -33,5 +34,5 @@ heft = partial(
     list_scheduler,
     "heft",
     heft_schedule,
-    "Topcuoglu, Hariri, Wu 2002, Performance-effective and low-complexity task scheduling for heterogeneous computing",
+    TOPCUOGLU,
 )

@@ -7,6 +7,7 @@ from functools import partial
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.filling import fill, in_order
+from placer.solvers.sources import GUGGER
 
 
 def in_order_assignment(problem: PlacementProblem) -> Assignment:
@@ -22,5 +23,5 @@ in_order_fill = partial(
     Heuristic,
     "in_order_fill",
     in_order_assignment,
-    "Hugging Face accelerate, infer_auto_device_map in src/accelerate/utils/modeling.py",
+    GUGGER,
 )

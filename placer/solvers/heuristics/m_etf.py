@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler
 from placer.solvers.room import Room
+from placer.solvers.sources import BAECHI, HWANG, lines
 
 
 class Queue:
@@ -101,7 +102,5 @@ m_etf = partial(
     list_scheduler,
     "m_etf",
     m_etf_schedule,
-    "m-ETF of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695; "
-    "after ETF: Hwang, Chow, Anger, Lee 1989, Scheduling precedence "
-    "graphs in systems with interprocessor communication times",
+    lines(BAECHI, HWANG),
 )

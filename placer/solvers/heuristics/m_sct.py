@@ -11,6 +11,7 @@ import numpy as np
 from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
 from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
 from placer.solvers.heuristics.m_etf import EarliestStart, Queue
+from placer.solvers.sources import BAECHI, HANEN, lines
 
 WINDOW = 1_000
 """Ops in one linear program. The simplex method takes about 0.2 s for these, and time grows faster than their number."""
@@ -115,7 +116,5 @@ m_sct = partial(
     list_scheduler,
     "m_sct",
     m_sct_schedule,
-    "m-SCT of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695; "
-    "after SCT: Hanen, Munier 1995, An approximation algorithm for "
-    "scheduling dependent tasks on m processors with small communication delays",
+    lines(BAECHI, HANEN),
 )

@@ -9,6 +9,7 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.filling import fill, in_order, unit_bytes
+from placer.solvers.sources import BAECHI
 
 
 def m_topo_assignment(problem: PlacementProblem) -> Assignment:
@@ -25,5 +26,5 @@ m_topo = partial(
     Heuristic,
     "m_topo",
     m_topo_assignment,
-    "m-TOPO of Jeon et al. 2023, Baechi: fast device placement of machine learning graphs, arXiv:2301.08695",
+    BAECHI,
 )

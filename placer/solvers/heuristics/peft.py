@@ -9,6 +9,7 @@ import numpy as np
 
 from placer.problem.problem import Floats, PlacementProblem
 from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns
+from placer.solvers.sources import ARABNEJAD
 
 
 def peft_schedule(problem: PlacementProblem) -> Schedule:
@@ -53,5 +54,5 @@ peft = partial(
     list_scheduler,
     "peft",
     peft_schedule,
-    "Arabnejad, Barbosa 2014, List scheduling algorithm for heterogeneous systems by an optimistic cost table",
+    ARABNEJAD,
 )

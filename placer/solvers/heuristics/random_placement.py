@@ -12,6 +12,7 @@ from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution
 from placer.solvers.heuristics.filling import in_order
 from placer.solvers.room import Room
+from placer.solvers.sources import here
 
 
 def random_assignment(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
@@ -46,4 +47,4 @@ class RandomPlacement:
 
     def cite(self) -> str:
         """A rule, no algorithm."""
-        return "A rule: any allowed device with equal chance."
+        return here("any allowed device with equal chance")

@@ -9,6 +9,7 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.sources import TENSORFLOW
 
 
 def default_assignment(problem: PlacementProblem) -> Assignment:
@@ -46,4 +47,4 @@ def default_assignment(problem: PlacementProblem) -> Assignment:
     return Assignment(device)
 
 
-tf_default = partial(Heuristic, "tf_default", default_assignment, "TensorFlow, tensorflow/core/common_runtime/placer.cc")
+tf_default = partial(Heuristic, "tf_default", default_assignment, TENSORFLOW)
