@@ -161,10 +161,15 @@ class PlacedFunction:
         return call_key
 
     def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: Hashable | None) -> _Entry:
+        from placer.tf import variables
+
         with self._lock:
+            watched = variables.watched() if self._moving else frozenset()
             entry = self._planned(args, kwargs)
             if entry.run is None:
-                entry = self._applied(entry)
+                if self._outdated(entry):
+                    entry = self._planned(args, kwargs)
+                entry = self._applied(entry, watched)
             if key is not None:
                 self._calls[key] = entry
             return entry
@@ -200,8 +205,33 @@ class PlacedFunction:
         pins = {p: d for p, d in self._options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
         return solve(graph, options=replace(self._options, pins=pins))
 
-    def _applied(self, entry: _Entry) -> _Entry:
-        from placer.tf import calling, rewriting
+    def _outdated(self, entry: _Entry) -> bool:
+        """Whether variables were moved since the plan was made, which is then forgotten."""
+        from placer.tf import variables
+
+        assert entry.trace is not None
+        assert entry.placement is not None
+        found = variables.elsewhere(entry.trace, entry.placement.graph)
+        if found:
+            self._forget(entry.concrete)
+        return found
+
+    def _forget(self, concrete: Any) -> None:
+        """Plans the signature anew at its next call."""
+        from placer.tf import calling
+
+        self._entries.pop(calling.entry_key(concrete), None)
+        self._exportable.pop(calling.entry_key(concrete), None)
+        for key in [key for key, entry in list(self._calls.items()) if entry.concrete is concrete]:
+            self._calls.pop(key, None)
+
+    @functools.cached_property
+    def _moving(self) -> bool:
+        """Whether plans may move variables."""
+        return "move" in (self._options.variables, *(plan.options.get("variables") for plan in self._plans))
+
+    def _applied(self, entry: _Entry, watched: frozenset[tuple[int, int]]) -> _Entry:
+        from placer.tf import calling, rewriting, variables
         from placer.tf.devices import full_name, process_devices
         from placer.tf.taping import TapedFunction
 
@@ -214,14 +244,18 @@ class PlacedFunction:
                 f"the plan for {self.__name__} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
+        device_of = {name: full_name(plan.device) for name, plan in placement.ops.items()}
         try:
-            placed = rewriting.rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+            placed = rewriting.rewrite(trace, device_of)
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
             entry = replace(entry, trace=None, placement=None, run=entry.concrete)
         else:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
             entry = replace(entry, run=TapedFunction(placed, trace, shapes, self._taping(entry)))
+            if placement.options.get("variables") == "move":
+                stale = placement.options.get("stale", "repoint")
+                variables.move(variables.moves(trace, device_of), entry.run, stale, watched)
         self._entries[calling.entry_key(entry.concrete)] = entry
         return entry
 
@@ -245,7 +279,7 @@ class PlacedFunction:
                     stacklevel=2,
                 )
 
-        return Taping(plan, on_call, on_unplaced)
+        return Taping(plan, on_call, on_unplaced, lambda: self._forget(entry.concrete))
 
     # -- exporting -------------------------------------------------------------------------------------------------
 

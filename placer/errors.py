@@ -31,6 +31,10 @@ class PlanError(PlacerError):
     """A saved plan or graph is broken, or belongs to something else."""
 
 
+class MoveError(PlacerError):
+    """A variable could not be moved, or what it was moved from is still used."""
+
+
 class RewriteError(PlacerError):
     """A plan could not be applied to its function."""
 

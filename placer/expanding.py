@@ -71,6 +71,7 @@ def expand(
             *graph.notes,
             *constraints.notes,
             *_more_than_there_is(machine, problem.memory_limit_bytes),
+            *_variables_moved(graph, options, dict(zip(problem.op_names, op_device.tolist(), strict=True)), problem.device_names),
             *_moved(graph, problem, op_device, others["tf_default"][1]),
         ),
         options=_plain(options),
@@ -199,6 +200,22 @@ def _more_than_there_is(machine: Machine, limit_bytes: Ints) -> list[str]:
     ]
 
 
+def _variables_moved(graph: OpGraph, options: Options, device: dict[str, int], names: tuple[str, ...]) -> list[str]:
+    """A note on the variables that are not where the plan has them, the largest first."""
+    if options.variables != "move" or not set(names) <= set(graph.process_devices):
+        return []
+    holders = [(graph.resources[op.resource], names[device[op.name]]) for op in graph if op.resource in graph.resources]
+    found = [(state, there) for state, there in holders if state.kind == "variable" and state.device not in ("", there)]
+    found.sort(key=lambda pair: -pair[0].nbytes)
+    told = [f"{state.name!r} from {state.device} to {there}" for state, there in found]
+    size = format_bytes(sum(state.nbytes for state, _ in found))
+    return [f"{len(told)} variables, {size}, move before the first call: {_few(told)}."] if told else []
+
+
+def _few(told: list[str]) -> str:
+    return f"{', '.join(told[:3])}{f' and {len(told) - 3} more' if len(told) > 3 else ''}"
+
+
 def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: Assignment | None) -> list[str]:
     """Notes on ops whose results may change because the plan takes them from where TensorFlow would run them."""
     if default is None:
@@ -213,8 +230,7 @@ def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: 
                 left, right = names[default.device[problem.op_unit[i]]], names[op_device[i]]
                 found.setdefault((flag, left, right), []).append(op.name)
     return [
-        f"{', '.join(map(repr, ops[:3]))}{f' and {len(ops) - 3} more' if len(ops) > 3 else ''}: "
-        f"on {right} where TensorFlow's default is {left}; {SENSITIVE[flag]}."
+        f"{_few(list(map(repr, ops)))}: on {right} where TensorFlow's default is {left}; {SENSITIVE[flag]}."
         for (flag, left, right), ops in found.items()
     ]
 

@@ -44,7 +44,11 @@ class Options:
     )
     cost_model: CostModel | str = field(default="auto", metadata={"help": "a registered cost model's name, or a cost model"})
     variables: Literal["fixed", "move"] = field(
-        default="fixed", metadata={"help": "leave variables where they are, or move them"}
+        default="fixed", metadata={"help": "leave variables where they are, or move them to where they are best"}
+    )
+    stale: Literal["repoint", "invalidate"] = field(
+        default="repoint",
+        metadata={"help": "functions traced before a variable was moved: make them use it where it is now, or fail when called"},
     )
     on_missing_device: Literal["relax", "error"] = field(
         default="relax", metadata={"help": "a tf.device scope whose device is not there: relax it with a warning, or refuse"}
@@ -91,7 +95,12 @@ OF_A_RUN = ("solver", "time_limit_s", "seed")
 """Options of one search; a comparison takes several of each."""
 MAX_SEED = 2**31 - 1
 """The largest that every solver takes."""
-_CHOICES = {"objective": ("step_time", "total_cost"), "variables": ("fixed", "move"), "on_missing_device": ("relax", "error")}
+_CHOICES = {
+    "objective": ("step_time", "total_cost"),
+    "variables": ("fixed", "move"),
+    "stale": ("repoint", "invalidate"),
+    "on_missing_device": ("relax", "error"),
+}
 
 
 def _device(text: Any) -> None:

@@ -93,6 +93,7 @@ def predict(
     """Runs a function on what is here under several placements, and compares with what is predicted of each.
 
     They are TensorFlow's default, everything on one kind of device, the plan, and a few random cuts; equal ones run once.
+    Variables that the options let move do so first, and are then where they are in all of them.
     The function runs for real, some hundred times: its variables are put back afterwards, whatever else it does stays done.
 
     Args:
@@ -111,6 +112,9 @@ def predict(
     chosen = options or (Options.of(given) if given else own)
     from placer.tf.running import in_turns, ready, step_of, variables_kept
 
+    if chosen.variables == "move":  # before the first run; the placements that take turns leave them there
+        PlacedFunction(plain, chosen)._prepared(args, {}, None)
+        chosen = replace(chosen, variables="fixed")
     placed = PlacedFunction(plain, chosen)
     with progress("planning"):
         plan = placed.plan(*args)

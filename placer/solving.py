@@ -105,10 +105,6 @@ def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
     Raises:
         OptionError: there is no such thing.
     """
-    if options.variables == "move":
-        raise OptionError(
-            'variables="move" is not there yet: variables stay where they are; make them under tf.device(...) instead.'
-        )
     try:
         model = cost_model(options.cost_model)
     except UnknownCostModelError as error:

@@ -150,13 +150,14 @@ class _Constrainer:
                 continue
             unit = self.unit[i]
             state = self.graph.resources.get(op.resource)
-            if self.options.variables == "move" and state is not None and state.kind == "variable":
+            stays = state.stays if state is not None and state.kind == "variable" and self.options.variables == "move" else None
+            if stays == "":
                 continue
             what = f"{state.kind} {state.name!r}" if state else f"{op.role} {op.name!r}"
             kind: ReasonKind = "resource" if op.resource else "location"
             known = (state.device if state else op.location) if local else ""
             if known and (mask := self._devices(known)) and (op.resource or unit not in pinned):
-                self._narrow(i, mask, kind, f"{what} lives on {known}")
+                self._narrow(i, mask, kind, f"{what} lives on {known}{f', and {stays}' if stays else ''}")
             elif unit in pinned or op.role == "op" or (op.role == "capture" and not op.resource and not self.guess):
                 continue  # an op that makes its own state makes it where it runs
             else:

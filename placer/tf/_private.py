@@ -14,11 +14,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.function.capture import capture_container
 from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
-from tensorflow.python.ops import gradients_util, handle_data_util, op_selector
+from tensorflow.python.ops import gradients_util, handle_data_util, op_selector, resource_variable_ops
 from tensorflow.python.saved_model import save_context
 
 SUPPORTED = ("2.20", "2.21")
@@ -30,6 +32,10 @@ FirstOrderPair = concrete_function._FirstOrderTapeGradientFunctions
 HigherOrderPair = concrete_function._HigherOrderTapeGradientFunctions
 DelayedPairs = concrete_function._DelayedRewriteGradientFunctions
 UnliftableError = op_selector.UnliftableError
+ResourceVariable = resource_variable_ops.BaseResourceVariable
+FunctionCaptures = capture_container.FunctionCaptures
+DatasetFunction = structured_function.StructuredFunctionWrapper
+"""What a dataset's transformation calls; the dataset was made with what it captures."""
 
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
@@ -188,6 +194,48 @@ def held_by(handle: Any) -> list[tf.TensorSpec]:
     if data is None or not data.is_set:
         return []
     return [tf.TensorSpec(part.shape, part.dtype) for part in data.shape_and_type]
+
+
+def variable_of(handle: Any) -> Any:
+    """The tf.Variable whose handle this is; None if there is none, or no more."""
+    parent = getattr(handle, "_parent_trackable", None)
+    variable = None if parent is None else parent()
+    return variable if isinstance(variable, ResourceVariable) and variable._handle is handle else None
+
+
+def like_handle(variable: Any, device: str) -> Any:
+    """A handle like the variable's to new storage on a device, which has no value yet."""
+    name = f"{variable.name.removesuffix(':0')}/"
+    with tf.device(device):
+        handle = resource_variable_ops._variable_handle_from_shape_and_dtype(variable.shape, variable.dtype, None, name, False)
+    vars(handle).update(vars(variable.handle))
+    return handle
+
+
+def captured_by_value(captures: Any) -> list[Any]:
+    """What a FunctionCaptures holds, as often as it does."""
+    return [*captures._by_val_external.values(), *(outer for outer, _ in captures._cached_by_val_capture_tuples)]
+
+
+def parts(captures: Any) -> list[Any]:
+    """The containers in which a FunctionCaptures holds them."""
+    return [captures._by_val_external, *captures._cached_by_val_capture_tuples]
+
+
+def exchange_capture(captures: Any, old: Any, new: Any) -> None:
+    """Lets `new` be what a graph's placeholder for `old` stands for. They are kept by id, which another tensor can have later."""
+    for known in (captures._by_val_external, captures._by_val_internal, captures._by_val_tracetype):
+        items = [(id(new) if key == id(old) else key, new if value is old else value) for key, value in known.items()]
+        known.clear()
+        known.update(items)
+    captures._recompute_cached_properties()
+
+
+def watches(recorder: Any, variable: Any) -> bool:
+    """True where a GradientTape can still give a gradient for the variable, or a ForwardAccumulator follows it."""
+    if isinstance(recorder, tf.GradientTape):
+        return recorder._tape is not None and any(watched is variable for watched in recorder.watched_variables())
+    return bool(recorder._recording) and recorder.jvp(variable) is not None
 
 
 def static_value(tensor: Any) -> Any:

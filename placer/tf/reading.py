@@ -16,7 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.base import AttrValue, OpSignature, TensorSpec
 from placer.opgraph import Kernel, OpGraph, OpNode, Resource, Role, TensorEdge
 from placer.pausing import paused_collection
-from placer.tf import _private
+from placer.tf import _private, variables
 from placer.tf.devices import process_devices
 from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import (
@@ -177,7 +177,7 @@ class _Reader:
         support = self.kernels.lookup_type("_Arg", {"T": spec.dtype})
         if spec.dtype == "resource" and value is not None:
             held = _private.held_by(value)
-            resource = self._resource(body.names[name], value, held)
+            resource = self._resource(body.names[name], value, held, role)
             if held:  # where a variable of its type can be made
                 support = self.kernels.lookup_type("VarHandleOp", {"dtype": held[0].dtype.name})
         elif external is not None and spec.dtype == "resource":
@@ -193,15 +193,24 @@ class _Reader:
             resource=resource,
         )
 
-    def _resource(self, path: str, handle: Any, held: Sequence[tf.TensorSpec]) -> str:
+    def _resource(self, path: str, handle: Any, held: Sequence[tf.TensorSpec], role: Role) -> str:
         name = self._variable_names.get(id(handle)) or str(getattr(handle, "_name", "") or path).removesuffix(":0")
         key, suffix = name, 0
         while key in self.resources:
             suffix += 1
             key = f"{name}_{suffix}"
         nbytes = sum(spec.dtype.size * math.prod(d or 1 for d in spec.shape) for spec in held if spec.shape.rank is not None)
-        self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes)
+        stays = "it is an argument, and another call may bring another" if role == "argument" else ""
+        if id(handle) in self._decided:
+            stays = "a placed function that runs relies on it"
+        elif not stays and _private.variable_of(handle) is None:
+            stays = "no tf.Variable has it"
+        self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes, stays)
         return key
+
+    @cached_property
+    def _decided(self) -> set[int]:
+        return variables.decided()
 
     @cached_property
     def _variable_names(self) -> dict[int, str]:

@@ -34,6 +34,8 @@ class Taping:
     """Told the plan of each call that a tape records."""
     on_unplaced: Callable[[str], None]
     """Told why a recorded call runs as TensorFlow has it."""
+    on_moved: Callable[[], None]
+    """Told that one of its variables was moved from where the plan has it."""
 
 
 class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
@@ -64,6 +66,10 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
         fresh = _private.concrete_from_graph(self.graph, self.function_type, {})
         _private.copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
+
+    def outdated(self) -> None:
+        """Tells its owner that a variable was moved."""
+        self._builder.taping.on_moved()
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
         builder = self._builder

@@ -1,0 +1,239 @@
+"""Variables moved to other devices, and all that still holds their old storage.
+
+A tf.Variable moves by taking another handle: it stays the same object to checkpoints, layers and optimizers. What was traced
+before holds the old handle and would go on with what the old storage has, silently. So everything that holds it is found first:
+functions take the new handle, and where anything else holds the old one, nothing moves.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from placer.devicespec import parse
+from placer.errors import MoveError
+from placer.opgraph import OpGraph
+from placer.pausing import paused_collection
+from placer.tf import _private
+from placer.tf.devices import full_name
+from placer.tf.taping import TapedFunction
+from placer.tf.tracing import Trace
+
+Stale = Literal["repoint", "invalidate"]
+
+UNSEEN = "what Python does not tell, such as a local variable of a running function, or objects after gc.freeze()"
+
+_EAGER = tf.__internal__.EagerTensor
+_relying: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Placed functions whose plans decided where their variables are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A variable, and the device it is to live on."""
+
+    variable: Any
+    device: str
+
+
+def _name(variable: Any) -> str:
+    return str(variable.name).removesuffix(":0")
+
+
+def held(trace: Trace) -> dict[str, Any]:
+    """By node of the trace's `OpGraph`: the handle of each captured resource."""
+    captured = _private.external_captures(trace.root.graph)
+    return {trace.root.names[inner.op.name]: outer for outer, inner in captured if outer.dtype == tf.resource}
+
+
+def decided() -> set[int]:
+    """Ids of the handles of variables that a plan which runs has moved, or has chosen to leave where they are."""
+    return {id(handle) for function in _relying for handle in function._captured_inputs}
+
+
+def moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
+    """What has to move for a plan: captured variables that are not where it has them.
+
+    Raises:
+        MoveError: one of them is known by its handle alone.
+    """
+    found = []
+    for name, handle in held(trace).items():
+        device = full_name(device_of[name])
+        if _private.held_by(handle) and _private.home(handle) != device:
+            variable = _private.variable_of(handle)
+            if variable is None:
+                raise MoveError(
+                    f"{name!r} cannot be moved to {device_of[name]}: no tf.Variable has it. Way out: pin it to where it is."
+                )
+            found.append(Move(variable, device))
+    return found
+
+
+def elsewhere(trace: Trace, graph: OpGraph) -> bool:
+    """Whether a variable is not where it was when the graph was read."""
+    return any(
+        parse(_private.home(handle)).short != graph.resources[graph.op(name).resource].device
+        for name, handle in held(trace).items()
+        if graph.op(name).resource in graph.resources
+    )
+
+
+def watched() -> frozenset[tuple[int, int]]:
+    """Ids of the tapes that are recording, each with that of a variable it watches.
+
+    Asked for before a function is traced: tapes around that will watch what it reads, though nothing is recorded.
+    """
+    tapes = [thing for thing in gc.get_objects() if issubclass(type(thing), tf.GradientTape) and thing._recording]
+    return frozenset((id(tape), id(variable)) for tape in tapes for variable in tape.watched_variables())
+
+
+def move(wanted: Sequence[Move], function: TapedFunction, stale: Stale, before: frozenset[tuple[int, int]]) -> None:
+    """Moves variables, one copy at a time, those to the host first.
+
+    Functions that were traced before go on with the new storage, or with "invalidate" fail at their next call; other placed
+    functions plan anew. No other thread may be running one of them.
+
+    Args:
+        wanted: each variable once.
+        function: the placed function that wants it, which goes on whatever `stale` says.
+        before: what was `watched` before it was traced.
+
+    Raises:
+        MoveError: something holds a variable's storage that cannot be told of the move, and nothing has moved; or TensorFlow
+            cannot make a copy, and those before it have moved.
+    """
+    with tf.init_scope():
+        holders = _Holders.of([m.variable for m in wanted], before) if wanted else _Holders()
+        for m in sorted(wanted, key=lambda m: parse(m.device).type != "CPU"):
+            _move(m, holders, function, stale)
+        for placed in holders.functions:
+            if isinstance(placed, TapedFunction) and placed.graph is not function.graph:
+                placed.outdated()
+    _relying.add(function)
+
+
+def _move(m: Move, holders: _Holders, function: TapedFunction, stale: Stale) -> None:
+    name, device, old = _name(m.variable), parse(m.device).short, m.variable.handle
+    try:
+        new = _private.like_handle(m.variable, m.device)
+        if initialised := bool(tf.raw_ops.VarIsInitializedOp(resource=old)):
+            with tf.device(old.device):
+                value = tf.raw_ops.ReadVariableOp(resource=old, dtype=m.variable.dtype)
+            with tf.device(m.device):
+                tf.raw_ops.AssignVariableOp(resource=new, value=tf.identity(value))
+    except tf.errors.OpError as error:
+        why = error.message.strip().splitlines()[0]
+        raise MoveError(f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}") from error
+
+    def moved() -> Any:
+        raise MoveError(
+            f"variable {name!r} was moved to {device} after this function was traced. Way out: make the function anew, or move "
+            'with stale="repoint".'
+        )
+
+    for captures in holders.captures:
+        _private.exchange_capture(captures, old, new)
+    for traced in holders.functions:
+        instead = moved if stale == "invalidate" and traced.graph is not function.graph else new
+        traced.set_external_captures([instead if t is old else t for t in traced._captured_inputs])
+    for variable in holders.variables:
+        if variable._handle is old:
+            variable._handle = new
+    if initialised:  # what holds it all the same gets no values, and no memory
+        with tf.device(old.device):
+            empty = tf.zeros([0], m.variable.dtype)
+            tf.raw_ops.AssignVariableOp(resource=old, value=empty, validate_shape=False)
+
+
+@dataclass
+class _Holders:
+    """What holds the storage of some variables."""
+
+    captures: list[Any] = field(default_factory=list)
+    functions: list[Any] = field(default_factory=list)
+    variables: list[Any] = field(default_factory=list)
+    """Objects with the handle of one, such as what an assignment returned."""
+    references: Counter[int] = field(default_factory=Counter)
+    """By id of a handle: how many of the references to it these are."""
+    others: dict[int, list[str]] = field(default_factory=dict)
+    """By id of a handle, in words: what is known to hold it and cannot be told of a move."""
+
+    @classmethod
+    def of(cls, variables: Sequence[Any], before: frozenset[tuple[int, int]]) -> _Holders:
+        """Finds them. Raises MoveError where something holds a handle that cannot be given another."""
+        found = cls._search(variables, before)
+        if any(found.unaccounted(v) for v in variables):
+            gc.collect()  # what only waits for that holds nothing
+            found = cls._search(variables, before)
+        for variable in variables:
+            why = found.others[id(variable.handle)]
+            if not why and found.unaccounted(variable):
+                why = [*dict.fromkeys(found.strangers(variable))] or [UNSEEN]
+            if why:
+                name, here = _name(variable), parse(variable.device).short
+                raise MoveError(
+                    f"variable {name!r} cannot be moved from {here}: its storage is held by {', '.join(why)}, which would go on "
+                    f"with stale values. Way out: drop that before the first placed call, or pin {name!r} to {here}."
+                )
+        return found
+
+    @classmethod
+    @paused_collection()
+    def _search(cls, variables: Sequence[Any], before: frozenset[tuple[int, int]]) -> _Holders:
+        found = cls(others={id(v.handle): [] for v in variables})
+        texts = {repr(v.handle): id(v.handle) for v in variables}
+        lists: set[int] = set()
+        for thing in gc.get_objects():
+            kind = type(thing)
+            if issubclass(kind, _private.FunctionCaptures):
+                if found._count(_private.captured_by_value(thing)):
+                    found.captures.append(thing)
+            elif issubclass(kind, _private.ConcreteFunction):
+                inputs = vars(thing).get("_captured_inputs", ())
+                if id(inputs) in lists or found._count(inputs):
+                    found.functions.append(thing)
+                    lists.add(id(inputs))
+            elif issubclass(kind, _private.ResourceVariable):
+                if found._count([vars(thing).get("_handle")]):
+                    found.variables.append(thing)
+            elif issubclass(kind, _private.DatasetFunction):
+                for handle in found._among(getattr(vars(thing).get("_function"), "_captured_inputs", ())):
+                    found.others[handle].append("a dataset that was made with it")
+            elif issubclass(kind, (tf.GradientTape, tf.autodiff.ForwardAccumulator)):
+                for variable in variables:
+                    traced = kind is tf.GradientTape and thing._recording and (id(thing), id(variable)) not in before
+                    if not traced and _private.watches(thing, variable):
+                        found.others[id(variable.handle)].append(f"a {kind.__name__} that watches it")
+            elif kind is _EAGER and thing.dtype == tf.resource and id(thing) not in found.others and repr(thing) in texts:
+                found.others[texts[repr(thing)]].append("a copy of its handle")
+        return found
+
+    def _among(self, tensors: Iterable[Any]) -> list[int]:
+        return [id(t) for t in tensors if id(t) in self.others]
+
+    def _count(self, tensors: Iterable[Any]) -> bool:
+        held = self._among(tensors)
+        self.references.update(held)
+        return bool(held)
+
+    def unaccounted(self, variable: Any) -> bool:
+        """Whether there are references to the variable's handle that were not found."""
+        return sys.getrefcount(variable._handle) - 1 > self.references[id(variable._handle)]
+
+    def strangers(self, variable: Any) -> Iterator[str]:
+        """In words, what holds its handle and is none of these."""
+        known = {id(vars(v)) for v in self.variables} | set(map(id, self.variables))
+        known |= {id(function._captured_inputs) for function in self.functions}
+        known |= {id(part) for captures in self.captures for part in _private.parts(captures)}
+        for holder in gc.get_referrers(variable._handle):
+            if id(holder) not in known:
+                names = [str(k) for k, v in holder.items() if v is variable._handle] if isinstance(holder, dict) else []
+                yield f"{names[0]!r} of a dict" if names else f"a {type(holder).__name__}"

@@ -1,0 +1,490 @@
+"""Variables that move: what uses them afterwards, and what holds their old storage."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.errors import MoveError
+from tests.machines import two_cpus
+
+HERE, THERE = "CPU:0", "CPU:1"
+X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])
+
+
+def where(variable: Any) -> str:
+    return f"CPU:{tf.DeviceSpec.from_string(variable.device).device_index}"
+
+
+def moving(fn: Callable[..., Any], *names: str, **options: Any) -> placer.PlacedFunction:
+    """The function, placed so that its variables of these names move to the other device."""
+    return placer.place(fn, devices=two_cpus(), variables="move", pins=dict.fromkeys(names, THERE), **options)
+
+
+@pytest.fixture
+def w() -> tf.Variable:
+    return tf.Variable(tf.reshape(tf.range(16.0), [4, 4]) / 16, name="w", trainable=True)
+
+
+# -- what a variable is stays -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(tf.constant([[1, 2], [3, 4]], dtype) for dtype in ("float32", "int64", "int32", "bfloat16", "complex64", "uint8")),
+        tf.constant([True, False]),
+        tf.constant(["a", "b"]),
+        tf.zeros([0, 3]),
+        tf.constant(2.5),
+    ],
+    ids=lambda value: f"{value.dtype.name}{value.shape}",
+)
+def test_value_and_identity_stay(value: tf.Tensor) -> None:
+    v = tf.Variable(value, name="v", trainable=False)
+    before = (v.name, v.trainable, v.shape, v.dtype, v.ref(), v._unique_id)
+    placed = moving(lambda: tf.identity(v), "v")
+    np.testing.assert_array_equal(placed().numpy(), value.numpy())
+    assert where(v) == THERE
+    assert (v.name, v.trainable, v.shape, v.dtype, v.ref(), v._unique_id) == before
+    np.testing.assert_array_equal(v.numpy(), value.numpy())
+    assert not placed.observe().mismatches
+
+
+def test_a_variable_of_unknown_shape_still_changes_its_shape() -> None:
+    v = tf.Variable(tf.zeros([0, 4]), shape=[None, 4], name="v")
+    grow = moving(lambda x: v.assign(tf.concat([v, x], axis=0)), "v")
+    for rows in (3, 6):
+        grow(X)
+        assert v.numpy().shape == (rows, 4)
+    assert where(v) == THERE
+
+
+def test_nothing_moves_before_the_first_call(w: tf.Variable) -> None:
+    placed = moving(lambda x: x @ w, "w")
+    plan = placed.plan(X)
+    assert plan.device_of("w") == THERE
+    assert "'w' from CPU:0 to CPU:1" in plan.summary()
+    assert where(w) == HERE
+    placed(X)
+    assert where(w) == THERE
+
+
+# -- who used it before uses it still ----------------------------------------------------------------------------------
+
+
+def nested(w: tf.Variable) -> Callable[[Any], Any]:
+    inner = tf.function(lambda x: x @ w)
+    return tf.function(lambda x: tf.nn.relu(inner(x)) + inner(2 * x))
+
+
+def in_a_loop(w: tf.Variable) -> Callable[[Any], Any]:
+    @tf.function
+    def f(x: Any) -> Any:
+        for _ in tf.range(3):
+            x = tf.tanh(x @ w)
+        return x
+
+    return f
+
+
+def in_a_branch(w: tf.Variable) -> Callable[[Any], Any]:
+    return tf.function(lambda x: tf.cond(x[0, 0] < 0, lambda: x @ w, lambda: x * w[0]))
+
+
+def concrete(w: tf.Variable) -> Callable[[Any], Any]:
+    return tf.function(lambda x: x @ w).get_concrete_function(X)
+
+
+def in_a_closure(w: tf.Variable) -> Callable[[Any], Any]:
+    kept = {"f": [tf.function(lambda x: x @ w)]}
+    return functools.partial(kept["f"][0])
+
+
+def placed_before(w: tf.Variable) -> Callable[[Any], Any]:
+    return placer.place(lambda x: x @ w, devices=two_cpus())
+
+
+def with_a_gradient_of_its_own(w: tf.Variable) -> Callable[[Any], Any]:
+    @tf.custom_gradient
+    def scaled(x: Any) -> Any:
+        def gradient(dy: Any, variables: Any = None) -> Any:
+            return dy * w[0, 1], [tf.reduce_sum(dy) * v for v in variables or ()]
+
+        return x * w[0, 1], gradient
+
+    return tf.function(scaled)
+
+
+USERS = [nested, in_a_loop, in_a_branch, concrete, in_a_closure, placed_before]
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("taped", [False, True], ids=["plain", "taped"])
+def test_functions_traced_before_see_every_change(user: Any, taped: bool, w: tf.Variable) -> None:
+    f = user(w)
+
+    def called() -> list[np.ndarray]:
+        if not taped:
+            return [f(X).numpy()]
+        with tf.GradientTape() as tape:
+            y = f(X)
+        return [y.numpy(), tape.gradient(y, w).numpy()]
+
+    before = called()
+    placed = moving(lambda x: w.assign_add(tf.matmul(x, x, transpose_a=True)), "w")
+    start = tf.identity(w)
+    placed(X)
+    assert where(w) == THERE
+    changed = called()
+    w.assign(start)
+    for left, right in zip(called(), before, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)
+    assert not np.allclose(changed[0], before[0])
+    w.assign(start + tf.matmul(X, X, transpose_a=True))
+    for left, right in zip(called(), changed, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_functions_traced_before_fail_when_told_to(user: Any, w: tf.Variable) -> None:
+    f = user(w)
+    f(X)
+    placed = moving(lambda x: x @ w, "w", stale="invalidate")
+    expected = (X @ w).numpy()
+    np.testing.assert_allclose(placed(X).numpy(), expected)
+    if user is placed_before:
+        np.testing.assert_allclose(f(X).numpy(), expected)  # it plans anew
+    else:
+        with pytest.raises(MoveError, match="'w' was moved to CPU:1 after"):
+            f(X)
+    np.testing.assert_allclose(user(w)(X).numpy(), user(tf.Variable(w))(X).numpy(), rtol=1e-6)
+    with tf.GradientTape() as tape:
+        y = placed(X)
+    assert tape.gradient(y, w) is not None
+
+
+def test_a_function_that_assigns_writes_where_the_variable_is(w: tf.Variable) -> None:
+    assign = tf.function(w.assign)
+    assign(tf.zeros([4, 4]))
+    placed = moving(lambda x: x @ w, "w")
+    placed(X)
+    assign(tf.eye(4))
+    np.testing.assert_allclose(w.numpy(), np.eye(4))
+    np.testing.assert_allclose(placed(X).numpy(), X.numpy())
+
+
+@pytest.mark.parametrize("user", [*USERS, with_a_gradient_of_its_own])
+def test_a_gradient_is_first_taken_after_the_move(user: Any, w: tf.Variable) -> None:
+    """TensorFlow builds gradient functions from the old graph when they are first needed."""
+    f = user(w)
+    f(X)
+    moving(lambda x: x @ w, "w")(X)
+    w.assign_add(tf.eye(4))
+    results = []
+    for g, at in ((f, w), (user(alike := tf.Variable(w)), alike)):
+        x = tf.Variable(X)
+        with tf.GradientTape() as tape:
+            y = g(x)
+        results += [y, *tape.gradient(y, [x, at], unconnected_gradients="zero")]
+    for left, right in zip(results[:3], results[3:], strict=True):
+        np.testing.assert_allclose(tf.convert_to_tensor(left), tf.convert_to_tensor(right), rtol=1e-6)
+
+
+# -- Keras, modules, checkpoints, SavedModels ---------------------------------------------------------------------------
+
+IMAGES, LABELS = np.random.default_rng(0).normal(size=(32, 6)).astype(np.float32), np.arange(32) % 3
+
+
+def model() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    built = keras.Sequential([keras.layers.Dense(8, "relu", name="hidden"), keras.layers.Dropout(0.2), keras.layers.Dense(3)])
+    built.build([None, 6])
+    built.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    return built
+
+
+def state(net: keras.Model) -> list[np.ndarray]:
+    return [v.numpy() for v in (*net.trainable_variables, *net.optimizer.variables)]
+
+
+def step_of(net: keras.Model) -> Callable[[Any, Any], Any]:
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = net.loss(y, net(x, training=True))
+        net.optimizer.apply(tape.gradient(loss, net.trainable_variables), net.trainable_variables)
+        return loss
+
+    return step
+
+
+def test_keras_fits_moves_and_fits() -> None:
+    nets = model(), model()
+    losses: list[list[float]] = []
+    for net, place in zip(nets, (tf.function, lambda f: moving(f, "*hidden*", "*adam*")), strict=True):
+        step, history = place(step_of(net)), []
+        history += net.fit(IMAGES, LABELS, 8, 2, verbose=0, shuffle=False).history["loss"]
+        history += [float(step(IMAGES, LABELS)) for _ in range(3)]
+        history += net.fit(IMAGES, LABELS, 8, 2, verbose=0, shuffle=False).history["loss"]
+        history += [float(step(IMAGES, LABELS)), float(net.evaluate(IMAGES, LABELS, verbose=0))]
+        losses.append(history)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    for left, right in zip(*map(state, nets), strict=True):
+        np.testing.assert_allclose(right, left, rtol=1e-4, atol=1e-6)
+    moved = [v for v in nets[1].optimizer.variables if where(v.value) == THERE]
+    assert len(moved) > 4
+    assert all(where(v.value) == THERE for v in nets[1].layers[0].variables)
+
+
+def test_checkpoints_from_before_and_after(tmp_path: Path) -> None:
+    net = model()
+    net.optimizer.build(net.trainable_variables)
+    checkpoint = tf.train.Checkpoint(model=net, optimizer=net.optimizer)
+    early = checkpoint.save(str(tmp_path / "early"))
+    at_first = state(net)
+    step = moving(step_of(net), "*hidden*", "*adam*")
+    for _ in range(2):
+        step(IMAGES, LABELS)
+    late, at_last = checkpoint.save(str(tmp_path / "late")), state(net)
+    for path, expected in ((early, at_first), (late, at_last)):
+        checkpoint.restore(path).assert_consumed()
+        for left, right in zip(state(net), expected, strict=True):
+            np.testing.assert_array_equal(left, right)
+    fresh = model()
+    fresh.optimizer.build(fresh.trainable_variables)
+    tf.train.Checkpoint(model=fresh, optimizer=fresh.optimizer).restore(late).assert_consumed()
+    np.testing.assert_array_equal(fresh(IMAGES), net(IMAGES))
+    assert where(net.layers[0].kernel.value) == THERE
+    step(IMAGES, LABELS)
+
+
+class Module(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = tf.Variable(tf.eye(4), name="w")
+        self.steps = tf.Variable(0, name="steps")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4])])
+    def __call__(self, x: Any) -> Any:
+        self.steps.assign_add(1)
+        return x @ self.w
+
+
+def test_a_module_is_saved_and_loaded_after_the_move(tmp_path: Path) -> None:
+    module = Module()
+    module(X)
+    placed = moving(module.__call__, "w")
+    placed(X)
+    module.w.assign(2 * tf.eye(4))
+    assert where(module.w) == THERE
+    assert {v.name for v in module.variables} == {"w:0", "steps:0"}
+    tf.saved_model.save(module, str(tmp_path / "plain"))
+    tf.saved_model.save(module, str(tmp_path / "placed"), signatures=placed.get_concrete_function(X))
+    for name in ("plain", "placed"):
+        loaded = tf.saved_model.load(str(tmp_path / name))
+        np.testing.assert_allclose(loaded(X), 2 * X)
+        assert loaded.steps.numpy() == 3
+    np.testing.assert_allclose(next(iter(loaded.signatures["serving_default"](x=X).values())), 2 * X)
+
+
+def test_the_variables_of_a_loaded_model_move(tmp_path: Path) -> None:
+    tf.saved_model.save(Module(), str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    loaded(X)
+    placed = moving(lambda x: loaded(x) + x @ loaded.w, "w")
+    np.testing.assert_allclose(placed(X), 2 * X)
+    assert where(loaded.w) == THERE
+    loaded.w.assign(3 * tf.eye(4))
+    np.testing.assert_allclose(loaded(X), 3 * X)
+    np.testing.assert_allclose(placed(X), 6 * X)
+    assert loaded.steps.numpy() == 4
+
+
+# -- who cannot be told -------------------------------------------------------------------------------------------------
+
+
+def a_dataset(w: tf.Variable) -> Any:
+    return tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32) * w[0, 1])
+
+
+def an_iterator(w: tf.Variable) -> Any:
+    return iter(a_dataset(w).batch(2).prefetch(1))
+
+
+def a_raw_handle(w: tf.Variable) -> Any:
+    return {"kept": [w.handle]}
+
+
+def a_closure_over_the_handle(w: tf.Variable) -> Any:
+    handle = w.handle
+    return lambda: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+
+def a_copy_of_the_handle(w: tf.Variable) -> Any:
+    return tf.identity(w.handle)
+
+
+def a_tape(w: tf.Variable) -> Any:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(w * w)
+    return tape, loss
+
+
+@pytest.mark.parametrize(
+    ("holder", "told"),
+    [
+        (a_dataset, "a dataset"),
+        (an_iterator, "a dataset"),
+        (a_raw_handle, "a list"),
+        (a_closure_over_the_handle, "a cell"),
+        (a_copy_of_the_handle, "a copy of its handle"),
+        (a_tape, "a GradientTape"),
+    ],
+)
+def test_a_move_is_refused_naming_who_would_go_stale(holder: Any, told: str, w: tf.Variable) -> None:
+    other = tf.Variable(tf.ones([4, 4]), name="other")
+    kept = holder(w)
+    placed = moving(lambda x: x @ w @ other, "w", "other")
+    for _ in range(2):
+        with pytest.raises(MoveError, match=f"'w' cannot be moved from CPU:0: its storage is held by {told}.*pin 'w' to CPU:0"):
+            placed(X)
+        assert [where(v) for v in (w, other)] == [HERE, HERE]
+    del kept
+    np.testing.assert_allclose(placed(X), X @ w @ other)
+    assert [where(v) for v in (w, other)] == [THERE, THERE]
+
+
+def test_a_handle_in_a_running_function_is_noticed(w: tf.Variable) -> None:
+    handle = w.handle
+    placed = moving(lambda x: x @ w, "w")
+    with pytest.raises(MoveError, match="a local variable of a running function"):
+        placed(X)
+    del handle
+
+
+def test_frozen_objects_are_noticed(w: tf.Variable) -> None:
+    f = tf.function(lambda x: x @ w)
+    f(X)
+    placed = moving(lambda x: 2 * x @ w, "w")
+    gc.freeze()
+    try:
+        with pytest.raises(MoveError, match="objects after gc"):
+            placed(X)
+    finally:
+        gc.unfreeze()
+    placed(X)
+    w.assign(tf.eye(4))
+    np.testing.assert_allclose(f(X), X)
+
+
+def test_a_forward_accumulator_is_not_cut_off(w: tf.Variable) -> None:
+    placed = moving(lambda x: x @ w, "w")
+    with tf.autodiff.ForwardAccumulator(w, tf.ones_like(w)) as accumulator:
+        with pytest.raises(MoveError, match="ForwardAccumulator"):
+            placed(X)
+        y = X @ w
+    np.testing.assert_allclose(accumulator.jvp(y), X @ tf.ones_like(w))
+
+
+def test_a_tape_opened_before_the_first_call_records_it(w: tf.Variable) -> None:
+    placed = moving(lambda x: x @ w, "w")
+    with tf.GradientTape() as tape:
+        y = placed(X)
+    assert where(w) == THERE
+    np.testing.assert_allclose(tape.gradient(y, w), tf.transpose(X) @ tf.ones([3, 4]))
+
+
+def test_a_gradient_across_the_first_call_is_not_cut_off(w: tf.Variable) -> None:
+    placed = moving(lambda x: x @ w, "w")
+    with tf.GradientTape() as tape:
+        penalty = tf.reduce_sum(w * w)
+        with pytest.raises(MoveError, match="GradientTape"):
+            placed(X)
+    np.testing.assert_allclose(tape.gradient(penalty, w), 2 * w)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(placed(X)) + tf.reduce_sum(w * w)
+    np.testing.assert_allclose(tape.gradient(loss, w), tf.transpose(X) @ tf.ones([3, 4]) + 2 * w)
+
+
+def test_what_an_assignment_returned_goes_along(w: tf.Variable) -> None:
+    assigned = w.assign_add(tf.eye(4))
+    moving(lambda x: x @ w, "w")(X)
+    w.assign(tf.eye(4))
+    np.testing.assert_allclose(assigned.numpy(), np.eye(4))
+
+
+def test_the_first_call_is_inside_another_function(w: tf.Variable) -> None:
+    placed = moving(lambda x: tf.tanh(x @ w), "w")
+
+    @tf.function
+    def outer(x: Any) -> Any:
+        before = tf.reduce_sum(w)
+        with tf.GradientTape() as tape:
+            y = placed(x)
+        return y, tape.gradient(y, w), before, tf.reduce_sum(w)
+
+    for _ in range(2):
+        y, gradient, before, after = outer(X)
+        assert where(w) == THERE
+        np.testing.assert_allclose(y, np.tanh(X @ w), rtol=1e-6)
+        np.testing.assert_allclose(gradient, tf.transpose(X) @ (1 - y**2), rtol=1e-5)
+        np.testing.assert_allclose([before, after], 2 * [np.sum(w)], rtol=1e-6)
+        w.assign_add(tf.eye(4))
+
+
+# -- several placed functions -------------------------------------------------------------------------------------------
+
+
+def test_a_function_placed_before_plans_anew(w: tf.Variable) -> None:
+    first = placer.place(lambda x: x @ w, devices=two_cpus())
+    first(X)
+    assert first.placement.device_of("w") == HERE
+    second = moving(lambda x: 2 * x @ w, "w")
+    second(X)
+    np.testing.assert_allclose(first(X), X @ w)
+    assert first.placement.device_of("w") == THERE
+    assert not first.observe(X).mismatches
+
+
+def test_a_plan_that_was_made_before_a_move_is_made_again(w: tf.Variable) -> None:
+    first = placer.place(lambda x: x @ w, devices=two_cpus())
+    assert first.plan(X).device_of("w") == HERE
+    moving(lambda x: 2 * x @ w, "w")(X)
+    first(X)
+    assert first.placement.device_of("w") == THERE
+
+
+def test_no_two_plans_take_a_variable_from_each_other(w: tf.Variable) -> None:
+    there = moving(lambda x: x @ w, "w")
+    there(X)
+    with pytest.raises(placer.ConstraintError, match="a placed function that runs relies on it"):
+        placer.place(lambda x: 2 * x @ w, devices=two_cpus(), variables="move", pins={"w": HERE})(X)
+    free = placer.place(lambda x: 2 * x @ w, devices=two_cpus(), variables="move")
+    free(X)
+    assert free.placement.device_of("w") == THERE
+    np.testing.assert_allclose(free(X), 2 * there(X))
+
+
+def test_a_saved_plan_moves_what_it_was_made_to_move(w: tf.Variable, tmp_path: Path) -> None:
+    def f(x: Any) -> Any:
+        return x @ w
+
+    moving(f, "w").plan(X).save(tmp_path / "plan.json")
+    placed = placer.apply(f, placer.Placement.load(tmp_path / "plan.json"))
+    np.testing.assert_allclose(placed(X), X @ w)
+    assert where(w) == THERE
+
+
+def test_an_argument_stays_where_each_call_has_it(w: tf.Variable) -> None:
+    placed = placer.place(lambda v, x: x @ v, devices=two_cpus(), variables="move")
+    np.testing.assert_allclose(placed(w, X), X @ w)
+    assert where(w) == HERE
