@@ -24,6 +24,7 @@ _BUILT_IN = (
     EntryPoint("ops", "placer.views.listing:ops", GROUP),
     EntryPoint("dot", "placer.views.dot:dot", GROUP),
     EntryPoint("svg", "placer.views.picture:svg", GROUP),
+    EntryPoint("html", "placer.views.report:html", GROUP),
     EntryPoint("timeline", "placer.views.timeline:timeline", GROUP),
     EntryPoint("json", "placer.views.graphs:plan_json", GROUP),
     EntryPoint("graphml", "placer.views.graphs:graphml", GROUP),

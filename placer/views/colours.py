@@ -29,3 +29,13 @@ def colour(device: str) -> tuple[str, str]:
     kind, _, index = device.partition(":")
     turn = CPUS if kind == "CPU" else GPUS
     return turn[int(index or 0) % len(turn)]
+
+
+def by_night(pair: tuple[str, str]) -> tuple[str, str]:
+    """The same colour on a dark page: fill and line for light text."""
+    return _mixed(pair[1], "#14181d", 0.55), _mixed(pair[1], "#ffffff", 0.35)
+
+
+def _mixed(one: str, other: str, share: float) -> str:
+    parts = zip(bytes.fromhex(one[1:]), bytes.fromhex(other[1:]), strict=True)
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)

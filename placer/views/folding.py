@@ -13,7 +13,7 @@ import networkx as nx
 from placer.errors import OptionError
 from placer.placement import Placement
 
-_NUMBER = re.compile(r"(?:(?:_\d+)+|(?<=[a-z])\d+)$")
+NUMBER = re.compile(r"(?:(?:_\d+)+|(?<=[a-z])\d+)$")
 """What tells siblings of like names apart: the end of "AddN_12", "dense_3_1", "layer7"."""
 ALIKE = 3
 """So many siblings of like names share a box."""
@@ -112,7 +112,7 @@ def _opened(part: _Part, times: dict[str, int]) -> list[_Part]:
         return []
     alike: dict[str, list[str]] = defaultdict(list)
     for scope in members:
-        alike[_NUMBER.sub("", scope)].append(scope)
+        alike[NUMBER.sub("", scope)].append(scope)
     parts = []
     for stem, scopes in alike.items():
         groups = {f"{stem}*": [op for scope in scopes for op in members[scope]]} if len(scopes) >= ALIKE else None

@@ -38,7 +38,7 @@ def summary(placement: Placement) -> str:
         f"transfers  {len(p.transfers)}, {format_bytes(p.copied_bytes)} per step, {format_ns(p.transfer_ns)}",
         f"objective  {p.objective} {format_ns(p.objective_ns)}, {p.status.value}, {bound}",
         f"solver     {p.solver}, {p.solver_seconds:.2f} s, {p.stop_reason}",
-        f"costs      {_sources(p)}",
+        f"costs      {sources(p)}",
         "",
         table(
             ["against", "step time", "total cost", ""],
@@ -90,7 +90,7 @@ def _tensor(told: Mapping[str, Any]) -> str:
     return f"{told['name']} {told['type']}, {format_bytes(told['nbytes'])}, {made}{''.join(copies)}"
 
 
-def _sources(placement: Placement) -> str:
+def sources(placement: Placement) -> str:
     """How many ops' costs come from where."""
     counts = Counter(plan.cost_source for plan in placement.ops.values() if plan.cost_source)
     return ", ".join(f"{count} {source}" for source, count in counts.most_common()) or "none"

@@ -1,0 +1,41 @@
+// Times and sizes as the command line writes them, and elements.
+
+function three(number) {
+  const size = Math.abs(number);
+  return number.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+
+function formatNs(ns) {
+  for (const [unit, scale] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
+    if (Math.abs(ns) >= scale) return `${three(ns / scale)} ${unit}`;
+  }
+  return `${Math.round(ns)} ns`;
+}
+
+function formatBytes(size) {
+  for (const [unit, scale] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+    if (Math.abs(size) >= scale) return `${three(size / scale)} ${unit}`;
+  }
+  return `${Math.round(size)} B`;
+}
+
+/** The end of a long name says more than its beginning; of a stretch, "first … last", both ends are kept. */
+function fitted(text, length) {
+  const ends = text.split(" … ");
+  if (ends.length === 2 && text.length > length) return ends.map((end) => fitted(end, Math.max(6, (length - 3) >> 1))).join(" … ");
+  return text.length <= length ? text : `…${text.slice(1 - length)}`;
+}
+
+/** An element; attributes that start with "on" listen, `style` is an object, children are nodes or text. */
+function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(made.style, value);
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+
+const byId = (id) => document.getElementById(id);

@@ -1,0 +1,48 @@
+"""A headless Chromium for tests of what people look at."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUIET = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+
+
+@contextmanager
+def chromium(width: int = 1500, height: int = 1000) -> Iterator[Any]:
+    """A Selenium driver. Skips the test where Selenium or Chromium with its driver is not installed."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no chromium with chromedriver here; Debian has them as chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in (*QUIET, "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield started
+    finally:
+        started.quit()
+
+
+def open_report(browser: Any, path: Path) -> None:
+    """Opens a report and waits until it is drawn."""
+    browser.get(path.as_uri())
+    wait(lambda: browser.execute_script("return document.documentElement.dataset.ready"))
+
+
+def wait(found: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What `found` gives once that is true."""
+    end = time.monotonic() + seconds
+    while not (result := found()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
+    return result

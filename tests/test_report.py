@@ -1,0 +1,248 @@
+"""The HTML report: what is in it is the plan, whole; and a person with a mouse or a keyboard finds it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from examples.workloads import WORKLOADS
+from placer.placement import Placement
+from placer.solving import solve
+from placer.units import format_bytes, format_ns
+from placer.views.colours import by_night, colour
+from placer.views.report import LIBRARIES, payload
+from placer.views.scopes import Part, first, scopes
+from tests.browser import chromium, open_report, wait
+from tests.graphs import loop_then_wide, stacked, towers
+
+PLANS = {
+    "towers": solve(towers(), "2xh100", pins={"left/*": "GPU:1", "front/embed3": "CPU:0"}),
+    "loop": solve(loop_then_wide(), "h100"),
+    "stacked": solve(stacked(60), "h100", pins={"block7/*": "CPU:0"}),
+}
+
+# -- what is in it -----------------------------------------------------------------------------------------------------
+
+
+def leaves(part: Part) -> list[int]:
+    return [part] if isinstance(part, int) else [op for inner in part.inside for op in leaves(inner)]
+
+
+names = st.lists(st.text("ab_1/", min_size=1, max_size=12).filter(lambda s: s.strip("/") == s and "//" not in s), unique=True)
+
+
+@given(names, st.integers(2, 6))
+def test_every_op_is_in_the_tree_once_and_no_scope_holds_too_many(found: list[str], most: int) -> None:
+    tree = scopes(dict(enumerate(found)), most=most)
+    assert sorted(leaves(tree)) == list(range(len(found)))
+
+    def check(part: Part) -> None:
+        if not isinstance(part, int):
+            assert len(part.inside) <= most
+            assert [first(inner) for inner in part.inside] == sorted(first(inner) for inner in part.inside)
+            assert len(part.inside) > 1 or part is tree
+            for inner in part.inside:
+                check(inner)
+
+    check(tree)
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_the_page_holds_what_the_plan_says(plan: Placement) -> None:
+    page = str(plan.view("html"))
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)</script>', page)
+    assert packed
+    told = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert told == json.loads(json.dumps(payload(plan)))
+    ops, strings = told["ops"], told["strings"]
+    for i, row in enumerate(plan.records()):
+        assert ops["name"][i] == row["name"]
+        assert plan.devices[ops["device"][i]] == row["device"]
+        assert (strings[ops["type"][i]], strings[ops["reason"][i]], strings[ops["why"][i]]) == (
+            row["op_type"],
+            row["reason_kind"],
+            row["reason"],
+        )
+        assert (ops["start"][i], ops["start"][i] + ops["length"][i]) == (row["start_ns"], row["end_ns"])
+        times = {device: ns for device, ns in zip(plan.devices, ops["time"][i], strict=True) if ns >= 0}
+        assert times == plan.ops[row["name"]].time_ns
+    edges = list(zip(*[iter(told["edges"])] * 4, strict=True))
+    assert {(ops["name"][a], ops["name"][b]) for a, b, *_ in edges} == set(plan.graph.graph.edges)
+    crossing = {(a, output, ops["device"][b]) for a, b, output, does in edges if does}
+    assert sum(does == 1 for *_, does in edges) == len(crossing)  # a tensor crosses once to each device
+    assert {(row[0], row[3]) for row in told["transfers"] if row[2] != row[3]} == {(a, device) for a, _, device in crossing}
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    page = str(PLANS["towers"].view("html"))
+    head = page[: page.index("<script")]
+    assert "default-src 'none'" in head
+    assert not re.search(r"<(?:link|img|iframe|object)\b|\bsrc=|@import|url\(", head)
+    for tag in re.findall(r"<script[^>]*>", page):
+        assert "src" not in tag
+
+
+def test_the_libraries_are_those_that_were_taken_up() -> None:
+    """tools/vendor_javascript.py checks where they come from."""
+    vendor = Path(placer.__file__).parent / "views" / "page" / "vendor"
+    found = {name: hashlib.sha256((vendor / name).read_bytes()).hexdigest() for name in LIBRARIES}
+    assert found == {
+        "cytoscape.min.js": "081591ab735b2b6a3b31a3c60f8f3a3e2fee8c92939e0c7820ad1208571b6cd8",
+        "dagre.min.js": "54a503e346f93ca0bb10abe7999587e037262935687aca45eb4e4b0f64bbb578",
+    }
+    assert all((vendor / f"{name.partition('.')[0]}.LICENSE").read_text() for name in LIBRARIES)
+
+
+# -- as a person sees it -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=["resnet50", "encoder"])
+def large(request: pytest.FixtureRequest, browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Placement, Path]:
+    """A training step of thousands of ops, some of them pinned so that something crosses."""
+    work = WORKLOADS[request.param]("full")
+    plan = solve(placer.build_graph(work.fn, *work.args), "h100", pins={"*/Cast*": "CPU:0"}, objective="total_cost")
+    assert len(plan.ops) > 8_000
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    plan.write("html", path)
+    return plan, path
+
+
+def hexed(colour_text: str) -> str:
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour_text)[:3])
+
+
+def texts(browser: Any, selector: str) -> list[str]:
+    found: list[str] = browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+    )
+    return found
+
+
+def search(browser: Any, words: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    box = browser.find_element("id", "search")
+    box.clear()
+    box.send_keys(words)
+    wait(lambda: browser.find_elements("css selector", "#found [role=option]"))
+    box.send_keys(Keys.ENTER)
+
+
+def complaints(browser: Any) -> list[Any]:
+    return [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"]
+
+
+def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: tuple[Placement, Path]) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    plan, path = large
+    open_report(browser, path)
+    assert format_ns(plan.step_time_ns) in texts(browser, "#figures dd")
+    assert len(texts(browser, "#baselines tbody tr")) == 1 + len(plan.baselines)
+
+    boxes = "return app.graph.cy.nodes().length"
+    drawn = browser.execute_script(boxes)
+    assert 3 < drawn < 80
+    item = browser.find_element("css selector", "#outline [role=treeitem][aria-expanded=false]")
+    node = item.get_attribute("data-node")
+    browser.execute_script("arguments[0].focus()", item)
+    ActionChains(browser).send_keys(Keys.ARROW_RIGHT).perform()
+    reopened = browser.find_element("css selector", f'#outline [data-node="{node}"]')
+    assert reopened.get_attribute("aria-expanded") == "true"
+    assert browser.execute_script(boxes) > drawn
+    assert browser.switch_to.active_element.get_attribute("data-node") == node
+
+    name = next(transfer.producer for transfer in plan.transfers if transfer.nbytes)
+    search(browser, name)
+    assert texts(browser, "#story h2") == [name]
+    assert plan.why(name).text in texts(browser, "#why")[0]
+    costs = texts(browser, "#costs tr")
+    for device, ns in plan.ops[name].time_ns.items():
+        assert any(device in row and format_ns(ns) in row for row in costs)
+    assert any("copied to" in text for text in texts(browser, "#story .copy"))
+
+    other = next(op for op in plan.graph.graph.successors(name) if plan.device_of(op) != plan.device_of(name))
+    search(browser, other)
+    for op in (name, other):
+        browser.execute_script("app.reveal(app.plan.nodes[app.plan.leafOf[app.plan.ops.name.indexOf(arguments[0])]])", op)
+        box = f"app.graph.cy.getElementById('n' + app.plan.leafOf[app.plan.ops.name.indexOf({json.dumps(op)})])"
+        for theme, (fill, line) in (("light", colour(plan.device_of(op))), ("dark", by_night(colour(plan.device_of(op))))):
+            browser.execute_script("app.theme(arguments[0])", theme)
+            assert hexed(browser.execute_script(f"return {box}.style('background-gradient-stop-colors')")) == fill
+            browser.execute_script("app.selected = null; app.graph.markSelected()")
+            assert hexed(browser.execute_script(f"return {box}.style('border-color')")) == line
+        browser.execute_script(f"app.graph.cy.stop(); app.graph.cy.center({box})")
+        x, y = browser.execute_script(f"const p = {box}.renderedPosition(); return [p.x, p.y]")
+        canvas = browser.find_element("id", "canvas")
+        browser.execute_script("arguments[0].scrollIntoView({block: 'end'})", canvas)
+        ActionChains(browser).move_to_element_with_offset(
+            canvas, round(x - canvas.size["width"] / 2), round(y - canvas.size["height"] / 2)
+        ).click().perform()
+        assert texts(browser, "#story h2") == [op]
+    assert complaints(browser) == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Placement, Path]) -> None:
+    plan, path = large
+    open_report(browser, path)
+    browser.find_element("id", "tab-ops").click()
+    table = browser.find_element("css selector", "#ops [role=table]")
+    assert table.get_attribute("aria-rowcount") == str(1 + len(plan.ops))
+    assert len(texts(browser, "#ops .body .row")) < 100
+    browser.find_element("css selector", "#ops .row.head [role=columnheader]:nth-child(4) button").click()
+    longest = max(plan.records(), key=lambda row: row["time_ns"])
+    row = browser.find_element("css selector", "#ops .body .row")
+    assert longest["op_type"] in row.text
+    row.click()
+    assert texts(browser, "#story h2") == [longest["name"]]
+
+    browser.find_element("id", "tab-transfers").click()
+    table = browser.find_element("css selector", "#transfers [role=table]")
+    assert table.get_attribute("aria-rowcount") == str(1 + len(plan.transfers))
+    assert format_bytes(plan.copied_bytes) in texts(browser, "#transfers .filters")[0]
+
+    browser.find_element("id", "tab-timeline").click()
+    paint = """
+        const c = document.querySelector('#timeline canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        const seen = new Set();
+        for (let i = 0; i < d.length; i += 4) seen.add((d[i] << 16) | (d[i + 1] << 8) | d[i + 2]);
+        return [...seen]"""
+    seen = set(browser.execute_script(paint))
+    for device, total in plan.totals.items():
+        if total.time_ns:
+            assert seen & {int(part[1:], 16) for pair in (colour(device), by_night(colour(device))) for part in pair}
+    assert complaints(browser) == []
+
+
+def test_names_that_look_like_markup_stay_names(browser: Any, tmp_path: Path) -> None:
+    from tests.graphs import GraphBuilder, floats
+
+    b = GraphBuilder("</script><b>graph</b>")
+    b.argument("x", floats(4))
+    b.op("<img src=x onerror=alert(1)>", "Relu", ["x"])
+    plan = solve(b.build("<img src=x onerror=alert(1)>"), "h100")
+    plan.write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    search(browser, "<img")
+    assert texts(browser, "#story h2") == ["<img src=x onerror=alert(1)>"]
+    assert not browser.find_elements("tag name", "img")
+    assert complaints(browser) == []
