@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from examples.workloads import WORKLOADS
 from placer.placement import Placement
+from placer.problems.shipped import shipped_graph
 from placer.solving import solve
 from placer.units import format_bytes, format_ns
 from placer.views.colours import by_night, colour
@@ -113,11 +113,10 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture(scope="module", params=["resnet50", "encoder"])
+@pytest.fixture(scope="module", params=["resnet50_training", "encoder_training"])
 def large(request: pytest.FixtureRequest, browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Placement, Path]:
     """A training step of thousands of ops, some of them pinned so that something crosses."""
-    work = WORKLOADS[request.param]("full")
-    plan = solve(placer.build_graph(work.fn, *work.args), "h100", pins={"*/Cast*": "CPU:0"}, objective="total_cost")
+    plan = solve(shipped_graph(request.param), "h100", pins={"*/Cast*": "CPU:0"}, objective="total_cost")
     assert len(plan.ops) > 8_000
     path = tmp_path_factory.mktemp("report") / "report.html"
     plan.write("html", path)

@@ -11,8 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import placer
-from examples.workloads import WORKLOADS
+from placer.problems.shipped import shipped_graph
 from placer.solving import solve
 from tests.browser import chromium, open_report
 from tests.graphs import stacked
@@ -27,10 +26,7 @@ return performance.now() - started;
 
 
 def main() -> None:
-    graphs = {}
-    for name in ("detector_256", "resnet50", "encoder"):
-        work = WORKLOADS[name]("full")
-        graphs[name] = placer.build_graph(work.fn, *work.args)
+    graphs = {name: shipped_graph(name) for name in ("detector", "resnet50_training", "encoder_training")}
     graphs["100,000 ops"] = stacked(5_000)
     rows = []
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
