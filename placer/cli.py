@@ -38,7 +38,7 @@ CODES: dict[type[PlacerError], int] = {
     InfeasibleError: INFEASIBLE,
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # as a shell reports them
-FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "sort", "limit")  # of show's table of ops
+FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "moved", "sort", "limit")  # of show's table of ops
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--scope", metavar="SCOPE", help="what names begin with, or a glob of names")
     chosen.add_argument("--crossing", action="store_true", default=None, help="only ops with tensors to or from another device")
     chosen.add_argument("--flagged", action="store_true", default=None, help="only ops that are stateful or depend on the device")
+    chosen.add_argument("--moved", action="store_true", default=None, help="only ops elsewhere than TensorFlow would put them")
     chosen.add_argument("--sort", metavar="BY", help="order (of execution), time, bytes or name")
     chosen.add_argument("--limit", type=int, metavar="N", help="show the first N")
 

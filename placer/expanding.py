@@ -47,12 +47,13 @@ def expand(
         unpinned = replace(problem, unit_allowed=constrain(graph, machine, replace(options, pins={})).allowed)
     kinds = {d.kind for d in machine.devices}
     others = {name: _baseline(unpinned, name, options) for name, kind in BASELINES.items() if kind in kinds}
+    default = others["tf_default"][1]
     schedule, held = problem.simulator.run(assignment), usage(problem, assignment)
     return Placement(
         graph=graph,
         machine=machine.name,
         devices=problem.device_names,
-        ops=_ops(formulation, op_device, schedule, [tuple(op.kernels) for op in graph]),
+        ops=_ops(formulation, op_device, schedule, _default(problem, default), [tuple(op.kernels) for op in graph]),
         units=_units(problem, constraints, move_costs_ns(problem, assignment)),
         transfers=_transfers(formulation, assignment, schedule),
         totals=_totals(problem, assignment, held),
@@ -72,13 +73,15 @@ def expand(
             *constraints.notes,
             *_more_than_there_is(machine, problem.memory_limit_bytes),
             *_variables_moved(graph, options, dict(zip(problem.op_names, op_device.tolist(), strict=True)), problem.device_names),
-            *_moved(graph, problem, op_device, others["tf_default"][1]),
+            *_moved(graph, problem, op_device, default),
         ),
         options=_plain(options),
     )
 
 
-def _ops(formulation: Formulation, op_device: Ints, schedule: Simulation, kernels: list[tuple[str, ...]]) -> dict[str, OpPlan]:
+def _ops(
+    formulation: Formulation, op_device: Ints, schedule: Simulation, default: list[str], kernels: list[tuple[str, ...]]
+) -> dict[str, OpPlan]:
     problem = formulation.problem
     names, kinds = problem.device_names, problem.device_kinds
     runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
@@ -90,6 +93,7 @@ def _ops(formulation: Formulation, op_device: Ints, schedule: Simulation, kernel
         formulation.op_signature.tolist(),
         kernels,
         *(column.tolist() for column in (schedule.start_ns, schedule.end_ns, schedule.streamed)),
+        default,
         strict=True,
     )
     return {
@@ -101,9 +105,16 @@ def _ops(formulation: Formulation, op_device: Ints, schedule: Simulation, kernel
             start,
             end,
             streamed,
+            usual,
         )
-        for name, device, unit, times, signature, has, start, end, streamed in rows
+        for name, device, unit, times, signature, has, start, end, streamed, usual in rows
     }
+
+
+def _default(problem: PlacementProblem, assignment: Assignment | None) -> list[str]:
+    if assignment is None:
+        return [""] * problem.ops
+    return [problem.device_names[device] for device in assignment.device[problem.op_unit].tolist()]
 
 
 def _units(problem: PlacementProblem, constraints: Constraints, moves: Ints) -> tuple[UnitPlan, ...]:

@@ -43,6 +43,8 @@ class OpPlan:
     """All runs of one step are taken as one: a loop's body lasts as long as the loop."""
     streamed: bool
     """Computes in its device's stream, one op after the other; else on a thread of the host."""
+    default: str
+    """The device TensorFlow's own placement has it on; "" where that placement is not to be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,7 @@ class Placement:
                     "body": op.body,
                     "count": op.count,
                     "device": plan.device,
+                    "default_device": plan.default,
                     "unit": plan.unit,
                     "time_ns": plan.time_ns.get(plan.device, 0),
                     "cost_source": plan.cost_source,
@@ -335,6 +338,13 @@ class Placement:
         """
         write(self.view(name, **options), path)
 
+    def to_tensorboard(self, logdir: str | Path) -> None:
+        """Writes runs "before" (TensorFlow's own placement) and "after" for TensorBoard's graph page.
+
+        Raises OptionError where tensorboard is not installed, and PlanError where nothing can be written there.
+        """
+        self.write("tensorboard", logdir)
+
     def summary(self) -> str:
         """Per device ops, time and peak memory; transfers; objective, status, bound, gap; the baselines."""
         return str(self.view("summary"))
@@ -345,6 +355,9 @@ class Placement:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return str(self.view("notebook"))
 
     def __repr__(self) -> str:
         decided = f"{self.objective} {format_ns(self.objective_ns)}, {self.status}"

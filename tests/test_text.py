@@ -71,6 +71,9 @@ def test_each_filter_lets_through_what_it_says_and_nothing_else() -> None:
         assert found == [row for row in everything if fits(row)]
         assert 0 < len(found) < len(everything)
     assert [row["name"] for row in rows(noisy(), flagged=True)] == ["noise/draw"]
+    usual = solve(towers(), made_up(), cost_model=Simple(), objective="total_cost", solver="tf_default")
+    assert {row["name"] for row in rows(PINNED, moved=True)} == set(usual.diff(PINNED).moved) != set()
+    assert rows(usual, moved=True) == []
 
 
 def test_each_order_is_one() -> None:

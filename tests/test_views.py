@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections import Counter
 from itertools import pairwise
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from placer.placement import Placement
 from placer.solving import solve
-from placer.units import format_bytes
+from placer.units import format_bytes, format_ns
 from placer.views.folding import ALIKE, fold
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
 from placer.views.picture import LEGEND
@@ -129,3 +130,16 @@ def test_svg_says_what_crosses_and_what_its_colours_mean(name: str) -> None:
     assert sizes == Counter(word for word in words if word in sizes)
     for _, data in folded.nodes(data=True):
         assert any(word and data["box"].label.endswith(word.removeprefix("…")) for word in words)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_notebook_shows_devices_baselines_and_a_picture_as_markup_that_holds_together(name: str) -> None:
+    plan = PLANS[name]
+    shown = plan._repr_html_()
+    body = ElementTree.fromstring(f"<body>{shown.replace('<details open>', '<details>')}</body>")
+    cells = [["".join(cell.itertext()) for cell in row] for row in body.iter("tr")]
+    for device, total in plan.totals.items():
+        assert [device, f"{total.ops:,}", format_ns(total.time_ns)] in [row[:3] for row in cells]
+    for baseline in plan.baselines.values():
+        assert any(format_ns(baseline.step_time_ns) in row for row in cells)
+    assert ("<svg" in shown) == (importlib.util.find_spec("matplotlib") is not None)

@@ -28,6 +28,7 @@ def rows(
     scope: str | None = None,
     crossing: bool = False,
     flagged: bool = False,
+    moved: bool = False,
     sort: str = "order",
 ) -> list[dict[str, Any]]:
     """The rows of `Placement.records` that every given filter lets through.
@@ -39,6 +40,7 @@ def rows(
         scope: what names begin with, or a glob of whole names.
         crossing: only ops that send a tensor to another device, or take one from there.
         flagged: only ops with flags: stateful ones, and those whose results depend on the device.
+        moved: only ops that are elsewhere than in TensorFlow's own placement.
         sort: "order" (of execution), "time" or "bytes" (largest first) or "name".
 
     Raises:
@@ -58,6 +60,7 @@ def rows(
         and (inside is None or row["name"] == inside or row["name"].startswith(f"{inside}/") or fnmatchcase(row["name"], inside))
         and not (crossing and not row["crosses"])
         and not (flagged and not row["flags"])
+        and not (moved and row["default_device"] in ("", row["device"]))
     ]
     return sorted(found, key=ORDERS[sort])
 

@@ -67,6 +67,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             "flags": strings(", ".join(op.flags)),
             "count": op.count,
             "device": on[plan.device],
+            "usual": on.get(plan.default, -1),
             "unit": plan.unit,
             "group": strings(graph.group_reasons.get(op.group, "")),
             "source": strings(plan.cost_source),

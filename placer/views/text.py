@@ -49,7 +49,7 @@ def summary(placement: Placement) -> str:
                         BASELINE_NAMES.get(name, name),
                         format_ns(b.step_time_ns),
                         format_ns(b.total_cost_ns),
-                        _against(p, b),
+                        against(p, b),
                     ]
                     for name, b in p.baselines.items()
                 ),
@@ -100,7 +100,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _against(placement: Placement, baseline: Baseline) -> str:
+def against(placement: Placement, baseline: Baseline) -> str:
     """How a baseline compares by the objective, and what it could not do."""
     if not baseline.feasible:
         return baseline.note

@@ -40,6 +40,7 @@ class Story {
         el("td", { style: { width: "45%" } }, ops.time[op][k] > 0 ? el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.max(1.5, (100 * ops.time[op][k]) / slowest)}%`, background: plan.paintOf(k)[1] } })) : ""))))),
       text("refusals") ? el("p", { class: "soft" }, `not on ${text("refusals")}`) : null,
       ops.length[op] ? el("p", { class: "soft" }, `predicted from ${formatNs(ops.start[op])} to ${formatNs(ops.start[op] + ops.length[op])} of the step`) : null,
+      ops.usual[op] >= 0 && ops.usual[op] !== here ? el("p", {}, "TensorFlow itself would run it on ", this.chip(ops.usual[op])) : null,
       text("flags") ? el("p", {}, `flags: ${text("flags")}`) : null,
       members.length ? [el("h3", {}, `Together with ${members.length} ${members.length === 1 ? "op" : "ops"}`), el("p", { class: "soft" }, text("group") || "they share a device"),
         this.#some(members.map((other) => el("li", {}, this.link(other))))] : null,

@@ -81,7 +81,7 @@ function opsTable(plan, app) {
   const types = [...new Set(ops.type)].map((t) => plan.text(t)).sort();
   const type = el("select", { "aria-label": "Op type" }, el("option", { value: "" }, "all types"), types.map((t) => el("option", {}, t)));
   const scope = el("input", { type: "text", placeholder: "name contains", "aria-label": "Name contains" });
-  const only = el("select", { "aria-label": "Only" }, ["all ops", "with crossings", "flagged"].map((t) => el("option", {}, t)));
+  const only = el("select", { "aria-label": "Only" }, ["all ops", "with crossings", "flagged", "elsewhere than TensorFlow's default"].map((t) => el("option", {}, t)));
   const told = el("span", { class: "soft", role: "status" });
   place.append(el("div", { class: "filters" }, device, type, scope, only, told));
   const crossing = new Set();
@@ -103,6 +103,7 @@ function opsTable(plan, app) {
       if (wanted && !ops.name[op].toLowerCase().includes(wanted)) continue;
       if (only.selectedIndex === 1 && !crossing.has(op)) continue;
       if (only.selectedIndex === 2 && !plan.text(ops.flags[op])) continue;
+      if (only.selectedIndex === 3 && (ops.usual[op] < 0 || ops.usual[op] === ops.device[op])) continue;
       found.push(op);
     }
     told.textContent = `${found.length} of ${plan.count} ops, ${formatNs(found.reduce((sum, op) => sum + plan.ownTime[op], 0))} together`;

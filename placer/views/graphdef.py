@@ -1,0 +1,102 @@
+"""A placement as TensorFlow's GraphDef, for tools that draw graphs: Netron opens it, TensorBoard shows it.
+
+Every node has its whole device name, its outputs' shapes and its attributes. What loops pass around are nodes too, of op types
+that TensorFlow does not have, so the graph is for looking at, not for running.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from cost_models.base import DTYPE_BYTES, AttrValue, TensorSpec
+from placer.devicespec import parse
+from placer.errors import OptionError
+from placer.opgraph import OpNode
+from placer.placement import Placement
+
+
+def netron(placement: Placement) -> bytes:
+    """The placed graph as the bytes of a .pb file. Raises OptionError where tensorboard is not installed."""
+    content: bytes = graph_def(placement, "plan").SerializeToString(deterministic=True)
+    return content
+
+
+def protos() -> Any:
+    """TensorBoard's copies of TensorFlow's formats, which need no TensorFlow. OptionError where it is not installed."""
+    try:
+        from tensorboard.compat.proto import attr_value_pb2, config_pb2, event_pb2, graph_pb2, types_pb2
+    except ImportError as error:
+        raise OptionError(
+            "this view writes TensorFlow's formats with tensorboard, which is not installed: pip install tensorboard."
+        ) from error
+    return attr_value_pb2, config_pb2, event_pb2, graph_pb2, types_pb2
+
+
+def graph_def(placement: Placement, devices: Literal["plan", "default"]) -> Any:
+    """The graph with the devices of the plan, or those TensorFlow would take; a device is left open where that is not known."""
+    attr_value_pb2, _, _, graph_pb2, types_pb2 = protos()
+    made = graph_pb2.GraphDef()
+    made.versions.producer = 1
+    for op in placement.graph:
+        plan = placement.ops[op.name]
+        device = plan.device if devices == "plan" else plan.default
+        node = made.node.add(name=op.name, op=op.op_type, device=parse(device).full if device else "")
+        node.input.extend(_inputs(placement, op))
+        for name, value in op.signature.attrs:
+            node.attr[name].CopyFrom(_attribute(value, attr_value_pb2, types_pb2))
+        for spec in op.signature.outputs:
+            _shape(spec, node.attr["_output_shapes"].list.shape.add())
+        if op.signature.outputs and "T" not in node.attr and "dtype" not in node.attr:
+            node.attr["dtype"].type = _type(op.signature.outputs[0].dtype, types_pb2)
+    return made
+
+
+def _inputs(placement: Placement, op: OpNode) -> list[str]:
+    data: dict[int, str] = {}
+    control: list[str] = []
+    for source, _, edge in placement.graph.graph.in_edges(op.name, data=True):
+        for tensor in edge["tensors"]:
+            if tensor.dst_index >= 0:
+                data[tensor.dst_index] = f"{source}:{tensor.src_index}" if tensor.src_index else source
+        if edge["control"] or any(tensor.dst_index < 0 for tensor in edge["tensors"]):
+            control.append(f"^{source}")
+    return [*(data[k] for k in sorted(data)), *control]
+
+
+def _attribute(value: AttrValue, attr_value_pb2: Any, types_pb2: Any) -> Any:
+    made = attr_value_pb2.AttrValue()
+    if isinstance(value, tuple):
+        kinds = {bool: "b", int: "i", float: "f"}
+        for part in value:
+            if isinstance(part, str) and part in DTYPE_BYTES:
+                made.list.type.append(_type(part, types_pb2))
+            else:
+                getattr(made.list, kinds.get(type(part), "s")).append(part.encode() if isinstance(part, str) else part)
+    elif isinstance(value, str):
+        if value in DTYPE_BYTES:
+            made.type = _type(value, types_pb2)
+        else:
+            made.s = value.encode()
+    elif isinstance(value, bool):
+        made.b = value
+    elif isinstance(value, int):
+        made.i = value
+    else:
+        made.f = value
+    return made
+
+
+def _type(dtype: str, types_pb2: Any) -> int:
+    usual = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bool": "BOOL"}
+    try:
+        return int(types_pb2.DataType.Value(f"DT_{usual.get(dtype, dtype.upper())}"))
+    except ValueError:
+        return int(types_pb2.DT_INVALID)
+
+
+def _shape(spec: TensorSpec, made: Any) -> None:
+    if spec.shape is None:
+        made.unknown_rank = True
+    else:
+        for size in spec.shape:
+            made.dim.add(size=-1 if size is None else size)
