@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from placer.calibrating import calibrate
     from placer.comparing.arena import arena
     from placer.comparing.comparison import Comparison
-    from placer.decorator import PlacedFunction, apply, optimized_placement, place
+    from placer.decorator import PlacedFunction, apply, optimized_placement, place, plan_then_create
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -60,6 +60,7 @@ _HOME = {
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.decorator",
     "place": "placer.decorator",
+    "plan_then_create": "placer.decorator",
     "predict": "placer.predicting",
     "profile": "placer.profiling",
     "solve": "placer.solving",
@@ -90,6 +91,7 @@ __all__ = [
     "load_machine",
     "optimized_placement",
     "place",
+    "plan_then_create",
     "predict",
     "profile",
     "solve",

@@ -20,6 +20,7 @@ from placer.options import Options
 if TYPE_CHECKING:
     from placer.placement import Placement
     from placer.profiling import Profile
+    from placer.tf.creating import Deferred
     from placer.tf.harvesting import Harvest
     from placer.tf.observing import Observation
     from placer.tf.taping import Taping
@@ -175,9 +176,33 @@ class PlacedFunction:
             return entry
 
     def _planned(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
+        if not self._moving:
+            from placer.tf.tracing import concrete_function
+
+            return self._entry(concrete_function(self._traceable, args, kwargs), args, kwargs)
+        from placer.tf.creating import Deferred
+
+        deferred = Deferred()
+        try:
+            return self._created(deferred, args, kwargs)
+        finally:
+            deferred.create()  # for which there is no plan
+
+    def _created(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
+        """What is known of a call, by whose plan variables are created that were made before it or by its first trace."""
+        from placer.tf.devices import full_name
+        from placer.tf.tracing import concrete_function
+
+        with deferred.tracing(self._traceable):
+            traced = concrete_function(self._traceable, args, kwargs)
+        entry = self._entry(traced, args, kwargs)
+        if entry.placement is not None:
+            deferred.create(entry.trace, {name: full_name(plan.device) for name, plan in entry.placement.ops.items()})
+        return entry
+
+    def _entry(self, traced: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
         from placer.tf import calling, tracing
 
-        traced = tracing.concrete_function(self._traceable, args, kwargs)
         key = calling.entry_key(traced)
         entry = self._entries.get(key)
         if entry is not None:
@@ -185,7 +210,7 @@ class PlacedFunction:
         trace, reason = calling.placeable(traced, args, kwargs)
         signature = tracing.signature_text(traced) + calling.scope_text()
         if trace is None:
-            warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=4)
+            warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=5)
             entry = _Entry(signature, traced, None, None, traced)
         else:
             entry = _Entry(signature, traced, trace, self._solved(trace), None)
@@ -211,7 +236,7 @@ class PlacedFunction:
 
         assert entry.trace is not None
         assert entry.placement is not None
-        found = variables.elsewhere(entry.trace, entry.placement.graph)
+        found = variables.elsewhere(entry.trace, entry.placement)
         if found:
             self._forget(entry.concrete)
         return found
@@ -468,6 +493,40 @@ def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
         with placed._lock:
             placed._planned(args, {})
     return placed
+
+
+def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **options: Any) -> Any:
+    """Makes variables and the function that uses them, plans it, and only then creates the variables, each where the plan has it.
+
+    While `build` runs, and the function is traced, no variable takes memory, unless `build` uses its value: that is then in the
+    host's. Initial values are computed there too, as if all had been made under `tf.device("CPU:0")`.
+
+    Args:
+        build: makes the variables (models, layers, optimizers) and returns the function; or a tuple of it and whatever else.
+        example_args: arguments or TensorSpecs of the function.
+        **options: the fields of `placer.Options`; ``variables="move"`` is meant.
+
+    Returns:
+        The function as `place` gives it, planned; in a tuple with what else `build` returned, if it did.
+
+    Raises:
+        OptionError: an unknown option, or a value that cannot be used.
+        PlacerError: planning failed; the variables have no values.
+    """
+    from placer.tf.creating import Deferred, host
+
+    checked = _options({"variables": "move", **options})
+    if checked.variables != "move":
+        raise OptionError('plan_then_create plans where variables are: variables="fixed" is for those that are there.')
+    deferred = Deferred()
+    with deferred.making(), host():
+        built = build()
+    fn, *others = built if isinstance(built, tuple) else (built,)
+    placed = PlacedFunction(fn, checked)
+    with placed._lock:
+        placed._created(deferred, tuple(example_args), {})
+        deferred.create()
+    return (placed, *others) if others else placed
 
 
 def apply(fn: Callable[..., Any], *placements: Placement) -> PlacedFunction:

@@ -18,7 +18,7 @@ from tensorflow.core.function.capture import capture_container
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
-from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
 from tensorflow.python.ops import gradients_util, handle_data_util, op_selector, resource_variable_ops
 from tensorflow.python.saved_model import save_context
@@ -33,6 +33,8 @@ HigherOrderPair = concrete_function._HigherOrderTapeGradientFunctions
 DelayedPairs = concrete_function._DelayedRewriteGradientFunctions
 UnliftableError = op_selector.UnliftableError
 ResourceVariable = resource_variable_ops.BaseResourceVariable
+PlainVariable = resource_variable_ops.ResourceVariable
+UninitializedVariable = resource_variable_ops.UninitializedVariable
 FunctionCaptures = capture_container.FunctionCaptures
 DatasetFunction = structured_function.StructuredFunctionWrapper
 """What a dataset's transformation calls; the dataset was made with what it captures."""
@@ -58,6 +60,24 @@ def raised_while_tracing(error: Exception) -> bool:
 def variable_creating(function: Any) -> Any:
     """A tf.function's trace that initialises each variable it creates where it does so, if need be; None if it has none."""
     return getattr(function, "_concrete_variable_creation_fn", None)
+
+
+@contextmanager
+def initialisers_kept(function: Any, found: list[Any]) -> Iterator[None]:
+    """A tf.function that is first traced inside adds what initialises its variables to `found` and leaves it undone."""
+    if not isinstance(function, polymorphic_function.Function):
+        yield
+        return
+    function._initialize_uninitialized_variables = found.extend
+    try:
+        yield
+    finally:
+        del function._initialize_uninitialized_variables
+
+
+def initialise(function: Any, found: Sequence[Any]) -> None:
+    """Does what a tf.function left undone."""
+    function._initialize_uninitialized_variables(found)
 
 
 def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:
@@ -208,7 +228,7 @@ def like_handle(variable: Any, device: str) -> Any:
     name = f"{variable.name.removesuffix(':0')}/"
     with tf.device(device):
         handle = resource_variable_ops._variable_handle_from_shape_and_dtype(variable.shape, variable.dtype, None, name, False)
-    vars(handle).update(vars(variable.handle))
+    vars(handle).update(vars(variable._handle))
     return handle
 
 

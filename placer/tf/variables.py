@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from placer.devicespec import parse
 from placer.errors import MoveError
-from placer.opgraph import OpGraph
 from placer.pausing import paused_collection
+from placer.placement import Placement
 from placer.tf import _private
 from placer.tf.devices import full_name
 from placer.tf.taping import TapedFunction
@@ -77,12 +77,13 @@ def moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
     return found
 
 
-def elsewhere(trace: Trace, graph: OpGraph) -> bool:
-    """Whether a variable is not where it was when the graph was read."""
+def elsewhere(trace: Trace, placement: Placement) -> bool:
+    """Whether a variable is neither where it was when the plan was made, nor where the plan has it."""
+    state = placement.graph.resources
     return any(
-        parse(_private.home(handle)).short != graph.resources[graph.op(name).resource].device
+        parse(_private.home(handle)).short not in (state[key].device, placement.ops[name].device)
         for name, handle in held(trace).items()
-        if graph.op(name).resource in graph.resources
+        if (key := placement.graph.op(name).resource) in state
     )
 
 
@@ -95,7 +96,12 @@ def watched() -> frozenset[tuple[int, int]]:
     return frozenset((id(tape), id(variable)) for tape in tapes for variable in tape.watched_variables())
 
 
-def move(wanted: Sequence[Move], function: TapedFunction, stale: Stale, before: frozenset[tuple[int, int]]) -> None:
+def move(
+    wanted: Sequence[Move],
+    function: TapedFunction | None = None,
+    stale: Stale = "repoint",
+    before: frozenset[tuple[int, int]] = frozenset(),
+) -> None:
     """Moves variables, one copy at a time, those to the host first.
 
     Functions that were traced before go on with the new storage, or with "invalidate" fail at their next call; other placed
@@ -103,7 +109,7 @@ def move(wanted: Sequence[Move], function: TapedFunction, stale: Stale, before: 
 
     Args:
         wanted: each variable once.
-        function: the placed function that wants it, which goes on whatever `stale` says.
+        function: the placed function whose plan it is, if that runs now: it goes on whatever `stale` says.
         before: what was `watched` before it was traced.
 
     Raises:
@@ -113,15 +119,16 @@ def move(wanted: Sequence[Move], function: TapedFunction, stale: Stale, before: 
     with tf.init_scope():
         holders = _Holders.of([m.variable for m in wanted], before) if wanted else _Holders()
         for m in sorted(wanted, key=lambda m: parse(m.device).type != "CPU"):
-            _move(m, holders, function, stale)
+            _move(m, holders, function and function.graph, stale)
         for placed in holders.functions:
-            if isinstance(placed, TapedFunction) and placed.graph is not function.graph:
+            if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
                 placed.outdated()
-    _relying.add(function)
+    if function is not None:
+        _relying.add(function)
 
 
-def _move(m: Move, holders: _Holders, function: TapedFunction, stale: Stale) -> None:
-    name, device, old = _name(m.variable), parse(m.device).short, m.variable.handle
+def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
+    name, device, old = _name(m.variable), parse(m.device).short, m.variable._handle
     try:
         new = _private.like_handle(m.variable, m.device)
         if initialised := bool(tf.raw_ops.VarIsInitializedOp(resource=old)):
@@ -142,7 +149,7 @@ def _move(m: Move, holders: _Holders, function: TapedFunction, stale: Stale) -> 
     for captures in holders.captures:
         _private.exchange_capture(captures, old, new)
     for traced in holders.functions:
-        instead = moved if stale == "invalidate" and traced.graph is not function.graph else new
+        instead = moved if stale == "invalidate" and traced.graph is not graph else new
         traced.set_external_captures([instead if t is old else t for t in traced._captured_inputs])
     for variable in holders.variables:
         if variable._handle is old:
@@ -174,7 +181,7 @@ class _Holders:
             gc.collect()  # what only waits for that holds nothing
             found = cls._search(variables, before)
         for variable in variables:
-            why = found.others[id(variable.handle)]
+            why = found.others[id(variable._handle)]
             if not why and found.unaccounted(variable):
                 why = [*dict.fromkeys(found.strangers(variable))] or [UNSEEN]
             if why:
@@ -188,8 +195,8 @@ class _Holders:
     @classmethod
     @paused_collection()
     def _search(cls, variables: Sequence[Any], before: frozenset[tuple[int, int]]) -> _Holders:
-        found = cls(others={id(v.handle): [] for v in variables})
-        texts = {repr(v.handle): id(v.handle) for v in variables}
+        found = cls(others={id(v._handle): [] for v in variables})
+        texts = {repr(v._handle): id(v._handle) for v in variables}
         lists: set[int] = set()
         for thing in gc.get_objects():
             kind = type(thing)
@@ -211,7 +218,7 @@ class _Holders:
                 for variable in variables:
                     traced = kind is tf.GradientTape and thing._recording and (id(thing), id(variable)) not in before
                     if not traced and _private.watches(thing, variable):
-                        found.others[id(variable.handle)].append(f"a {kind.__name__} that watches it")
+                        found.others[id(variable._handle)].append(f"a {kind.__name__} that watches it")
             elif kind is _EAGER and thing.dtype == tf.resource and id(thing) not in found.others and repr(thing) in texts:
                 found.others[texts[repr(thing)]].append("a copy of its handle")
         return found
