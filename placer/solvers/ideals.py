@@ -1,0 +1,112 @@
+"""Ideals of a graph: sets of units with all that comes before them. Contiguous splits are differences of such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from placer.problem.problem import Bools
+
+Edges = list[tuple[int, int]]
+
+
+def precedence(units: int, feeds: Iterable[tuple[int, int]]) -> Edges:
+    """The edges between units, in the order given, less those that would close a circle.
+
+    Units of colocated ops can feed each other in circles, as layers do whose forward and backward ops share weights: taken in
+    the order of their users, the forward edges are kept.
+    """
+    after: list[dict[int, None]] = [{} for _ in range(units)]
+    for a, b in feeds:
+        if a != b and b not in after[a] and not _reaches(after, b, a):
+            after[a][b] = None
+    return [(a, b) for a in range(units) for b in after[a]]
+
+
+def _reaches(after: list[dict[int, None]], a: int, b: int) -> bool:
+    seen, stack = {a}, [a]
+    while stack:
+        here = stack.pop()
+        if here == b:
+            return True
+        for there in after[here]:
+            if there not in seen:
+                seen.add(there)
+                stack.append(there)
+    return False
+
+
+def depth_first(units: int, edges: Edges, *, last_first: bool = False) -> list[int]:
+    """A topological order in which what a unit alone needs comes right before it."""
+    before: list[list[int]] = [[] for _ in range(units)]
+    for a, b in edges:
+        before[b].append(a)
+    for made in before:
+        made.sort(reverse=not last_first)  # the stack turns it around
+    ends = sorted(set(range(units)) - {a for a, _ in edges}, reverse=not last_first)
+    order: list[int] = []
+    state = [0] * units  # 1: its inputs are on the stack, 2: placed
+    stack = ends
+    while stack:
+        unit = stack[-1]
+        if state[unit] == 0:
+            state[unit] = 1
+            stack.extend(made for made in before[unit] if state[made] == 0)
+        else:
+            stack.pop()
+            if state[unit] == 1:
+                state[unit] = 2
+                order.append(unit)
+    return order
+
+
+def ideals(units: int, edges: Edges, most: int) -> tuple[Bools, bool]:
+    """[I, U]: ideals by size, from the empty one to the whole; and whether these are all.
+
+    Where there are more than `most`, the prefixes of depth-first orders, evenly thinned out to as many.
+    """
+    before = [0] * units
+    for a, b in edges:
+        before[b] |= 1 << a
+    found = _all(before, most)
+    everything = found is not None
+    if found is None:
+        prefixes: set[int] = set()
+        for order in (depth_first(units, edges), depth_first(units, edges, last_first=True)):
+            chain = [0]
+            for unit in order:
+                chain.append(chain[-1] | 1 << unit)
+            kept = np.unique(np.linspace(0, units, max(2, most // 2)).astype(np.int64))
+            prefixes.update(chain[k] for k in kept.tolist())
+        found = list(prefixes)
+    found.sort(key=lambda ideal: (ideal.bit_count(), ideal))
+    width = (units + 7) // 8
+    packed = np.frombuffer(b"".join(ideal.to_bytes(width, "little") for ideal in found), np.uint8)
+    bits = np.unpackbits(packed.reshape(len(found), width), axis=1, count=units, bitorder="little")
+    return bits.astype(np.bool_), everything
+
+
+def _all(before: list[int], most: int) -> list[int] | None:
+    """Each ideal as a bit mask, or None where there are more than `most`."""
+    known = {0: None}
+    fresh = [0]
+    while fresh:
+        grown: dict[int, None] = {}
+        for ideal in fresh:
+            for unit, needs in enumerate(before):
+                if not ideal >> unit & 1 and needs & ~ideal == 0:
+                    grown[ideal | 1 << unit] = None
+        known |= grown
+        if len(known) > most:
+            return None
+        fresh = list(grown)
+    return list(known)
+
+
+def contained(family: Bools) -> Bools:
+    """[I, I]: whether ideal i lies within ideal j."""
+    counts = family.astype(np.float32)
+    common = counts @ counts.T
+    inside: Bools = common == counts.sum(axis=1)[:, None]
+    return inside

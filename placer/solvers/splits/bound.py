@@ -1,0 +1,89 @@
+"""No split has a lower max load than this."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placer.problem.problem import Ints
+from placer.problem.split import SplitProblem
+
+UNLIMITED = 1 << 50
+
+
+def max_load_bound_ns(problem: SplitProblem) -> int:
+    """The best of what all work, each unit, and each two units that a net joins, demand.
+
+    - All work, were units divisible and copies free.
+    - Some device has unit u. On an accelerator, that has no less to do than the cheapest set of units with u in it: the time of
+      its units and the nets it cuts, a minimum cut.
+    - Two units are on one device or on two. On two, each accelerator has no less to do than the cheapest set with one of them in
+      it and the other out.
+    """
+    if not problem.units:
+        return 0
+    cuts, cpu = _Cuts(problem), problem.unit_time_ns[:, 0].tolist()
+    alone = [cuts.least([u], []) if ok else UNLIMITED for u, ok in enumerate(problem.unit_supported.tolist())]
+    bound: int = max(_work_ns(problem), *map(min, alone, cpu))
+    nets = problem.nets
+    pairs = {
+        tuple(sorted((a, b)))
+        for m in range(len(nets.cost_ns))
+        for a, *others in [nets.unit[nets.start[m] : nets.start[m + 1]].tolist()]
+        for b in others
+    }
+    for a, b in sorted(pairs):
+        if min(alone[a], alone[b], cpu[a], cpu[b]) == UNLIMITED:
+            continue
+        together = min(cuts.least([a, b], []), cpu[a] + cpu[b])
+        if together <= bound:
+            continue
+        with_a, with_b = cuts.least([a], [b]), cuts.least([b], [a])
+        apart = min(max(with_a, with_b), max(with_a, cpu[b]), max(with_b, cpu[a]))
+        if problem.cpus > 1:
+            apart = min(apart, max(cpu[a], cpu[b]))
+        bound = max(bound, min(together, apart))
+    return bound
+
+
+def _work_ns(problem: SplitProblem) -> int:
+    """All units shared by accelerators and CPUs, however they are divided: CPUs take those that they are least slow at."""
+    cpu, accelerator = problem.unit_time_ns[problem.unit_supported].T
+    order = np.argsort(cpu / np.maximum(1e-9, accelerator), kind="stable")
+    done = np.append(0, np.cumsum(cpu[order])), np.append(0, np.cumsum(accelerator[order]))
+    low, high = 0, int(accelerator.sum())
+    while low < high:
+        load = (low + high) // 2
+        left = done[1][-1] - np.interp(problem.cpus * load, *done)
+        low, high = (low, load) if left <= problem.accelerators * load else (load + 1, high)
+    return max(0, low - 1)  # a nanosecond for what floats round
+
+
+class _Cuts:
+    """Least loads of an accelerator by what it must hold and must not, each a minimum cut."""
+
+    def __init__(self, problem: SplitProblem) -> None:
+        units, nets = problem.units, problem.nets
+        self._source, self._sink = units, units + 1
+        tail, head = list(range(units)), [self._sink] * units
+        capacity = problem.unit_time_ns[:, 1].tolist()
+        for m, cost in enumerate(nets.cost_ns.tolist()):
+            members = nets.unit[nets.start[m] : nets.start[m + 1]].tolist()
+            some, rest = units + 2 + 2 * m, units + 3 + 2 * m
+            tail += [some] + members + [rest] * len(members)
+            head += [rest] + [some] * len(members) + members
+            capacity += [cost] + [UNLIMITED] * 2 * len(members)
+        self._arcs: tuple[Ints, Ints, Ints] = (np.array(tail), np.array(head), np.array(capacity, np.int64))
+
+    def least(self, inside: list[int], outside: list[int]) -> int:
+        from ortools.graph.python import max_flow
+
+        tail, head, capacity = self._arcs
+        flow = max_flow.SimpleMaxFlow()
+        flow.add_arcs_with_capacity(
+            np.append(tail, [self._source] * len(inside) + outside),
+            np.append(head, inside + [self._sink] * len(outside)),
+            np.append(capacity, [UNLIMITED] * (len(inside) + len(outside))),
+        )
+        flow.solve(self._source, self._sink)
+        least: int = flow.optimal_flow()
+        return least

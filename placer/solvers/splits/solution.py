@@ -1,0 +1,28 @@
+"""What solvers of split problems answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.problem.problem import Ints
+from placer.problem.split import SplitObjective
+from placer.solvers.base import Status
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitSolution:
+    """A split that meets the memory limit, its value, and a proved bound on that of all that do."""
+
+    device: Ints | None
+    """[U]; None for UNKNOWN and INFEASIBLE."""
+    status: Status
+    objective: SplitObjective
+    objective_ns: int
+    lower_bound_ns: int
+    seconds: float
+    stop_reason: str
+
+    @property
+    def gap(self) -> float:
+        """(objective - bound) / objective, 0 for a zero objective."""
+        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
