@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 from placer.errors import DeviceError, OptionError, PlacementWarning, PlacerError, PlanError, RewriteError, TraceError
@@ -66,7 +66,7 @@ class PlacedFunction:
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
         self._latest: _Entry | None = None
-        self._bound: weakref.WeakKeyDictionary[Any, PlacedFunction] = weakref.WeakKeyDictionary()
+        self._bound: dict[int, tuple[Any, PlacedFunction]] = {}  # by id of the instance, which lives on only where it has to
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
         functools.update_wrapper(self, fn, updated=())
 
@@ -83,15 +83,30 @@ class PlacedFunction:
         """What its calls are planned with."""
         return self._options
 
-    def __get__(self, instance: Any, owner: type | None = None) -> PlacedFunction:
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
+        from placer.tf.calling import is_composite
+
+        if is_composite(instance):
+            return MethodType(self, instance)  # an argument like any other, as it is to tf.function
+        key = id(instance)
         with self._lock:
-            bound = self._bound.get(instance)
-            if bound is None:
-                method = self._traceable.__get__(instance, owner)
-                bound = self._bound[instance] = PlacedFunction(method, self._options, self._plans)
-        return bound
+            if key not in self._bound:
+                self._bound[key] = self._bind(instance, owner)
+            return self._bound[key][1]
+
+    def _bind(self, instance: Any, owner: type | None) -> tuple[Any, PlacedFunction]:
+        from placer.tf.tracing import traceable
+
+        key = id(instance)
+        try:
+            # Of a plain function, a tf.function for each instance: one alone takes instances that are equal for the same.
+            method = traceable(self._fn).__get__(instance, owner)
+            keeper = weakref.ref(instance, lambda _: self._bound.pop(key, None))
+        except TypeError:  # it has no hash or cannot be referred to weakly
+            method, keeper = self._fn.__get__(instance, owner), instance
+        return keeper, PlacedFunction(method, self._options, self._plans)
 
     @functools.cached_property
     def _traceable(self) -> Any:

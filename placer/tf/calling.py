@@ -33,6 +33,11 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
         return None
 
 
+def is_composite(value: Any) -> bool:
+    """True for a tensor made of others, such as one of a user's own type."""
+    return isinstance(value, tf.__internal__.CompositeTensor)
+
+
 def runs_eagerly() -> bool:
     """True where functions are run as they are written, op by op, to be looked into."""
     return bool(tf.config.functions_run_eagerly())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import threading
+import weakref
 from collections import namedtuple
 from typing import Any, NamedTuple
 
@@ -316,6 +318,69 @@ def test_such_variables_are_initialised_before_a_second_thread_reads_them() -> N
         thread.join()
         expected(X)
     np.testing.assert_allclose(program.state(), plain.state(), rtol=1e-5)
+
+
+# -- methods -----------------------------------------------------------------------------------------------------------
+
+placing = placer.optimized_placement(devices=two_cpus())
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """Instances that are equal and do different things."""
+
+    name: str
+    by: float = dataclasses.field(compare=False)
+
+    @placing
+    def scaled(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+@dataclasses.dataclass
+class Unhashable:
+    by: float
+
+    @placing
+    def scaled(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+class Slotted:
+    __slots__ = ("by",)
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    @placing
+    def scaled(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+class Scale(tf.experimental.ExtensionType):
+    by: tf.Tensor
+
+    @placing
+    def scaled(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+@pytest.mark.parametrize("make", [lambda by: Alike("same", by), Unhashable, Slotted, Scale])
+def test_each_instance_has_a_method_of_its_own(make: Any) -> None:
+    two, three = make(2.0), make(3.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(two.scaled(X), X * 2.0)
+        np.testing.assert_array_equal(three.scaled(X), X * 3.0)
+    assert two.scaled.placement
+
+
+def test_a_method_keeps_no_instance_alive() -> None:
+    instance = Alike("gone", 2.0)
+    instance.scaled(X)
+    seen = weakref.ref(instance)
+    del instance
+    gc.collect()
+    assert seen() is None
 
 
 # -- signatures and threads --------------------------------------------------------------------------------------------
