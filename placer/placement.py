@@ -86,6 +86,11 @@ class Transfer:
         """The op that makes the tensor, or whose end the control edge tells."""
         return self.tensor[1:] if self.tensor.startswith("^") else self.tensor.rpartition(":")[0]
 
+    @property
+    def output(self) -> int:
+        """Which of its outputs; -1 for a control edge."""
+        return -1 if self.tensor.startswith("^") else int(self.tensor.rpartition(":")[2])
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotals:

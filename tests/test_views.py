@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from placer.placement import Placement
 from placer.solving import solve
 from placer.units import format_bytes, format_ns
-from placer.views.folding import ALIKE, fold
+from placer.views.folding import ALIKE, fold, told
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
 from placer.views.picture import LEGEND
 from tests.graphs import GraphBuilder, layers, stacked, towers
@@ -51,6 +51,9 @@ def test_each_transfer_is_one_arrow(name: str, limit: int) -> None:
         assert data["flow"].crosses == (folded.nodes[source]["box"].device != folded.nodes[target]["box"].device)
     moved = sum(t.nbytes * t.count for t in plan.transfers if t.src != t.dst)
     assert sum(flow.nbytes for flow in flows if flow.crosses) == round(moved)
+    # A control edge may share its way with a tensor; nothing else takes time.
+    assert sum(flow.time_ns for flow in flows) == sum(t.time_ns for t in plan.transfers if t.src != t.dst)
+    assert not any(flow.time_ns for flow in flows if not flow.crosses)
 
 
 def test_a_tensor_that_many_take_crosses_to_the_first_and_goes_on_from_there() -> None:
@@ -75,6 +78,18 @@ def test_siblings_of_like_names_share_a_box(name: str) -> None:
         if "*" in box.label:
             pattern = re.compile(re.escape(box.scope).replace(r"\*", r"[_\d]*") + "(/|$)")
             assert box.ops == sum(plan.ops[op].device == box.device for op in shown(plan) if pattern.match(op))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@given(limit=st.integers(3, 60))
+def test_arrows_left_out_repeat_others(name: str, limit: int) -> None:
+    folded = fold(PLANS[name], limit)
+    kept = told(folded)
+    assert nx.transitive_closure(kept).edges == nx.transitive_closure(folded).edges
+    assert all(flow.crosses <= kept.has_edge(a, b) for a, b, flow in folded.edges(data="flow"))
+    for a, b, flow in kept.edges(data="flow"):
+        others = nx.restricted_view(kept, [], [(a, b)])
+        assert flow.crosses or not nx.has_path(others, a, b)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -126,7 +141,8 @@ def test_svg_says_what_crosses_and_what_its_colours_mean(name: str) -> None:
         assert words.count(device) == 2  # above its lane and in the legend
     for meaning, *_ in LEGEND:
         assert meaning in words
-    sizes = Counter(format_bytes(flow.nbytes) for *_, flow in folded.edges(data="flow") if flow.crosses and flow.nbytes)
+    crossing = [flow for *_, flow in folded.edges(data="flow") if flow.crosses and flow.nbytes]
+    sizes = Counter(f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}" for flow in crossing)
     assert sizes == Counter(word for word in words if word in sizes)
     for _, data in folded.nodes(data=True):
         assert any(word and data["box"].label.endswith(word.removeprefix("…")) for word in words)

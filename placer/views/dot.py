@@ -1,16 +1,19 @@
-"""A placement as Graphviz DOT: boxes in their device's colour, grouped by scope, crossings heavy and labelled with bytes."""
+"""A placement as Graphviz DOT: boxes in their device's colour, grouped by scope, crossings heavy with bytes and time."""
 
 from __future__ import annotations
 
 from placer.placement import Placement
 from placer.units import format_bytes, format_ns
 from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold
+from placer.views.folding import Box, Flow, fold, told
 
 
-def dot(placement: Placement, *, boxes: int = 60) -> str:
-    """DOT text of the graph folded to at most `boxes` boxes, in clusters by outermost scope."""
-    folded = fold(placement, boxes)
+def dot(placement: Placement, *, boxes: int = 40) -> str:
+    """DOT text of the graph folded to at most `boxes` boxes, in clusters by outermost scope.
+
+    Arrows that cross nothing and only repeat a longer way are left out.
+    """
+    folded = told(fold(placement, boxes))
     colour = colours(placement.devices)
     clusters: dict[str, list[int]] = {}
     for number, data in folded.nodes(data=True):
@@ -36,7 +39,7 @@ def dot(placement: Placement, *, boxes: int = 60) -> str:
     for source, target, data in folded.edges(data=True):
         flow: Flow = data["flow"]
         if flow.crosses:
-            label = format_bytes(flow.nbytes) if flow.nbytes else ""
+            label = f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}" if flow.nbytes else ""
             style = f"color={_quote(CROSSING)}, fontcolor={_quote(CROSSING)}, penwidth=3, label={_quote(label)}"
         else:
             style = f"color={_quote(QUIET)}" + ("" if flow.nbytes else ", style=dashed")

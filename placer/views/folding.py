@@ -44,6 +44,8 @@ class Flow:
 
     nbytes: int
     """Per step, each tensor once; 0 for control edges and predicates alone."""
+    time_ns: int
+    """What the copies take per step; 0 where nothing crosses."""
     crosses: bool
     """Between devices. A tensor crosses to the box that takes it first; to others on that device it goes on from there."""
 
@@ -101,6 +103,18 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     return _boxes(placement, closed)
 
 
+def told(folded: nx.DiGraph) -> nx.DiGraph:
+    """The same boxes without arrows that cross nothing and only repeat a longer way: what reached another still does."""
+    kept: nx.DiGraph = folded.copy()
+    staying = [(source, target) for source, target, flow in folded.edges(data="flow") if not flow.crosses]
+    for source, target in sorted(staying, key=lambda ends: -abs(ends[1] - ends[0])):
+        data = kept.edges[source, target]
+        kept.remove_edge(source, target)
+        if not nx.has_path(kept, source, target):
+            kept.add_edge(source, target, **data)
+    return kept
+
+
 def _opened(part: _Part, times: dict[str, int]) -> list[_Part]:
     """A part by the next scope of its ops' names, siblings of like names together; nothing where no name has one."""
     depth = len(part.scope)
@@ -136,17 +150,20 @@ def _boxes(placement: Placement, parts: list[_Part]) -> nx.DiGraph:
         of.update(dict.fromkeys(part.ops, number))
     for (source, target), tensors in _flows(placement, of).items():
         crosses = parts[source].device != parts[target].device
-        folded.add_edge(source, target, flow=Flow(round(sum(tensors.values())), crosses))
+        nbytes, time_ns = (sum(column) for column in zip(*tensors.values(), strict=True))
+        folded.add_edge(source, target, flow=Flow(round(nbytes), round(time_ns), crosses))
     return folded
 
 
-def _flows(placement: Placement, of: Mapping[str, int]) -> dict[tuple[int, int], dict[tuple[str, int], float]]:
-    """By pair of boxes, the bytes per step of each tensor (op and output) that goes from one to the other."""
-    moved: dict[tuple[str, str], float] = defaultdict(float)
+def _flows(placement: Placement, of: Mapping[str, int]) -> dict[tuple[int, int], dict[tuple[str, int], tuple[float, float]]]:
+    """By pair of boxes, of each tensor (op and output) that goes from one to the other: bytes per step, and its copies' time."""
+    moved: dict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for transfer in placement.transfers:
         if transfer.src != transfer.dst:
-            moved[transfer.tensor, transfer.dst] += transfer.nbytes * transfer.count
-    flows: dict[tuple[int, int], dict[tuple[str, int], float]] = defaultdict(dict)
+            copies = moved[transfer.producer, transfer.output, transfer.dst]
+            copies[0] += transfer.nbytes * transfer.count
+            copies[1] += transfer.time_ns
+    flows: dict[tuple[int, int], dict[tuple[str, int], tuple[float, float]]] = defaultdict(dict)
     first: dict[tuple[str, int, str], int] = {}
     for reader in placement.ops:  # in execution order, so that who takes a copy first comes first
         if reader not in of:
@@ -161,9 +178,10 @@ def _flows(placement: Placement, of: Mapping[str, int]) -> dict[tuple[int, int],
                 source = of[name]
                 if placement.ops[name].device != device:
                     taker = first.setdefault((name, output, device), of[reader])
-                    flows[source, taker][name, output] = moved.get((f"{name}:{output}", device), 0.0)
+                    copied, time_ns = moved.get((name, output, device), (0.0, 0.0))
+                    flows[source, taker][name, output] = (copied, time_ns)
                     source = taker
                 if source != of[reader]:
                     flow = flows[source, of[reader]]
-                    flow[name, output] = max(nbytes, flow.get((name, output), 0.0))
+                    flow[name, output] = max((nbytes, 0.0), flow.get((name, output), (0.0, 0.0)))
     return flows

@@ -1,4 +1,4 @@
-"""A placement as an SVG picture: a lane per device, time running down, crossings between the lanes heavy with their bytes."""
+"""A placement as an SVG picture: a lane per device, time running down, crossings between the lanes heavy with bytes and time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from placer.errors import OptionError
 from placer.placement import Placement
 from placer.units import format_bytes, format_ns
 from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold
+from placer.views.folding import Box, Flow, fold, told
 from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
 
 HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
 """Inches above the lanes for their titles, below for the legend, and around everything."""
-BESIDE = 0.55
+BESIDE = 0.8
 """Inches from a box to the label of an arrow that starts or ends there."""
 LEGEND = (
-    ("crosses, bytes per step", CROSSING, 2.4, "-"),
+    ("crosses: bytes and time per step", CROSSING, 2.4, "-"),
     ("stays on the device", QUIET, 1.2, "-"),
     ("only waits", QUIET, 1.2, ":"),
 )
@@ -29,8 +29,8 @@ LEGEND = (
 def svg(placement: Placement, *, boxes: int = 30) -> str:
     """SVG text of the graph folded to at most `boxes` boxes.
 
-    Arrows that only repeat a longer path on one device are left out. A tensor that crosses has one arrow for each further device,
-    to the box that takes it first.
+    Arrows that cross nothing and only repeat a longer way are left out. A tensor that crosses has one arrow for each further
+    device, to the box that takes it first.
 
     Raises OptionError where matplotlib is not installed.
     """
@@ -47,7 +47,7 @@ def svg(placement: Placement, *, boxes: int = 30) -> str:
     axes.set(xlim=(-EDGE, width + EDGE), ylim=(plan.height + FOOT + EDGE, -HEAD - EDGE))
     axes.axis("off")
     _draw_lanes(axes, placement, plan)
-    _draw_edges(axes, folded, plan)
+    _draw_edges(axes, told(folded), plan)
     _draw_boxes(axes, folded, plan, placement.devices)
     _draw_legend(axes, placement.devices, plan)
     out = io.StringIO()
@@ -99,8 +99,7 @@ def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
         (x, y), (to_x, to_y) = plan.centres[source], plan.centres[target]
         line = "-" if flow.nbytes else ":"
         if not flow.crosses:
-            if not _repeats(folded, source, target):
-                _arrow(axes, _within(plan, (x, y), (to_x, to_y)), QUIET, 1.2, line)
+            _arrow(axes, _within(plan, (x, y), (to_x, to_y)), QUIET, 1.2, line)
             continue
         side = 1 if to_x > x else -1
         start, end = (x + side * WIDTH / 2, y), (to_x - side * WIDTH / 2, to_y)
@@ -108,7 +107,9 @@ def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
         if flow.nbytes:  # beside the box at which fewer arrows meet
             at = BESIDE if leaving[source] <= coming[target] else abs(end[0] - start[0]) - BESIDE
             share = at / abs(end[0] - start[0])
-            labels[start[0] + side * at].append((y + share * (to_y - y), format_bytes(flow.nbytes)))
+            labels[start[0] + side * at].append(
+                (y + share * (to_y - y), f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}")
+            )
     for at, here in labels.items():
         for y, (_, text) in zip(spread([y for y, _ in here], 0.22), here, strict=True):
             paper = {"fc": "white", "ec": CROSSING, "lw": 0.6, "pad": 1.5}
@@ -161,12 +162,6 @@ def _draw_legend(axes: Any, devices: tuple[str, ...], plan: Layout) -> None:
         _arrow(axes, [(x, y), (x + 0.5, y)], arrow, weight, style)
         axes.text(x + 0.6, y, text, ha="left", va="center", fontsize=9.5)
         x += 2.5
-
-
-def _repeats(folded: nx.DiGraph, source: int, target: int) -> bool:
-    """Whether there is another way from `source` to `target`."""
-    others = nx.restricted_view(folded, [source], [])
-    return any(after != target and nx.has_path(others, after, target) for after in folded.successors(source))
 
 
 def _fit(text: str, length: int) -> str:

@@ -115,7 +115,7 @@ def payload(placement: Placement) -> dict[str, Any]:
         "edges": list(_edges(p, number)),
         "transfers": [
             [
-                *(number[t.producer], -1 if t.tensor.startswith("^") else int(t.tensor.rpartition(":")[2])),
+                *(number[t.producer], t.output),
                 *(on[t.src], on[t.dst], int(t.dst_memory == "host"), t.nbytes, t.count, t.time_ns, t.start_ns, t.end_ns),
             ]
             for t in p.transfers

@@ -23,12 +23,16 @@ class GraphView {
 
   isOpen = (node) => this.open.has(node.id);
 
-  /** Opens scopes, those with crossings inside first and then those that take longest, while a person can look at what shows. */
+  /**
+   * Opens scopes, those with crossings inside first and then those that take longest, while a person can look at what shows.
+   * Siblings of like names stay together: one tells as much as all.
+   */
   openAtFirst() {
     const { plan } = this;
     this.open = new Set([plan.root.id]);
     let shown = plan.root.children.length;
-    const closed = plan.root.children.filter((node) => node.op < 0);
+    const opens = (node) => node.op < 0 && !/\*$| … /.test(node.label);
+    const closed = plan.root.children.filter(opens);
     const urgency = (node) => (node.crossings ? 1e18 : 0) + plan.nodeTime(node);
     while (closed.length && shown < FIRST_BOXES) {
       closed.sort((a, b) => urgency(b) - urgency(a));
@@ -37,7 +41,7 @@ class GraphView {
       const [node] = closed.splice(k, 1);
       this.open.add(node.id);
       shown += node.children.length - 1;
-      closed.push(...node.children.filter((child) => child.op < 0));
+      closed.push(...node.children.filter(opens));
     }
     this.app.opened();
     this.fit();
@@ -98,25 +102,26 @@ class GraphView {
     return [...flows.values()];
   }
 
-  /** Marks flows that stay and only repeat a longer way. */
+  /** Marks flows that stay and only repeat a longer way of others, so that what reached another box still does. */
   #markRepeats(flows) {
-    const after = new Map();
-    for (const flow of flows) {
-      if (!after.has(flow.from)) after.set(flow.from, []);
-      after.get(flow.from).push(flow.to);
-    }
-    const reach = (start, target) => {
-      const seen = new Set([start]), stack = (after.get(start) ?? []).filter((to) => to !== target);
+    const after = new Map(), span = (flow) => Math.abs(flow.to - flow.from);
+    for (const { from, to } of flows) after.set(from, (after.get(from) ?? new Set()).add(to));
+    const reaches = (start, target) => {
+      const seen = new Set([start]), stack = [start];
       while (stack.length) {
-        const at = stack.pop();
-        if (at === target) return true;
-        if (seen.has(at)) continue;
-        seen.add(at);
-        stack.push(...(after.get(at) ?? []));
+        for (const next of after.get(stack.pop()) ?? []) {
+          if (next === target) return true;
+          if (!seen.has(next)) stack.push(next);
+          seen.add(next);
+        }
       }
       return false;
     };
-    for (const flow of flows) flow.repeats = !flow.crosses && !flow.shares && reach(flow.from, flow.to);
+    for (const flow of flows.filter(({ crosses, shares }) => !crosses && !shares).sort((a, b) => span(b) - span(a))) {
+      after.get(flow.from).delete(flow.to);
+      flow.repeats = reaches(flow.from, flow.to);
+      if (!flow.repeats) after.get(flow.from).add(flow.to);
+    }
   }
 
   draw() {
@@ -164,7 +169,8 @@ class GraphView {
   #label(node) {
     const { plan } = this, time = plan.nodeTime(node);
     const what = node.op < 0 ? `${node.ops} ops` : plan.text(plan.ops.type[node.op]);
-    return `${node.op < 0 ? "▸ " : ""}${fitted(plan.shortLabel(node), 32)}\n${fitted(what, 26)}${time ? `, ${formatNs(time)}` : ""}`;
+    const more = (time ? `, ${formatNs(time)}` : "") + (node.crossings ? `, ⇄${node.crossings}` : "");
+    return `${node.op < 0 ? "▸ " : ""}${fitted(plan.shortLabel(node), 32)}\n${fitted(what, 26)}${more}`;
   }
 
   /** Colours for the theme. A box with ops on several devices has stripes by their number. */
@@ -233,7 +239,7 @@ class GraphView {
         },
       },
       { selector: ".near", style: { display: "element", width: 3, "line-color": ink, "target-arrow-color": ink, "z-index": 4 } },
-      { selector: ".near.crosses, .near.shares", style: { "line-color": crossing, "target-arrow-color": crossing, width: 5 } },
+      { selector: ".near.crosses, .near.shares", style: { "line-color": crossing, "target-arrow-color": crossing, width: 4 } },
       { selector: ".selected", style: { "border-color": colour("--accent"), "border-width": 4, "border-style": "solid" } },
       { selector: "core", style: { "active-bg-size": 0 } },
     ]);
@@ -293,6 +299,7 @@ class GraphView {
       el("li", {}, line("var(--crossing)", 1.5, "4 3"), "takes a copy that is there"),
       el("li", {}, line("var(--soft)", 1.5, "none"), "stays"),
       el("li", {}, line("var(--soft)", 1.5, "4 3"), "waits"),
+      el("li", {}, el("span", { class: "crosses" }, "⇄"), " crossings inside"),
       el("li", { class: "soft" }, "double-click opens ▸ and closes ▾"),
     );
   }

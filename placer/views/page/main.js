@@ -136,10 +136,10 @@ class App {
       if (!wanted) return close();
       for (let op = 0; op < plan.count; op++) {
         if (lowered[op] === wanted) exact.push(op);
-        else if (lowered[op].endsWith(`/${wanted}`)) ends.push(op);
+        else if (lowered[op].endsWith(`/${wanted}`) || types[op] === wanted) ends.push(op);
         else if (lowered[op].includes(wanted) || types[op].includes(wanted)) within.push(op);
       }
-      const found = [...exact, ...ends, ...within];
+      const found = [exact, ends, within].flatMap((ops) => [...ops.filter((op) => plan.leafOf[op] >= 0), ...ops.filter((op) => plan.leafOf[op] < 0)]);
       list.replaceChildren(...found.slice(0, FOUND).map((op, k) => el("li", { role: "option", id: `found-${k}`, "data-op": op, "aria-selected": "false", onclick: () => choose(op) },
         swatch(plan, plan.ops.device[op]), el("span", {}, plan.ops.name[op], el("span", { class: "soft" }, ` ${plan.text(plan.ops.type[op])}`)))));
       if (found.length > FOUND) list.append(el("li", { class: "soft" }, `… and ${found.length - FOUND} more: the tab Ops lists all`));

@@ -30,7 +30,7 @@ class Outline {
     const line = el("div", { class: "item", title: plan.shortLabel(node) },
       el("span", { class: "twist", "aria-hidden": "true" }, scope ? (open ? "▾" : "▸") : ""),
       this.#shares(node),
-      el("span", { class: "name" }, fitted(plan.shortLabel(node), Math.max(12, 26 - 2 * level))),
+      el("span", { class: "name" }, fitted(plan.shortLabel(node), 28 - 2 * level - (node.crossings && scope ? 6 : 0))),
       node.crossings && scope ? el("span", { class: "crosses", title: `${node.crossings} crossings inside` }, `⇄${node.crossings}`) : null,
       el("span", { class: "soft number" }, time ? formatNs(time) : ""));
     const names = plan.devices.filter((_, k) => node.held[k]).map((device) => device.name).join(" and ");

@@ -17,7 +17,7 @@ class Story {
   }
 
   link(op, text = this.plan.ops.name[op]) {
-    return el("button", { type: "button", class: "link", onclick: () => this.app.selectOp(op) }, text);
+    return el("button", { type: "button", class: "link", onclick: () => this.app.selectOp(op) }, breakable(text));
   }
 
   op(op) {
@@ -28,7 +28,7 @@ class Story {
     const slowest = Math.max(1, ...ops.time[op]);
     const leaf = plan.leafOf[op];
     this.tell([
-      el("h2", {}, ops.name[op]),
+      el("h2", {}, breakable(ops.name[op])),
       el("p", {}, `${text("type")}${runs} on `, this.chip(here), " ", leaf >= 0 ? el("button", { type: "button", onclick: () => this.app.reveal(plan.nodes[leaf]) }, "Show in graph") : el("span", { class: "soft" }, "not drawn: nothing of it moves in a step")),
       el("h3", {}, "Why"),
       el("p", { id: "why" }, el("b", {}, text("reason")), `: ${text("why")}`),
@@ -94,7 +94,7 @@ class Story {
     walk(node);
     leaves.sort((a, b) => plan.ownTime[b] - plan.ownTime[a]);
     this.tell([
-      el("h2", {}, node.label),
+      el("h2", {}, breakable(node.label)),
       el("p", {}, `${node.ops} ops, ${formatNs(plan.nodeTime(node))}${node.crossings ? `, ${node.crossings} edges inside cross between devices` : ""}`),
       el("p", {}, el("button", { type: "button", id: "toggle", onclick: () => app.toggle(node) }, open ? "Close" : "Open"), " ", el("button", { type: "button", onclick: () => app.reveal(node) }, "Show in graph")),
       el("table", {}, el("tbody", {}, plan.devices.map((device, k) => (node.held[k] ? el("tr", {}, el("td", {}, this.chip(k)), el("td", { class: "number" }, `${node.held[k]} ops`), el("td", { class: "number" }, formatNs(node.time[k]))) : null)))),

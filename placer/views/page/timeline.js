@@ -1,6 +1,6 @@
 // The predicted step over time: what each stream, thread and link does, and the memory each device holds.
 
-const LANE = 18, GUTTER = 130, CURVE = 84, AXIS = 22;
+const LANE = 18, SLIM = 7, GUTTER = 130, CURVE = 84, AXIS = 22;
 
 class Timeline {
   constructor(plan, app) {
@@ -37,7 +37,8 @@ class Timeline {
         ends[lane] = span[1];
         (found[lane] ??= []).push(span);
       }
-      found.forEach((inside, k) => tracks.push({ title: k && found.length > 1 ? "" : title, device, spans: inside, kind }));
+      const height = kind === "transfer" && found.length > 3 ? SLIM : LANE;  // copies overlap where only their latency passes
+      found.forEach((inside, k) => tracks.push({ title: k ? "" : title, device, spans: inside, kind, height }));
     };
     plan.devices.forEach((device, k) => {
       const streamed = [], threads = [];
@@ -55,8 +56,8 @@ class Timeline {
       if (!links.has(key)) links.set(key, []);
       links.get(key).push([t.start, t.end, t]);
     }
+    plan.devices.forEach((device, k) => tracks.push({ title: `${device.name} memory`, device: k, curve: device.memory, height: CURVE }));
     for (const [title, spans] of links) lanes(spans, title, -1, "transfer");
-    plan.devices.forEach((device, k) => tracks.push({ title: `${device.name} memory`, device: k, curve: device.memory }));
     return tracks;
   }
 
@@ -133,9 +134,9 @@ class Timeline {
     let top = AXIS;
     return this.tracks.map((track, k) => {
       const before = this.tracks[k - 1];
-      if (before && (before.device !== track.device || track.curve)) top += 6;
+      if (before && (before.device !== track.device || track.curve || (track.title && track.height !== LANE))) top += 6;
       const at = top;
-      top += track.curve ? CURVE : LANE;
+      top += track.height;
       return at;
     });
   }
@@ -143,7 +144,7 @@ class Timeline {
   draw() {
     const { plan, canvas, tracks } = this, box = this.scroll.getBoundingClientRect();
     if (!box.width) return;
-    const tops = this.#tops(), height = Math.max(box.height - 4, tops.at(-1) + CURVE + 8), ratio = devicePixelRatio || 1;
+    const tops = this.#tops(), height = Math.max(box.height - 4, tops.at(-1) + tracks.at(-1).height + 8), ratio = devicePixelRatio || 1;
     this.width = this.scroll.clientWidth - GUTTER - 12;
     canvas.width = this.scroll.clientWidth * ratio;
     canvas.height = height * ratio;
@@ -163,7 +164,7 @@ class Timeline {
       if (track.title) pen.fillText(track.title, 8, top + LANE / 2);
       pen.save();
       pen.beginPath();
-      pen.rect(GUTTER, top, this.width, track.curve ? CURVE : LANE);
+      pen.rect(GUTTER, top, this.width, track.height);
       pen.clip();
       if (track.curve) this.#curve(pen, x, track, top, { soft, wash, crossing });
       else {
@@ -175,12 +176,12 @@ class Timeline {
           covered = to;
           const wide = to - from > 3;
           pen.fillStyle = what === chosen && track.kind === "op" ? accent : wide && track.device >= 0 ? fill : line;
-          pen.fillRect(from, top + 1, Math.max(to - from - (wide ? 0.5 : 0), 1), LANE - 3);
+          pen.fillRect(from, top + 1, Math.max(to - from - (wide ? 0.5 : 0), 1), track.height - (track.height === LANE ? 3 : 2));
           if (wide && track.device >= 0) {
             pen.strokeStyle = line;
             pen.strokeRect(from + 0.5, top + 1.5, to - from - 1, LANE - 4);
           }
-          if (to - from > 44) {
+          if (to - from > 44 && track.height === LANE) {
             pen.fillStyle = track.device < 0 || what === chosen ? colour("--panel") : ink;
             const seen = Math.max(from, GUTTER), text = track.kind === "op" ? plan.text(plan.ops.type[what]) : formatBytes(what.nbytes);
             const room = Math.floor((Math.min(to, GUTTER + this.width) - seen - 8) / 6.6);
@@ -259,7 +260,7 @@ class Timeline {
 
   #at(event) {
     const { plan } = this, tops = this.#tops(), y = event.offsetY;
-    const k = this.tracks.findIndex((track, i) => y >= tops[i] && y < tops[i] + (track.curve ? CURVE : LANE));
+    const k = this.tracks.findIndex((track, i) => y >= tops[i] && y < tops[i] + track.height);
     if (k < 0 || event.offsetX < GUTTER) return null;
     const track = this.tracks[k], time = this.left + ((event.offsetX - GUTTER) / this.width) * (this.right - this.left);
     if (track.curve) {

@@ -22,8 +22,9 @@ function formatBytes(size) {
 /** The end of a long name says more than its beginning; of a stretch, "first … last", both ends are kept. */
 function fitted(text, length) {
   const ends = text.split(" … ");
-  if (ends.length === 2 && text.length > length) return ends.map((end) => fitted(end, Math.max(6, (length - 3) >> 1))).join(" … ");
-  return text.length <= length ? text : `…${text.slice(1 - length)}`;
+  if (ends.length === 2 && text.length > length) return ends.map((end) => fitted(end, (length - 3) >> 1)).join(" … ");
+  const kept = Math.max(6, length);
+  return text.length <= kept ? text : `…${text.slice(1 - kept)}`;
 }
 
 /** An element; attributes that start with "on" listen, `style` is an object, children are nodes or text. */
@@ -36,6 +37,11 @@ function el(tag, attributes = {}, ...children) {
   }
   made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
   return made;
+}
+
+/** A name that may be broken after its slashes. */
+function breakable(name) {
+  return name.split("/").flatMap((step, k) => (k ? ["/", document.createElement("wbr"), step] : [step]));
 }
 
 const byId = (id) => document.getElementById(id);
