@@ -17,7 +17,7 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.lagrangian import lagrangian
+from placer.solvers.lagrangian import Relaxed, lagrangian
 from placer.solvers.neighbourhoods import LARGEST, improved
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
@@ -51,16 +51,18 @@ class CpSat:
         reduced = reduce(problem)
         original, problem = problem, reduced.problem
         limited = limits_can_bind(problem)
-        starts, others, bound = _starts(problem, time_limit_s / 2, seed)
+        relaxed = lagrangian(problem, time_limit_s=time_limit_s / 2, seed=seed)
+        bound, starts = relaxed.bound_ns, _starts(problem, relaxed)
         model = Model(problem)
         if limited:
+            model.limit(relaxed.moments)
             for start in starts:
                 model.limit_where_exceeded(start)
         fitting = [a for a in (fit(problem, start) if limited else start for start in starts) if a is not None]
         best = min(fitting, key=lambda a: total_cost_ns(problem, a), default=None)
 
         if best is not None and choices(problem) > LARGEST and total_cost_ns(problem, best) > bound:
-            best = improved(problem, best, others, seconds=SHARE * time_limit_s, seed=seed)
+            best = improved(problem, best, relaxed, seconds=SHARE * time_limit_s, seed=seed)
         reason = "time limit"
         while (left := time_limit_s - (time.perf_counter() - started)) > 0:
             if best is not None and total_cost_ns(problem, best) <= bound:
@@ -116,8 +118,7 @@ def cannot_fit(problem: PlacementProblem) -> str:
     return ""
 
 
-def _starts(problem: PlacementProblem, time_limit_s: float, seed: int) -> tuple[list[Assignment], tuple[Assignment, ...], int]:
-    """Distinct assignments to start from, others that fit, and a bound on the total cost that came with them."""
-    relaxed = lagrangian(problem, time_limit_s=time_limit_s, seed=seed)
+def _starts(problem: PlacementProblem, relaxed: Relaxed) -> list[Assignment]:
+    """Distinct assignments to start from."""
     found = [*relaxed.found[:1], greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
-    return list({a.device.tobytes(): a for a in found}.values()), relaxed.found[1:], relaxed.bound_ns
+    return list({a.device.tobytes(): a for a in found}.values())

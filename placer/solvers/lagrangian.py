@@ -40,6 +40,8 @@ class Relaxed:
 
     found: tuple[Assignment, ...]
     bound_ns: int
+    moments: tuple[tuple[int, int], ...]
+    """Devices and ops at which memory is short: those that have a price."""
 
 
 def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, seed: int = 0) -> Relaxed:
@@ -83,7 +85,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
         left = (started + time_limit_s - time.perf_counter()) / (best - k)
         better = exchange(problem, assignment, passes=passes, time_limit_s=max(0.0, left))
         found.setdefault(better.device.tobytes(), (total_cost_ns(problem, better), better))
-    return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound)
+    return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound, tuple(prices.moments))
 
 
 @dataclass

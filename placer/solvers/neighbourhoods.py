@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, Bools, PlacementProblem
 from placer.solvers.cp_model import Model
 from placer.solvers.fit import fit
+from placer.solvers.lagrangian import Relaxed
 from placer.solvers.reductions.reduce import reduce
 
 ROUNDS = 8
@@ -21,13 +22,12 @@ LARGEST = 400
 TIGHTENINGS = 4
 
 
-def improved(
-    problem: PlacementProblem, best: Assignment, others: Sequence[Assignment], *, seconds: float, seed: int
-) -> Assignment:
+def improved(problem: PlacementProblem, best: Assignment, relaxed: Relaxed, *, seconds: float, seed: int) -> Assignment:
     """A cheaper assignment that fits, or `best`, which must fit (Shaw 1998).
 
     What is decided anew is, in turn, what another good assignment has elsewhere, and what lies around a unit at a border.
     """
+    others = [other for other in relaxed.found if other.device.tobytes() != best.device.tobytes()]
     ends, rng = time.perf_counter() + seconds, np.random.default_rng(seed)
     several = problem.unit_allowed.sum(axis=1) > 1
     for k in range(ROUNDS):
@@ -37,7 +37,7 @@ def improved(
         other = others[k // 2 % len(others)] if others and k % 2 == 0 else None
         free = several & (_around(problem, best, rng) if other is None else other.device != best.device)
         if free.any():
-            best = _decided_anew(problem, best, free, min(left, seconds / ROUNDS), seed)
+            best = _decided_anew(problem, best, free, relaxed.moments, min(left, seconds / ROUNDS), seed)
     return best
 
 
@@ -57,11 +57,14 @@ def _around(problem: PlacementProblem, assignment: Assignment, rng: np.random.Ge
     return near
 
 
-def _decided_anew(problem: PlacementProblem, best: Assignment, free: Bools, seconds: float, seed: int) -> Assignment:
+def _decided_anew(
+    problem: PlacementProblem, best: Assignment, free: Bools, moments: Iterable[tuple[int, int]], seconds: float, seed: int
+) -> Assignment:
     """The best found with all other units where they are."""
     there = best.device[:, None] == np.arange(problem.devices)
     part = reduce(replace(problem, unit_allowed=np.where(free[:, None], problem.unit_allowed, there)))
     model, hint, least = Model(part.problem), part.forward(best), total_cost_ns(problem, best)
+    model.limit(moments)
     for _ in range(TIGHTENINGS):
         _, found, _ = model.minimise(hint, seconds / TIGHTENINGS, seed)
         if found is None or total_cost_ns(part.problem, found) >= least:

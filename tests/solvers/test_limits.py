@@ -89,7 +89,7 @@ def test_devices_that_can_trade_places_are_told(problem: PlacementProblem, seed:
 def test_neighbourhoods_never_cost_more_and_fit(problem: PlacementProblem, seed: int) -> None:
     fitting = fit(problem, random_assignment(problem, seed))
     if fitting is not None:
-        better = improved(problem, fitting, (), seconds=5.0, seed=seed)
+        better = improved(problem, fitting, lagrangian(problem), seconds=5.0, seed=seed)
         assert validate(problem, better).ok
         assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
 
