@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from cost_models.machines import Machine
 from cost_models.store import Measurement
 from placer.errors import PlacerError
 from placer.placement import Placement
+from placer.spans import Span
 from placer.tf.observing import planned_names
+from placer.units import format_bytes
 
 EVERYTHING = 3
 """The profiler's level at which it records cheap ops too."""
@@ -64,6 +66,8 @@ class Harvest:
     copies: tuple[CopyTime, ...]
     others: Mapping[str, NodeTime]
     """By name in the executed graph: what no planned op became."""
+    spans: tuple[Span, ...]
+    """Every run of a node, kernel and copy, times from the first: for `placement.view("timeline", measured=spans)`."""
 
     def measurements(self, placement: Placement, machine: Machine) -> Iterator[tuple[str, OpSignature, Measurement]]:
         """Device model, signature and figures of each op that ran as itself; equal ops together."""
@@ -128,21 +132,33 @@ def read(space: bytes, placement: Placement, steps: int) -> Harvest:
     host: dict[tuple[str, str], list[int]] = defaultdict(list)
     device: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     copies: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+    spans: list[Span] = []
     for plane in record.planes:
         on_device = plane.name.startswith("/device:GPU")
+        process = f"{plane.name.removeprefix('/device:')} measured" if on_device else "host measured"
         for line in plane.lines:
             for event in line.events:
                 label, stats = plane.event_metadata[event.metadata_id].name, _stats(plane, event)
-                took = round(event.duration_ps / 1000)
+                took, start = round(event.duration_ps / 1000), line.timestamp_ns + event.offset_ps // 1000
+                end = line.timestamp_ns + (event.offset_ps + event.duration_ps) // 1000
                 if not on_device:
                     node, colon, op_type = label.rpartition(":")
-                    if colon and "::" not in label and " " not in label and op_type not in _MOVING:
+                    if not colon or "::" in label or " " in label:
+                        continue
+                    if op_type not in _MOVING:
                         host[node, op_type].append(took)
+                    name, about = op_type, {"op": node}
                 elif label.startswith("Memcpy"):
                     details = dict(part.partition(":")[::2] for part in str(stats.get("memcpy_details", "")).split())
-                    copies[_node(stats)[0], int(details.get("size", 0)), label].append(took)
+                    nbytes = int(details.get("size", 0))
+                    copies[_node(stats)[0], nbytes, label].append(took)
+                    name, about = f"{label} {format_bytes(nbytes)}", {"op": _node(stats)[0]}
                 elif _node(stats)[0]:
-                    device[_node(stats)].append((line.timestamp_ns + event.offset_ps // 1000, took))
+                    device[_node(stats)].append((start, took))
+                    name, about = label, dict(zip(("op", "type"), _node(stats), strict=True))
+                else:
+                    continue
+                spans.append(Span(process, line.name or f"line {line.id}", name, start, end, about))
     nodes: dict[str, NodeTime] = {}
     others: dict[str, NodeTime] = {}
     for key in dict.fromkeys((*host, *device)):
@@ -154,7 +170,9 @@ def read(space: bytes, placement: Placement, steps: int) -> Harvest:
         else:
             nodes[planned] = found
     moved = tuple(CopyTime(node, nbytes, kind, tuple(took)) for (node, nbytes, kind), took in copies.items())
-    return Harvest(steps, nodes, moved, others)
+    begin = min((span.start_ns for span in spans), default=0)
+    since = (replace(span, start_ns=span.start_ns - begin, end_ns=span.end_ns - begin) for span in spans)
+    return Harvest(steps, nodes, moved, others, tuple(since))
 
 
 _MOVING = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})

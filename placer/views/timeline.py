@@ -1,4 +1,4 @@
-"""The predicted step as Chrome trace events, for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
+"""The predicted step, and measured ones, as Chrome trace events, for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
 
 The format: "Trace Event Format" (Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 """
@@ -7,37 +7,29 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from placer.placement import Placement, Transfer
+from placer.spans import Span
 from placer.units import format_bytes
 
 STEP, COPIES = "step", "transfers"
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Something that takes time on a track."""
-
-    process: str
-    """A device, `COPIES` or `STEP`."""
-    track: str
-    name: str
-    start_ns: int
-    end_ns: int
-    about: dict[str, Any]
-
-
-def timeline(placement: Placement) -> str:
+def timeline(placement: Placement, *, measured: Sequence[Span] = ()) -> str:
     """A JSON object of trace events: a track per stream, thread and link, arrows along transfers, the memory held as counters.
 
     Ops that take no time have no slice. What runs several times in a step is one slice of its whole time.
+
+    Args:
+        placement: whose.
+        measured: what really ran, as the ``spans`` of `PlacedFunction.harvest`: shown below what is predicted.
     """
     slices, arrows = _slices(placement)
-    processes = [STEP, *placement.devices, COPIES]
+    slices |= {f"measured {k}": span for k, span in enumerate(measured)}
+    processes = [STEP, *placement.devices, COPIES, *dict.fromkeys(span.process for span in measured)]
     events: list[dict[str, Any]] = []
     for pid, process in enumerate(processes):
         events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": process}})
@@ -100,13 +92,13 @@ def lanes(intervals: list[tuple[int, int]]) -> list[int]:
     return found
 
 
-def _slices(placement: Placement) -> tuple[dict[str, Slice], list[list[str]]]:
+def _slices(placement: Placement) -> tuple[dict[str, Span], list[list[str]]]:
     """What takes time, by a key of its own, and for each transfer the keys of those that it leads through."""
-    slices: dict[str, Slice] = {}
+    slices: dict[str, Span] = {}
     last = max((plan.end_ns for plan in placement.ops.values()), default=0)
-    slices["ops"] = Slice(STEP, STEP, "ops and transfers", 0, last, {})
+    slices["ops"] = Span(STEP, STEP, "ops and transfers", 0, last, {})
     if placement.step_time_ns > last:
-        slices["call"] = Slice(STEP, STEP, "the call itself", last, placement.step_time_ns, {})
+        slices["call"] = Span(STEP, STEP, "the call itself", last, placement.step_time_ns, {})
     tracks: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, plan in placement.ops.items():
         if plan.end_ns > plan.start_ns:
@@ -117,7 +109,7 @@ def _slices(placement: Placement) -> tuple[dict[str, Slice], list[list[str]]]:
             plan, op = placement.ops[name], placement.graph.op(name)
             about = {"op": name, "type": op.op_type, "runs": op.count, "cost": plan.cost_source}
             track = f"{kind} {lane}" if kind == "thread" or lane else kind
-            slices[f"op {name}"] = Slice(device, track, op.op_type, plan.start_ns, plan.end_ns, about)
+            slices[f"op {name}"] = Span(device, track, op.op_type, plan.start_ns, plan.end_ns, about)
     links: dict[tuple[str, str], list[Transfer]] = defaultdict(list)
     for transfer in placement.transfers:
         if transfer.end_ns > transfer.start_ns:
@@ -130,7 +122,7 @@ def _slices(placement: Placement) -> tuple[dict[str, Slice], list[list[str]]]:
             about = {"tensor": transfer.tensor, "bytes": transfer.nbytes, "copies": transfer.count, "to": transfer.dst_memory}
             track = (f"{src} to {dst}" if src != dst else f"{src} to its host") + (f" ({lane + 1})" if lane else "")
             label = format_bytes(transfer.nbytes) if transfer.nbytes else "control"
-            slices[key] = Slice(
+            slices[key] = Span(
                 COPIES, track + (f" ({lane + 1})" if lane else ""), label, transfer.start_ns, transfer.end_ns, about
             )
             path = [f"op {transfer.producer}", key, *_first_reader(placement, transfer)]

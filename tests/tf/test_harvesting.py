@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,20 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
     x = tf.constant(np.random.default_rng(0).random((300, 300), np.float32))
     found = step.harvest(x, steps=STEPS)
     assert table.numpy().tolist() == np.ones((300, 300)).tolist()
+
+    events = json.loads(step.placement.view("timeline", measured=found.spans))["traceEvents"]
+    (pid,) = {e["pid"] for e in events if e["name"] == "process_name" and e["args"]["name"] == "host measured"}
+    shown = [e for e in events if e["ph"] == "X" and e["pid"] == pid]
+    assert sum(e["name"] == "Unique" for e in shown) == STEPS
+    assert min(e["ts"] for e in shown) == 0
+    for track in {e["tid"] for e in shown}:  # spans of a thread are apart or one in the other
+        spans = sorted((e["ts"], -e["dur"]) for e in shown if e["tid"] == track)
+        ends: list[float] = []
+        for start, length in spans:
+            while ends and ends[-1] <= start + 1e-6:
+                ends.pop()
+            assert not ends or start - length <= ends[-1] + 1e-6
+            ends.append(start - length)
 
     graph = step.placement.graph
     by_type = {graph.op(name).op_type: node for name, node in found.nodes.items()}
@@ -88,6 +103,11 @@ def test_kernels_and_copies_of_a_gpu_are_given_to_the_nodes_that_started_them() 
     found = harvesting.read(space.SerializeToString(), placement, STEPS)
     assert found.nodes["MatMul"] == harvesting.NodeTime("MatMul", (6_000,) * 4, (25_000, 26_000, 27_000, 28_000))
     assert found.nodes["Sin"].device_ns == (3_000,) * 4
+    streams = [span for span in found.spans if span.process == "GPU:0 measured"]
+    assert [(s.name, s.start_ns, s.end_ns, s.about["op"]) for s in streams[:2]] == [
+        ("MemcpyH2D 16.0 KiB", 0, 9_000, "x/_1"),
+        ("gemm", 10_000, 30_000, "MatMul"),
+    ]
     assert found.copies == (harvesting.CopyTime("x/_1", 16384, "MemcpyH2D", (9_000,) * 4),)
 
     machine = load_machine("h100")
