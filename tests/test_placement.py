@@ -92,6 +92,18 @@ def test_a_plan_comes_back_from_disk_as_it_was(plan: Placement, tmp_path: Path) 
     assert not loaded.diff(plan).moved
 
 
+@pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers()], ids=lambda g: g.name)
+def test_plans_as_json_follow_the_schema_in_the_docs_and_come_back(graph: OpGraph) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[1] / "docs" / "plan.schema.json").read_text())
+    plan = solve(graph, "2xh100", pins={"*0/*": "CPU:0"} if graph.name == "mlp" else {})
+    written = json.loads(str(plan.view("json")))
+    jsonschema.Draft202012Validator(schema).validate(written)
+    assert Placement.from_json(written) == plan
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(written | {"version": 1})
+
+
 def test_plan_files_that_cannot_be_used(plan: Placement, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     plan.save(path)
