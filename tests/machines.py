@@ -26,6 +26,28 @@ def two_cpus(link_latency_ns: int = 1_000) -> Machine:
     )
 
 
+def two_gpus() -> Machine:
+    """Two H100s that NVLink joins, and their host."""
+    return load_machine("2xh100")
+
+
+def four_gpus() -> Machine:
+    """Four H100s: NVLink joins the first two and the last two, other copies go through the host."""
+    two = two_gpus()
+    cpu, gpu, _ = two.devices
+    gpus = [replace(gpu, name=f"GPU:{k}") for k in range(4)]
+
+    def like(src: str, dst: str, model: Link | None) -> Link:
+        assert model is not None
+        return replace(model, src=src, dst=dst)
+
+    links = [like(cpu.name, g.name, two.link("CPU:0", "GPU:0")) for g in gpus]
+    links += [like(g.name, cpu.name, two.link("GPU:0", "CPU:0")) for g in gpus]
+    links += [like(f"GPU:{a}", f"GPU:{b}", two.link("GPU:0", "GPU:1")) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))]
+    reserved = {g.name: two.reserve_bytes["GPU:0"] for g in gpus}
+    return replace(two, name="4xh100", devices=(cpu, *gpus), links=tuple(links), reserve_bytes=reserved)
+
+
 def made_up() -> Machine:
     """A CPU and a GPU of round figures, which no calibration changes."""
     cpu = Device("CPU:0", "CPU", "a CPU", 2**34, False, 500, 0, {"default": 1e10}, 1e10, cores=4)

@@ -19,6 +19,7 @@ from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.merging import merged
 from placer.solvers.min_cut import Cut, expansion, minimum_cut
+from placer.solvers.partition import partitions
 from placer.solvers.sources import BOYKOV, FISHER, HELD, MARSTEN, lines
 
 CUTS, TILTS = 60, 30
@@ -80,6 +81,11 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
                 found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
         if time.perf_counter() > started + 0.7 * time_limit_s:
             break
+    for reduced, start in partitions(problem):
+        coarse = fit(reduced.problem, start)
+        fitting = fit(problem, reduced.invert(start)) if coarse is None else reduced.invert(coarse)
+        if fitting is not None:
+            found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
     ranked = [a for _, a in sorted(found.values(), key=lambda entry: entry[0])]
     for k, assignment in enumerate(ranked[:best]):
         left = (started + time_limit_s - time.perf_counter()) / (best - k)

@@ -44,6 +44,14 @@ ARABNEJAD = (
     "H. Arabnejad, J. G. Barbosa, List scheduling algorithm for heterogeneous systems by an optimistic cost table, IEEE "
     "Transactions on Parallel and Distributed Systems 25(3), 2014, doi:10.1109/TPDS.2013.57"
 )
+BARNARD = (
+    "S. T. Barnard, H. D. Simon, Fast multilevel implementation of recursive spectral bisection for partitioning unstructured "
+    "problems, Concurrency: Practice and Experience 6(2), 1994, doi:10.1002/cpe.4330060203"
+)
+KARYPIS = (
+    "G. Karypis, V. Kumar, A fast and high quality multilevel scheme for partitioning irregular graphs, SIAM Journal on "
+    "Scientific Computing 20(1), 1998, doi:10.1137/S1064827595287997"
+)
 BAECHI = (
     "B. Jeon, L. Cai, C. Shetty, P. Srivastava, J. Jiang, X. Ke, Y. Meng, C. Xie, I. Gupta, Baechi: fast device placement of "
     "machine learning graphs, 2023, arXiv:2301.08695"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.memory import excess
-from placer.problem.price import move_costs_ns, total_cost_ns
-from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.problem.simulate import Simulator
-from placer.solvers.answer import answer, limits_can_bind
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.climbing import Search
+from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
-from placer.solvers.grouping import components
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
@@ -24,7 +22,9 @@ from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.lagrangian import lagrangian
 from placer.solvers.min_cut import minimum_cut
-from placer.solvers.sources import ARABNEJAD, STONE, TOPCUOGLU, here, lines
+from placer.solvers.partition import accelerators, partitions
+from placer.solvers.reductions.reduced import Reduced
+from placer.solvers.sources import ARABNEJAD, BARNARD, KARYPIS, STONE, TOPCUOGLU, here, lines
 from placer.solvers.step_bound import step_bound_ns
 
 CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -36,7 +36,8 @@ OP_RUNS = 160_000
 """Ops played in all simulations of one search without a time limit, about a quarter of a second; starts are tried anyway."""
 OP_RUNS_PER_S = 400_000
 """The same per second of a time limit. Counting these rather than looking at the clock makes equal runs equal."""
-PARTS = 4
+CLIMBS, PASSES = 2, 3
+"""Partitions that are improved, and how often all units are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,73 +58,71 @@ class StepTime:
     ) -> Solution:
         """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort.
 
+        With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
+
         Args:
-            time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000.
+            time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and more by as much as
+                there are accelerators.
             seed: nothing here is random.
         """
         started = time.perf_counter()
-        simulator = problem.simulator
-        bound = step_bound_ns(simulator)
-        limited = limits_can_bind(problem)
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        effort = int(runs / max(1, problem.ops))
-        ends = started + (time_limit_s if time_limit_s is not None else float("inf"))
-
-        best: Assignment | None = None
-        best_ns = 0
-        seen: set[bytes] = set()
-        for start in _starts(simulator, limited):
-            candidate: Assignment | None = start
-            if limited and excess(problem, start).any():
-                candidate = fit(problem, start) if best is None or problem.ops <= LARGE else None
-            if candidate is None or candidate.device.tobytes() in seen:
-                continue
-            seen.add(candidate.device.tobytes())
-            value = simulator.step_ns(candidate)
-            effort -= 1
-            if best is None or value < best_ns:
-                best, best_ns = candidate, value
-        if best is None:
+        search = Search(
+            problem,
+            bound_ns=step_bound_ns(problem.simulator),
+            effort=int(runs * max(1, len(accelerators(problem))) / max(1, problem.ops)),
+            ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
+        )
+        for start in _starts(problem):
+            if search.offer(start) is None and (search.best is None or problem.ops <= LARGE):
+                search.offer_fitting(start)
+        parts = _parts(search)
+        if search.limited and (search.best is None or problem.ops <= LARGE):
+            for fitting in lagrangian(problem).found[:1]:
+                search.offer(fitting)
+        if search.best is None or search.shortest is None:
             reason = "no start could be made to meet the memory limits"
-            return Solution(None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started, reason)
-
-        reason = ""
-        while not reason:
-            before = best_ns
-            for units, device in _moves(problem, best, effort):
-                if best_ns <= bound:
-                    reason = "optimal"
-                elif time.perf_counter() > ends:
-                    reason = "time limit"
-                elif effort <= 0:
-                    reason = "end of effort"
-                if reason:
-                    break
-                moved = best.device.copy()
-                moved[units] = device
-                candidate = Assignment(moved)
-                if moved.tobytes() in seen or (limited and excess(problem, candidate).any()):
-                    continue
-                seen.add(moved.tobytes())
-                effort -= 1
-                value = simulator.step_ns(candidate)
-                if value < best_ns:
-                    best, best_ns = candidate, value
-            if best_ns == before:
-                reason = reason or ("optimal" if best_ns <= bound else "local optimum")
-        return answer(problem, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
+            taken = time.perf_counter() - started
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, reason)
+        for reduced, start in parts:
+            search.climb(reduced, start, search.effort // (2 * CLIMBS))
+        reason = search.climb(Reduced.nothing(problem), search.best, search.effort)
+        found = min((search.best, search.shortest), key=search.step_ns)
+        return answer(
+            problem, objective, found, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
+        )
 
     def cite(self) -> str:
         """Its parts."""
-        return lines(here("local search on the execution model from the best of many starts"), STONE, TOPCUOGLU, ARABNEJAD)
+        return lines(
+            here("local search on the execution model from the best of many starts"),
+            STONE,
+            TOPCUOGLU,
+            ARABNEJAD,
+            BARNARD,
+            KARYPIS,
+        )
 
 
-def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
+def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
+    """Offers partitions, and the best ones improved unit by unit in problems that are not large; gives those, to be improved."""
+    problem = search.problem
+    found: list[tuple[float, Reduced, Assignment]] = []
+    for reduced, start in partitions(problem):
+        coarse = fit(reduced.problem, start) if search.limited else start
+        if coarse is None:
+            search.offer_fitting(reduced.invert(start))
+        elif (score := search.offer(reduced.invert(coarse))) is not None:
+            found.append((score, reduced, coarse))
+    found.sort(key=lambda entry: entry[0])
+    for _, reduced, coarse in found[:CLIMBS] if problem.ops <= LARGE else ():
+        search.offer(exchange(problem, reduced.invert(coarse), passes=PASSES))
+    return [(reduced, coarse) for _, reduced, coarse in found[:CLIMBS]]
+
+
+def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
     """The simple placements, so that nothing found is worse than they are, and what may be better."""
-    problem = simulator.problem
     large = problem.ops > LARGE
-    if limited:
-        yield from lagrangian(problem).found[:1]
     yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")
@@ -134,55 +133,9 @@ def _starts(simulator: Simulator, limited: bool) -> Iterator[Assignment]:
         if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    yield earliest_finish_assignment(problem)
+    if not large or problem.devices == 2:
+        yield earliest_finish_assignment(problem)
     if not large:
         yield heft_schedule(problem).assignment
         yield peft_schedule(problem).assignment
         yield greedy_assignment(problem)
-
-
-def _moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> list[tuple[Ints, int]]:
-    """Sets of units and a device to move them to, those that add least to the total cost first.
-
-    Connected pieces of one device and their first and last parts in execution order; each device's side of a boundary; and
-    single units at a boundary, or all of them where the effort reaches that far.
-    """
-    device, allowed = assignment.device, problem.unit_allowed
-    producer = problem.op_unit[problem.tensor_op[problem.consumer_tensor]]
-    consumer = problem.op_unit[problem.consumer_op]
-    free = allowed.sum(axis=1) > 1
-    same = (device[producer] == device[consumer]) & free[producer] & free[consumer]
-    crosses = device[producer] != device[consumer]
-    base = total_cost_ns(problem, assignment)
-
-    pieces = [np.array(p) for p in components(problem.units, producer[same], consumer[same]) if free[p[0]]]
-    pieces.sort(key=lambda piece: (-len(piece), int(piece[0])))
-    sets: list[tuple[Ints, int]] = []
-    for to in range(problem.devices):
-        for a, b in ((producer, consumer), (consumer, producer)):
-            sets.append((np.unique(a[crosses & (device[b] == to)]), to))
-        for piece in pieces[: max(PARTS, effort)]:
-            if device[piece[0]] != to and len(piece) > 1:
-                sets.append((piece, to))
-                if len(piece) > 2 * PARTS:
-                    cuts = [len(piece) * i // PARTS for i in range(1, PARTS)]
-                    sets.extend((part, to) for i in cuts for part in (piece[:i], piece[i:]))
-    found: list[tuple[int, Ints, int]] = []
-    for units, to in sets[: 4 * max(PARTS, effort)]:
-        can = units[allowed[units, to]]
-        if len(can):
-            moved = device.copy()
-            moved[can] = to
-            found.append((total_cost_ns(problem, Assignment(moved)) - base, can, to))
-
-    there = problem.unit_time_ns + move_costs_ns(problem, assignment)
-    change = there - there[np.arange(problem.units), device][:, None]
-    edge = np.full(problem.units, problem.units <= effort)
-    edge[producer[crosses]] = edge[consumer[crosses]] = True
-    single, to_device = np.nonzero(allowed & edge[:, None] & (np.arange(problem.devices) != device[:, None]))
-    found.extend(
-        (cost, np.array([unit]), to)
-        for cost, unit, to in zip(change[single, to_device].tolist(), single.tolist(), to_device.tolist(), strict=True)
-    )
-    found.sort(key=lambda move: (move[0], len(move[1]), int(move[1][0]), move[2]))
-    return [(units, to) for _, units, to in found]

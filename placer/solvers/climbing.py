@@ -1,0 +1,152 @@
+"""Local search on the execution model, over single units or clusters of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placer.problem.memory import excess
+from placer.problem.price import move_costs_ns, total_cost_ns
+from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.solvers.answer import limits_can_bind
+from placer.solvers.fit import fit
+from placer.solvers.grouping import components
+from placer.solvers.partition import accelerators
+from placer.solvers.reductions.reduced import Reduced
+
+PARTS = 4
+WORTH = 0.2
+"""With several accelerators, how much of what a move adds to the total cost it has to take off the step. Copies between them
+pass beside work by the model, in reality not quite, and of two plans of about one length the one with fewer is the better."""
+
+
+@dataclass
+class Search:
+    """The best assignment found so far that fits, and what may still be spent on better ones.
+
+    The best has the least score: its step, and `WORTH` of its total cost where there are several accelerators.
+    """
+
+    problem: PlacementProblem
+    bound_ns: int
+    effort: int
+    """Simulations that are left."""
+    ends: float
+    """On `time.perf_counter`."""
+    best: Assignment | None = None
+    score: float = 0.0
+    shortest: Assignment | None = None
+    """Of those offered, whatever its total cost."""
+    _known: dict[bytes, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.limited = limits_can_bind(self.problem)
+        self._worth = WORTH if len(accelerators(self.problem)) > 1 else 0.0
+
+    def offer(self, assignment: Assignment) -> float | None:
+        """The score of an assignment; None where it does not fit."""
+        if self.limited and excess(self.problem, assignment).any():
+            return None
+        score = self._score(assignment)
+        if self.best is None or score < self.score:
+            self.best, self.score = assignment, score
+        if self.shortest is None or self.step_ns(assignment) < self.step_ns(self.shortest):
+            self.shortest = assignment
+        return score
+
+    def offer_fitting(self, assignment: Assignment) -> None:
+        """Offers what an assignment that does not fit can be made."""
+        if (fitting := fit(self.problem, assignment)) is not None:
+            self.offer(fitting)
+
+    def step_ns(self, assignment: Assignment) -> int:
+        """Its step, simulated once."""
+        key = assignment.device.tobytes()
+        if key not in self._known:
+            self.effort -= 1
+            self._known[key] = self.problem.simulator.step_ns(assignment)
+        return self._known[key]
+
+    def _score(self, assignment: Assignment) -> float:
+        cost_ns = total_cost_ns(self.problem, assignment) if self._worth else 0
+        return self.step_ns(assignment) + self._worth * cost_ns
+
+    def climb(self, reduced: Reduced, here: Assignment, effort: int) -> str:
+        """Moves units of a reduced problem where that lowers the score and does not lengthen the step; says why it ended.
+
+        Args:
+            here: an assignment of the reduced problem that fits.
+            effort: the most simulations to spend.
+        """
+        least, limited = self.effort - effort, self.limited
+        whole = reduced.invert(here)
+        step_ns, score = self.step_ns(whole), self._score(whole)
+        improved = True
+        while improved:
+            improved = False
+            for units, device in moves(reduced.problem, here, self.effort - least):
+                if step_ns <= self.bound_ns:
+                    return "optimal"
+                if time.perf_counter() > self.ends:
+                    return "time limit"
+                if self.effort <= least:
+                    return "end of effort"
+                moved = here.device.copy()
+                moved[units] = device
+                whole = reduced.invert(Assignment(moved))
+                if whole.device.tobytes() in self._known or (limited and excess(self.problem, whole).any()):
+                    continue
+                if self.step_ns(whole) <= step_ns and self._score(whole) < score:
+                    here, step_ns, score, improved = Assignment(moved), self.step_ns(whole), self._score(whole), True
+                    if score < self.score:
+                        self.best, self.score = whole, score
+        return "optimal" if step_ns <= self.bound_ns else "local optimum"
+
+
+def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> list[tuple[Ints, int]]:
+    """Sets of units and a device to move them to, those that add least to the total cost first.
+
+    Connected pieces of one device and their first and last parts in execution order; each device's side of a boundary; and
+    single units at a boundary, or all of them where the effort reaches that far.
+    """
+    device, allowed = assignment.device, problem.unit_allowed
+    producer = problem.op_unit[problem.tensor_op[problem.consumer_tensor]]
+    consumer = problem.op_unit[problem.consumer_op]
+    free = allowed.sum(axis=1) > 1
+    same = (device[producer] == device[consumer]) & free[producer] & free[consumer]
+    crosses = device[producer] != device[consumer]
+    base = total_cost_ns(problem, assignment)
+
+    pieces = [np.array(p) for p in components(problem.units, producer[same], consumer[same]) if free[p[0]]]
+    pieces.sort(key=lambda piece: (-len(piece), int(piece[0])))
+    sets: list[tuple[Ints, int]] = []
+    for to in range(problem.devices):
+        for a, b in ((producer, consumer), (consumer, producer)):
+            sets.append((np.unique(a[crosses & (device[b] == to)]), to))
+        for piece in pieces[: max(PARTS, effort)]:
+            if device[piece[0]] != to and len(piece) > 1:
+                sets.append((piece, to))
+                if len(piece) > 2 * PARTS:
+                    cuts = [len(piece) * i // PARTS for i in range(1, PARTS)]
+                    sets.extend((part, to) for i in cuts for part in (piece[:i], piece[i:]))
+    found: list[tuple[int, Ints, int]] = []
+    for units, to in sets[: 4 * max(PARTS, effort)]:
+        can = units[allowed[units, to]]
+        if len(can):
+            moved = device.copy()
+            moved[can] = to
+            found.append((total_cost_ns(problem, Assignment(moved)) - base, can, to))
+
+    there = problem.unit_time_ns + move_costs_ns(problem, assignment)
+    change = there - there[np.arange(problem.units), device][:, None]
+    edge = np.full(problem.units, problem.units <= effort)
+    edge[producer[crosses]] = edge[consumer[crosses]] = True
+    single, to_device = np.nonzero(allowed & edge[:, None] & (np.arange(problem.devices) != device[:, None]))
+    found.extend(
+        (cost, np.array([unit]), to)
+        for cost, unit, to in zip(change[single, to_device].tolist(), single.tolist(), to_device.tolist(), strict=True)
+    )
+    found.sort(key=lambda move: (move[0], len(move[1]), int(move[1][0]), move[2]))
+    return [(units, to) for _, units, to in found]

@@ -1,0 +1,96 @@
+"""Units gathered into ever fewer clusters that hand each other much: the first half of a multilevel partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placer.problem.problem import Floats, Ints, PlacementProblem
+
+STUCK = 0.95
+"""Coarsening ends when a round leaves more than this part of the clusters."""
+NEXT_TO_NOTHING = 1e-6
+"""How often what is free to copy counts."""
+
+
+def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
+    """Pairs of units that hand each other something, [E, 2], and what that costs between two of these devices, [E] in ns.
+
+    A copy that n ops wait for counts an nth for each of them.
+    """
+    apart = ~np.eye(len(among), dtype=np.bool_)
+    latency, per_byte = (
+        float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte)
+    )
+    tensor, control = problem.consumer_tensor, np.bincount(problem.control_src, minlength=problem.ops)[problem.control_src]
+    copy = np.where(problem.tensor_free, NEXT_TO_NOTHING, problem.tensor_count) * (latency + per_byte * problem.copied_bytes)
+    shared = (copy / np.maximum(1, np.diff(problem.consumer_start)))[tensor]
+    hop = problem.op_count[problem.control_src] * latency / control
+    maker = problem.op_unit[np.append(problem.tensor_op[tensor], problem.control_src)]
+    user = problem.op_unit[np.append(problem.consumer_op, problem.control_dst)]
+    return _joined(np.column_stack([maker, user]), np.append(shared, hop), problem.units)
+
+
+def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: list[tuple[int, Floats]]) -> Iterator[Ints]:
+    """For each level the number of each unit's cluster, [U]: about as many clusters as it says, each level made of the last.
+
+    Heavy-edge matching in rounds (Karypis, Kumar 1998). An edge's weight is divided by the work at both ends, so that clusters
+    grow alike. Units without work go along with a neighbour.
+
+    Args:
+        kind: [U]; units of different kinds stay apart.
+        load: [U, L], what a unit adds to each of several loads, the first its work.
+        levels: how many clusters, and [L] what those of several units may come to.
+    """
+    number, root = np.arange(len(load)), _idle_go_along(kind, load, pairs, weight)
+    for count, most in levels:
+        while True:
+            kept, group = np.unique(root, return_inverse=True)
+            summed = np.zeros((len(kept), load.shape[1]))
+            np.add.at(summed, group, load)
+            number, load, kind = group[number], summed, kind[kept]
+            pairs, weight = _joined(group[pairs], weight, len(kept))
+            root = _matched(kind.tolist(), load, most.tolist(), pairs, weight, len(kept) - count)
+            if len(kept) - (root != np.arange(len(root))).sum() > STUCK * len(kept):
+                break
+        root = np.arange(len(kept))
+        yield number
+
+
+def _idle_go_along(kind: Ints, load: Floats, pairs: Ints, weight: Floats) -> Ints:
+    """[U]: for units without work a neighbour with some, for those without such a neighbour one of them."""
+    root, idle = np.arange(len(load)), load[:, 0] == 0
+    order = np.argsort(weight, kind="stable")
+    for a, b in (pairs[order].T, pairs[order].T[::-1]):
+        along = idle[a] & ~idle[b] & (kind[a] == kind[b])
+        root[a[along]] = b[along]
+    alone = np.flatnonzero(idle & (root == np.arange(len(root))))
+    _, first, of_kind = np.unique(kind[alone], return_index=True, return_inverse=True)
+    root[alone] = alone[first][of_kind.reshape(-1)]
+    return root
+
+
+def _matched(kind: list[int], load: Floats, most: list[float], pairs: Ints, weight: Floats, surplus: int) -> Ints:
+    """[C]: for each cluster itself, or the one it is joined to; at most `surplus` are joined."""
+    work = np.maximum(1.0, load[:, 0])
+    order = np.argsort(-weight / (work[pairs[:, 0]] * work[pairs[:, 1]]), kind="stable")
+    loads, root, free = load.tolist(), list(range(len(load))), [True] * len(load)
+    for a, b in pairs[order].tolist():
+        if surplus <= 0:
+            break
+        fits = free[a] and free[b] and kind[a] == kind[b]
+        if fits and all(x + y <= z for x, y, z in zip(loads[a], loads[b], most, strict=True)):
+            free[a] = free[b] = False
+            root[b] = a
+            surplus -= 1
+    return np.array(root, np.int64)
+
+
+def _joined(pairs: Ints, weight: Floats, units: int) -> tuple[Ints, Floats]:
+    """Parallel edges summed, the lower end first; loops left out."""
+    low, high = pairs.min(axis=1, initial=units), pairs.max(axis=1, initial=-1)
+    apart = low != high
+    key, edge = np.unique(low[apart] * units + high[apart], return_inverse=True)
+    summed: Floats = np.bincount(edge, weight[apart], len(key)).astype(np.float64)
+    return np.column_stack(np.divmod(key, max(1, units))), summed

@@ -1,0 +1,97 @@
+"""Programs that want several GPUs, planned for machines that are not here."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import placer
+from cost_models.registry import cost_model
+from placer.opgraph import OpGraph
+from placer.options import Options
+from placer.problem.constraints import constrain
+from placer.problem.formulate import formulate
+from placer.problem.memory import excess
+from placer.problem.price import transfers
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.validate import validate
+from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.registry import solver, solvers
+from tests.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
+
+SMALL = ["towers_2_prediction", "towers_2_training", "mlp_40_training", "towers_8_training"]
+
+
+@cache
+def posed(name: str) -> tuple[Program, OpGraph, PlacementProblem]:
+    """A case with its variables free to be anywhere."""
+    case = CASES[name]
+    program, machine = case.program("full"), case.machine()
+    graph = placer.build_graph(program.work.fn, *program.work.args)
+    problem = formulate(graph, constrain(graph, machine, Options(variables="move")), cost_model("auto"), machine).problem
+    return program, graph, problem if case.share is None else limited(problem, case.share)
+
+
+@cache
+def planned(name: str) -> Assignment:
+    problem = posed(name)[2]
+    solution = solver("auto").solve(problem, "step_time")
+    assert solution.assignment is not None
+    assert validate(problem, solution.assignment).ok
+    assert solution.lower_bound_ns <= solution.objective_ns == problem.simulator.step_ns(solution.assignment)
+    return solution.assignment
+
+
+def devices_of_parts(name: str, op_type: str) -> dict[int, set[str]]:
+    """Where the ops of a type are, by their part."""
+    program, graph, problem = posed(name)
+    part, device = parts_of(program, graph, problem)[problem.op_unit], planned(name).device[problem.op_unit]
+    found: dict[int, set[str]] = {}
+    for i, op in enumerate(graph):
+        if op.op_type == op_type:
+            found.setdefault(int(part[i]), set()).add(problem.device_names[device[i]])
+    return found
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
+    program, graph, problem = posed(name)
+    step_ns = problem.simulator.step_ns(planned(name))
+    by_hands = [problem.simulator.step_ns(a) for a in by_hand(program, graph, problem) if not excess(problem, a).any()]
+    assert step_ns <= min(by_hands)
+    for other in set(solvers()) - {"auto", "step_time", "annealing", "genetic"}:
+        if not solver(other).unsupported(problem, "step_time"):
+            solution = solver(other).solve(problem, "step_time")
+            assert solution.assignment is None or excess(problem, solution.assignment).any() or step_ns <= solution.objective_ns
+
+
+@pytest.mark.parametrize("name", ["towers_2_prediction", "towers_2_training"])
+def test_two_towers_are_side_by_side(name: str) -> None:
+    """Forward and backward products of a tower on one GPU, and at least 1.5 times as fast as all on one."""
+    assert sorted(devices_of_parts(name, "MatMul").values(), key=min) == [{"GPU:0"}, {"GPU:1"}]
+    problem = posed(name)[2]
+    assert 1.5 * problem.simulator.step_ns(planned(name)) <= problem.simulator.step_ns(all_on(problem, "GPU"))
+
+
+def test_eight_towers_are_two_on_each_of_four_gpus() -> None:
+    where = devices_of_parts("towers_8_training", "MatMul")
+    assert sorted(min(found) for found in where.values()) == [f"GPU:{k // 2}" for k in range(8)]
+    assert all(len(found) == 1 for found in where.values())
+
+
+def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
+    name = "mlp_40_training"
+    _, graph, problem = posed(name)
+    plan = planned(name)
+    assert excess(problem, all_on(problem, "GPU")).any()
+    forward = {i for i, op in enumerate(graph) if op.op_type in ("MatMul", "Relu") and "gradient" not in op.name}
+    device = plan.device[problem.op_unit]
+    copies = transfers(problem, plan)
+    between = np.isin(copies.src, on_gpus(problem)) & np.isin(copies.dst, on_gpus(problem))
+    crossing = 0
+    for tensor, place in zip(copies.tensor[between].tolist(), copies.dst[between].tolist(), strict=True):
+        users = problem.consumer_op[problem.consumer_start[tensor] : problem.consumer_start[tensor + 1]].tolist()
+        crossing += any(user in forward and device[user] == place % problem.devices for user in users)
+    assert 1 <= crossing <= 2
