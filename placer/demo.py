@@ -251,8 +251,9 @@ def _largest_reasons(plan: Placement) -> list[str]:
 
 
 def _saved(plan: Placement, out: Path) -> str:
-    """Writes plan.json and a picture, and says what to do with them."""
+    """Writes plan.json, a report and a picture, and says what to do with them."""
     plan.save(out / "plan.json")
+    plan.write("html", out / "report.html")
     why = ""
     try:
         plan.write("svg", picture := out / "graph.svg")
@@ -263,7 +264,8 @@ def _saved(plan: Placement, out: Path) -> str:
     # Where the environment is not active there is no such command.
     placer = "placer" if shutil.which("placer") else f"{os.path.relpath(sys.executable)} -m placer"
     return f"""
-wrote {out / "plan.json"}, a plan by each function's name beside it, and {picture}{why}. Try next:
+wrote {out / "report.html"}, which shows the second plan in a browser, {picture}{why}, {out / "plan.json"}, and a plan by each
+function's name beside it. Try next:
   {placer} show {out / "plan.json"} --explain {op}
   {placer} solve {out / "plan.json"} --devices {TARGET} --pins {plan.graph.op(op).op_type}=GPU:0
   {placer} solve yourmodule:yourfunction --devices {TARGET} --signature "float32[8,224,224,3], int32[8]"

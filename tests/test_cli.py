@@ -318,4 +318,5 @@ def test_the_demo_runs_by_plan_and_leaves_plans_and_a_picture(tmp_path: Path, ca
         assert set(part["checked"]["ops_ran"]) == {"CPU:0", "CPU:1"}
         assert part["checked"]["largest_difference"] < 1e-3
     assert Placement.load(tmp_path / "plan.json").machine == "h100"
+    assert (tmp_path / "report.html").read_text() == Placement.load(tmp_path / "plan.json").view("html")
     assert (tmp_path / "graph.svg").read_text().startswith("<?xml") or (tmp_path / "graph.dot").exists()

@@ -72,15 +72,20 @@ ALL = (
 )
 
 
+def address(process: subprocess.Popen[str]) -> str:
+    """Where a TensorBoard says it is."""
+    assert process.stderr is not None
+    return next(found[0] for line in process.stderr if (found := re.search(r"http://\S+", line)))
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
     """The address of a TensorBoard that shows the loop's runs."""
     PLANS["loop"].to_tensorboard(tmp_path)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path), "--port", "0", "--host", "127.0.0.1"]
     process = subprocess.Popen([*command, "--load_fast", "false"], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     try:
-        yield next(found[0] for line in process.stderr if (found := re.search(r"http://\S+", line)))
+        yield address(process)
     finally:
         process.terminate()
         process.wait()
