@@ -41,7 +41,7 @@ def random_problem(
     np.fill_diagonal(slow, 0)
     np.fill_diagonal(per_byte, 0)
     dispatch = rng.integers(0, 100, size=(ops, devices))
-    compute = rng.integers(0, 400, size=(ops, devices))
+    compute = rng.integers(0, 400, size=(ops, devices)) * np.array([1, 1, 1, 30, 150])[rng.integers(5, size=(ops, 1))]
     return PlacementProblem(
         device_names=tuple(f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)),
         device_kinds=kinds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs, unpinned_factor
+from cost_models.work import copied_read, is_copied
 from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
@@ -22,6 +23,9 @@ FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
 METADATA = frozenset({"Shape", "Size", "Rank"})
 """Ops that TensorFlow's placer leaves beside their input."""
+
+BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
+"""Beginnings of op types that take or change rows of a variable."""
 
 SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
 """Beginnings of op types whose CPU kernels use one thread."""
@@ -68,7 +72,7 @@ def formulate(
         OptionError: a limit does not parse, or the model's answer is no cost.
         DeviceError: a limit names a device that is not there.
     """
-    ops = list(graph)
+    ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -94,12 +98,34 @@ def formulate(
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
-        tensor_shared=np.array([op.op_type == "ReadVariableOp" for op in ops], np.bool_)[tensors["tensor_op"]],
+        tensor_shared=np.array([op.op_type == "ReadVariableOp" and not is_copied(op.signature) for op in ops], np.bool_)[
+            tensors["tensor_op"]
+        ],
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
     return Formulation(problem, rows, sources, output)
+
+
+def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
+    """The ops in order, reads that copy their variable marked as such: TensorFlow copies on each read what is also used by rows.
+
+    Otherwise an update of rows could not be done in place (`EnsureSparseVariableAccess` in its resource_variable_ops.cc).
+    """
+
+    def handle(op: OpNode) -> str:
+        edges = graph.graph.pred[op.name].items()
+        return next((name for name, data in edges if any(edge.dst_index == 0 for edge in data["tensors"])), "")
+
+    by_rows = {handle(op) for op in graph if op.op_type.startswith(BY_ROWS)}
+    if not by_rows:
+        return list(graph)
+    reads = (op.op_type == "ReadVariableOp" and handle(op) in by_rows for op in graph)
+    return [
+        replace(op, signature=copied_read(op.signature)) if reads_copy else op
+        for op, reads_copy in zip(graph, reads, strict=True)
+    ]
 
 
 def _follows(graph: OpGraph, op: OpNode) -> bool:

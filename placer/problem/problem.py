@@ -20,6 +20,26 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
+class Grouped:
+    """Positions in an array of group numbers, by group."""
+
+    order: Ints
+    start: Ints
+    """[groups + 1]: those of group g are order[start[g]:start[g + 1]], ascending."""
+
+    @classmethod
+    def by(cls, group: Ints, groups: int) -> Grouped:
+        order = np.argsort(group, kind="stable")
+        return cls(order, np.searchsorted(group[order], np.arange(groups + 1)))
+
+    def of(self, groups: Ints) -> Ints:
+        """The positions of several groups, one group after the other."""
+        first, count = self.start[groups], self.start[groups + 1] - self.start[groups]
+        gaps = np.repeat(first - np.cumsum(count) + count, count)
+        return self.order[gaps + np.arange(len(gaps))]
+
+
+@dataclass(frozen=True, eq=False)
 class PlacementProblem:
     """Which device each unit of ops runs on.
 
@@ -205,6 +225,11 @@ class PlacementProblem:
     def consumer_place(self) -> Ints:
         """[C, D]: where an entry takes its tensor when the consumer is on device d."""
         return np.where(self.consumer_on_host, self.host_place, np.arange(self.devices))
+
+    @cached_property
+    def unit_ops(self) -> Grouped:
+        """The ops of each unit."""
+        return Grouped.by(self.op_unit, self.units)
 
     @cached_property
     def crossings(self) -> Crossings:

@@ -6,14 +6,19 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush, heapreplace
+from typing import Any
 
 import numpy as np
 
 from placer.problem.memory import peaks
-from placer.problem.problem import Assignment, Bools, Floats, Ints, PlacementProblem
+from placer.problem.problem import Assignment, Bools, Floats, Grouped, Ints, PlacementProblem
 
 WIDE_NS = 20_000
 """An op that computes longer than this per run uses all cores of a CPU; about the grain at which Eigen splits work."""
+
+SMALL_NS = 3_000
+"""An op on a CPU that takes less per run is run by the thread that made it ready: 8,000 cycles in TensorFlow's executor.cc."""
+PARALLEL, SMALL, WIDE = 0, 1, 2  # how an op uses the threads of a CPU
 
 ISSUED, DONE = -2, -1  # when an edge that needs no copy lets its consumer go
 
@@ -60,14 +65,16 @@ class Simulator:
     Ops start in the order in which they become ready, then in their own order.
 
     - A device that is not asynchronous runs an op for ``op_time_ns`` on one of its threads. An op that computes longer than
-      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``op_serial`` ones never do.
+      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``op_serial`` ones never do. Nor do two that take less
+      than `SMALL_NS`, which are not worth another thread.
     - An asynchronous device is fed by one host thread, busy ``op_dispatch_ns`` with each op, which runs ahead of the device's
       stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
       other waits for the end of the op, a copy out of the device too.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
-      copy. What feeds an asynchronous device is busy for the interval with each copy out of it. Free tensors are there already.
+      copy. What feeds an asynchronous device is busy for the interval with each copy out of it. A copy into its own memory
+      waits for all that its stream has been given so far, since the bytes may still be in use. Free tensors are there already.
       A control edge waits for its producer to be issued, and for a host hop where it crosses.
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
@@ -82,14 +89,15 @@ class Simulator:
         """The length of a step alone."""
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
         if key not in self._known:
-            _, end, *_ = self._play(assignment)
-            self._known[key] = max(end, default=0) + self.call_ns(assignment)
+            self._known[key] = self._played(assignment).latest_ns + self.call_ns(assignment)
         return self._known[key]
 
     def run(self, assignment: Assignment) -> Simulation:
         """The whole schedule."""
         problem = self.problem
-        start, end, began, arrived, x, src, dst = self._play(assignment)
+        script = self.script(assignment.device[problem.op_unit])
+        state = self.beginning()
+        self.advance(script, state)
         op_device = assignment.device[problem.op_unit]
         every = np.arange(problem.ops)
         streamed = problem.asynchronous[op_device] & ~self.host_only[every, op_device]
@@ -97,28 +105,32 @@ class Simulator:
         work = np.where(streamed, problem.op_compute_ns[every, op_device], alone)
         busy = np.zeros(problem.devices, np.int64)
         np.add.at(busy, op_device, work)
-        tensors = len(problem.tensor_op)
+        x, tensors = script.crossing, len(problem.tensor_op)
         return Simulation(
-            step_ns=max(end, default=0) + self.call_ns(assignment),
+            step_ns=state.latest_ns + self.call_ns(assignment),
             busy_ns=busy,
-            start_ns=np.array(start, np.int64),
-            end_ns=np.array(end, np.int64),
+            start_ns=np.array(script.start, np.int64),
+            end_ns=np.array(script.end, np.int64),
             streamed=streamed,
             peak_bytes=peaks(problem, assignment),
             copy_tensor=np.where(x < tensors, x, -1),
             copy_op=self.edges.op[x],
-            copy_src=src,
-            copy_dst=dst,
-            copy_start_ns=np.array(began, np.int64),
-            copy_end_ns=np.array(arrived, np.int64),
+            copy_src=script.src,
+            copy_dst=script.dst,
+            copy_start_ns=np.array(script.began, np.int64),
+            copy_end_ns=np.array(script.arrived, np.int64),
         )
 
     def call_ns(self, assignment: Assignment) -> int:
         """What a call takes beside its ops: ``call_overhead_ns``, what the slowest device adds, and each further one's split."""
+        present = assignment.device[self.problem.op_unit[self.present]]
+        return self.call_of_ns(np.bincount(present, minlength=self.problem.devices) > 0)
+
+    def call_of_ns(self, used: Bools) -> int:
+        """The same for the devices that have ops, [D]."""
         problem = self.problem
-        used = np.unique(assignment.device[problem.op_unit[self.present]])
-        slowest = 0 if problem.device_call_ns is None or not len(used) else int(problem.device_call_ns[used].max())
-        return problem.call_overhead_ns + slowest + problem.split_ns * max(0, len(used) - 1)
+        slowest = 0 if problem.device_call_ns is None or not used.any() else int(problem.device_call_ns[used].max())
+        return problem.call_overhead_ns + slowest + problem.split_ns * max(0, int(used.sum()) - 1)
 
     @cached_property
     def least_call_ns(self) -> int:
@@ -161,49 +173,84 @@ class Simulator:
         return broad if self.problem.op_serial is None else broad & ~self.problem.op_serial[:, None]
 
     @cached_property
+    def sharing(self) -> Ints:
+        """[N, D]: `PARALLEL`, `SMALL` or `WIDE`."""
+        small = self.problem.op_time_ns < SMALL_NS * self.runs[:, None]
+        return np.where(self.wide, WIDE, np.where(small, SMALL, PARALLEL))
+
+    @cached_property
     def edges(self) -> Edges:
         return Edges.of(self.problem)
 
-    def _play(self, assignment: Assignment) -> tuple[list[int], list[int], list[int], list[int], Ints, Ints, Ints]:
-        """Starts and ends of ops, begins and arrivals of copies, and the copies: number in `Edges`, source and destination."""
-        problem, edges = self.problem, self.edges
-        ops = problem.ops
-        every = np.arange(ops)
-        op_device = assignment.device[problem.op_unit]
-        code, x, src, dst = edges.copies(problem, op_device)
-        copied = problem.copy_ns(edges.nbytes[x], edges.count[x], src, dst)
-        moved = copied - np.rint(edges.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64)
-        sends = np.zeros(ops, np.int64)
+    def script(self, op_device: Ints, ops: Ints | None = None, edges: Ints | None = None, copies: int = 0) -> Script:
+        """What the loop reads of an assignment, [N] devices.
+
+        Args:
+            op_device: by op.
+            ops: rows for these alone; all of them if not given.
+            edges: all that go out of those ops.
+            copies: the number of the first copy.
+        """
+        problem, places = self.problem, self.edges
+        ops = np.arange(problem.ops) if ops is None else ops
+        edges = np.arange(len(places.tensor)) if edges is None else edges
+        device = op_device[ops]
+        code, x, src, dst = places.copies(problem, op_device, edges, copies)
+        copied = problem.copy_ns(places.nbytes[x], places.count[x], src, dst)
+        moved = copied - np.rint(places.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64)
+        sends = np.zeros(problem.ops, np.int64)
         if problem.copy_interval_ns is not None:
-            handled = np.rint(edges.count[x] * problem.copy_interval_ns[src, dst]).astype(np.int64)
+            handled = np.rint(places.count[x] * problem.copy_interval_ns[src, dst]).astype(np.int64)
             moved = np.maximum(moved, handled)
-            np.add.at(sends, edges.op[x], handled)
-        total, busy, send = copied.tolist(), moved.tolist(), sends.tolist()
-        link = (src * 2 * problem.devices + dst).tolist()
-        hop = (x >= len(problem.tensor_op)).tolist()
+            np.add.at(sends, places.op[x], handled)
+        dispatch, compute, runs = problem.op_dispatch_ns[ops, device], problem.op_compute_ns[ops, device], self.runs[ops]
+        by_op = (
+            device,
+            problem.asynchronous[device] & ~self.host_only[ops, device],
+            self.sharing[ops, device],
+            problem.op_time_ns[ops, device],
+            dispatch,
+            compute,
+            (dispatch / runs).astype(np.int64),
+            (compute / runs).astype(np.int64),
+            sends[ops],
+        )
+        into = np.where((dst < problem.devices) & problem.asynchronous[dst % problem.devices], dst, -1)
+        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into)
+        return Script(tuple(a.tolist() for a in by_op), code.tolist(), tuple(a.tolist() for a in by_copy), x, src, dst)
 
-        time = problem.op_time_ns[every, op_device]
-        dispatched = problem.op_dispatch_ns[every, op_device]
-        computed = problem.op_compute_ns[every, op_device]
-        streamed = problem.asynchronous[op_device] & ~self.host_only[every, op_device]
-        wide = self.wide[every, op_device].tolist()
-        first = (dispatched / self.runs).astype(np.int64).tolist()
-        last = (computed / self.runs).astype(np.int64).tolist()
-        spent, dispatch, compute, stream = time.tolist(), dispatched.tolist(), computed.tolist(), streamed.tolist()
-        device, fed = op_device.tolist(), problem.asynchronous.tolist()
-        consumer, begin_edge = edges.consumer_list, edges.start_list
-
-        # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
+    def beginning(self) -> State:
+        """Before the first op."""
+        problem, edges = self.problem, self.edges
+        fed = problem.asynchronous.tolist()
         threads = [1] * problem.devices if problem.device_threads is None else problem.device_threads.tolist()
-        pools = [[0] * (1 if fed[d] else threads[d]) for d in range(problem.devices)]  # when each thread is free
-        stream_free, wide_free = [0] * problem.devices, [0] * problem.devices
-        link_free = [0] * (2 * problem.devices) ** 2
-        start, end = [0] * ops, [0] * ops
-        began, arrived = [0] * len(link), [-1] * len(link)
-        ready, waits = [0] * ops, edges.waits_list.copy()
-        queue = [i for i, n in enumerate(waits) if n == 0]  # an op ready at time t is t * ops + op: sorted, so a heap
-        while queue:
+        waits = edges.waits_list.copy()
+        return State(
+            pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.devices)],
+            stream_free=[0] * problem.devices,
+            alone_free=[[0] * problem.devices for _ in range(1 + WIDE)],
+            link_free=[0] * (2 * problem.devices) ** 2,
+            ready=[0] * problem.ops,
+            waits=waits,
+            queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
+        )
+
+    def advance(self, script: Script, state: State, limit: int | None = None) -> None:
+        """Starts the next ops, at most so many."""
+        # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
+        ops = self.problem.ops
+        device, stream, sharing, spent, dispatch, compute, first, last, send = script.by_op
+        code, (total, busy, link, hop, into) = script.code, script.by_copy
+        start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
+        consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
+        pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
+        ready, waits, queue = state.ready, state.waits, state.queue
+        latest = state.latest_ns
+        for _ in range(ops if limit is None else limit):
+            if not queue:
+                break
             at, i = divmod(heappop(queue), ops)
+            order.append(i)
             d = device[i]
             pool = pools[d]
             if stream[i]:
@@ -220,22 +267,27 @@ class Simulator:
                 takes = spent[i]
                 if takes:
                     begin = max(begin, pool[0])
-                    if wide[i]:
-                        begin = max(begin, wide_free[d])
-                        wide_free[d] = begin + takes
+                    if sharing[i]:
+                        alone = alone_free[sharing[i]]
+                        begin = max(begin, alone[d])
+                        alone[d] = begin + takes
                     heapreplace(pool, begin + takes)
                 issued = done = begin + takes
             start[i], end[i] = begin, done
+            latest = max(latest, done)
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = code[e]
                 if k == DONE:
                     when = done
                 elif k == ISSUED:
                     when = issued
-                elif arrived[k] >= 0:
-                    when = arrived[k]
+                elif k & 1:
+                    when = arrived[k >> 1]
                 else:
+                    k >>= 1
                     began[k] = when = max(issued if hop[k] else done, link_free[link[k]])
+                    if into[k] >= 0:
+                        began[k] = when = max(when, stream_free[into[k]])
                     link_free[link[k]] = when + busy[k]
                     arrived[k] = when = when + total[k]
                 j = consumer[e]
@@ -243,7 +295,71 @@ class Simulator:
                 waits[j] -= 1
                 if not waits[j]:
                     heappush(queue, ready[j] * ops + j)
-        return start, end, began, arrived, x, src, dst
+        state.latest_ns = latest
+
+    def _played(self, assignment: Assignment) -> State:
+        state = self.beginning()
+        self.advance(self.script(assignment.device[self.problem.op_unit]), state)
+        return state
+
+
+@dataclass(slots=True, eq=False)
+class Script:
+    """An assignment as the model's loop reads it, in lists, and what the loop writes down."""
+
+    by_op: tuple[list[Any], ...]
+    """Device, whether it enters a stream, how it shares threads; time, dispatch, compute; the first run's dispatch, the last
+    run's compute; what sending its results takes of the feeding thread."""
+    code: list[int]
+    """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, one more if an edge before has begun it."""
+    by_copy: tuple[list[Any], ...]
+    """Time in all, time of the link, the link, whether it is a control edge's hop, the stream that it waits for or -1."""
+    crossing: Ints
+    """[X]: what each copy carries, a number in `Edges`."""
+    src: Ints
+    dst: Ints
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    began: list[int] = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    """Ops as they start."""
+
+    def __post_init__(self) -> None:
+        self.start, self.end = ([0] * len(self.by_op[0]) for _ in range(2))
+        self.began, self.arrived = ([0] * len(self.crossing) for _ in range(2))
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """Between the starts of two ops: all that the rest of a step depends on. Times in ns."""
+
+    pools: list[list[int]]
+    """By device: when each thread is free, a heap."""
+    stream_free: list[int]
+    alone_free: list[list[int]]
+    """By `SMALL` or `WIDE` and device: when the last such op is done."""
+    link_free: list[int]
+    ready: list[int]
+    """By op: when what it has waited for so far was there."""
+    waits: list[int]
+    """By op: how many edges it waits for."""
+    queue: list[int]
+    """A heap; an op ready at time t is t * ops + op."""
+    latest_ns: int = 0
+    """When the last op so far is done."""
+
+    def copy(self) -> State:
+        return State(
+            [pool.copy() for pool in self.pools],
+            self.stream_free.copy(),
+            [each.copy() for each in self.alone_free],
+            self.link_free.copy(),
+            self.ready.copy(),
+            self.waits.copy(),
+            self.queue.copy(),
+            self.latest_ns,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,21 +411,38 @@ class Edges:
             hop_list=(tensor[order] >= tensors).tolist(),
         )
 
-    def copies(self, problem: PlacementProblem, op_device: Ints) -> tuple[list[int], Ints, Ints, Ints]:
-        """What each edge waits for ([E]: `ISSUED`, `DONE` or a copy's number), and each copy's tensor, source and destination."""
-        made = self.place[np.arange(len(self.op)), op_device[self.op]]
-        src = made[self.tensor]
-        dst = self.taken[np.arange(len(self.tensor)), op_device[self.consumer]]
-        control = self.tensor >= len(problem.tensor_op)
+    @cached_property
+    def into(self) -> Grouped:
+        """Edges by consumer."""
+        return Grouped.by(self.consumer, len(self.waits_list))
+
+    def producers_of(self, ops: Ints) -> Ints:
+        """Of what these ops wait for; some more than once."""
+        return self.op[self.tensor[self.into.of(ops)]]
+
+    def out_of(self, ops: Ints) -> Ints:
+        """The edges out of these ops, which are in ascending order."""
+        start = np.array(self.start_list)
+        return Grouped(np.arange(len(self.tensor)), start).of(ops)
+
+    def copies(self, problem: PlacementProblem, op_device: Ints, edges: Ints, first: int = 0) -> tuple[Ints, Ints, Ints, Ints]:
+        """What each of some ops' edges waits for (see `Script.code`), and each copy's tensor, source and destination.
+
+        Copies are numbered by tensor and destination, beginning with `first`.
+        """
+        tensor = self.tensor[edges]
+        src = self.place[tensor, op_device[self.op[tensor]]]
+        dst = self.taken[edges, op_device[self.consumer[edges]]]
+        control = tensor >= len(problem.tensor_op)
         in_stream = (src == dst) & (src < problem.devices) & problem.asynchronous[src % problem.devices]
-        crosses = (src != dst) & ~self.free[self.tensor]
-        number = np.full((len(self.op), 2 * problem.devices), -1, np.int64)
-        number[self.tensor[crosses], dst[crosses]] = 0
-        x, place = np.nonzero(number == 0)
-        number[x, place] = np.arange(len(x))
         code = np.where(in_stream | control, ISSUED, DONE)
-        code[crosses] = number[self.tensor[crosses], dst[crosses]]
-        return code.tolist(), x, made[x], place
+        crosses = np.flatnonzero((src != dst) & ~self.free[tensor])
+        key, begins, number = np.unique(
+            tensor[crosses] * 2 * problem.devices + dst[crosses], return_index=True, return_inverse=True
+        )
+        code[crosses] = 2 * (first + number) + 1
+        code[crosses[begins]] -= 1
+        return code, key // (2 * problem.devices), src[crosses[begins]], key % (2 * problem.devices)
 
     def pairs(self, problem: PlacementProblem) -> tuple[Ints, Ints]:
         """For each edge, [E, D] `ISSUED` or `DONE` with both ends on device d, and [E, D, D] the copy from device to device."""

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placer.problem import replay
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import simulate
+from placer.problem.simulate import Simulator, simulate
 from tests.random_problems import problems, random_assignment
 
 
@@ -104,14 +105,20 @@ def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     assert result.step_ns == 1000 + 100 + 7
 
 
-def test_cpu_threads_run_small_ops_side_by_side_and_large_ones_one_by_one() -> None:
+def test_cpu_threads_run_ops_side_by_side_unless_they_are_small_or_large() -> None:
     apart: list[tuple[int, int]] = [(0, 3), (1, 3), (2, 3)]
     threads = np.array([3, 1])
-    assert step(ops_of(apart, 1000, 5, 5), [0] * 4) == 4 * 1000 + 7
-    assert step(ops_of(apart, 1000, 5, 5, device_threads=threads), [0] * 4) == 2 * 1000 + 7
+    assert step(ops_of(apart, 5000, 5, 5), [0] * 4) == 4 * 5000 + 7
+    assert step(ops_of(apart, 5000, 5, 5, device_threads=threads), [0] * 4) == 2 * 5000 + 7
+    assert step(ops_of(apart, 1000, 5, 5, device_threads=threads), [0] * 4) == 4 * 1000 + 7
     assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads), [0] * 4) == 4 * 100_000 + 7
     serial = np.ones(4, np.bool_)
     assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads, op_serial=serial), [0] * 4) == 2 * 100_000 + 7
+
+
+def test_a_copy_into_a_gpu_waits_for_its_stream() -> None:
+    problem = ops_of([(1, 2)], 20, 5, 500)
+    assert step(problem, [1, 0, 1]) == 5 + 500 + 100 + 5 + 500 + 7
 
 
 def test_shapes_on_a_gpu_stay_with_the_host() -> None:
@@ -158,3 +165,20 @@ def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
     again = simulate(problem, assignment)
     assert again.step_ns == result.step_ns
     assert (again.start_ns == result.start_ns).all()
+
+
+@settings(deadline=None, max_examples=300)
+@given(problems(), st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProblem, seed: int, marks: int) -> None:
+    rng = np.random.default_rng(seed)
+    assignment = random_assignment(problem, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "MARKS", marks)
+        kept = replay.Replay(problem.simulator, assignment)
+    assert kept.step_ns == problem.simulator.step_ns(assignment)
+    for _ in range(8):
+        device = int(rng.integers(problem.devices))
+        units = np.flatnonzero(rng.random(problem.units) < rng.random())
+        moved = assignment.device.copy()
+        moved[units] = device
+        assert kept.moved_ns(units, device) == Simulator(problem).step_ns(Assignment(moved))

@@ -1,0 +1,160 @@
+"""What a move makes of a step: the execution model played again from the first op that the move concerns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placer.problem.problem import Assignment, Ints
+from placer.problem.simulate import Simulator, State
+
+MARKS = 48
+"""States kept of a step: more of them shorten each replay, and take longer to keep."""
+
+
+class Replay:
+    """A step of one assignment, and what it would take after moves.
+
+    Up to the first op that changes its device, or sends to one that does, a moved step is the same: it is played again from a
+    state kept before that. Where all that the rest depends on is as it was, but for a shift in time, it is the same again up to
+    the next such op. Neither is an approximation.
+    """
+
+    def __init__(self, simulator: Simulator, assignment: Assignment) -> None:
+        """Plays the whole step once."""
+        problem = simulator.problem
+        self._simulator, self._device = simulator, assignment.device
+        self._op_device = assignment.device[problem.op_unit]
+        self._used = np.bincount(self._op_device[simulator.present], minlength=problem.devices)
+        self._script = simulator.script(self._op_device)
+        self._stride = max(1, -(-problem.ops // MARKS))
+        self._marks: list[Mark] = []
+        state = simulator.beginning()
+        while state.queue:
+            self._marks.append(Mark(state.copy(), problem.ops))
+            simulator.advance(self._script, state, self._stride)
+        self._position = np.empty(problem.ops, np.int64)
+        self._position[self._script.order] = np.arange(problem.ops)
+        ends = np.array(self._script.end, np.int64)[self._script.order]
+        for number, mark in enumerate(self._marks):
+            mark.latest_ns = int(np.max(ends[number * self._stride : (number + 1) * self._stride]))
+        self.step_ns = state.latest_ns + simulator.call_of_ns(self._used > 0)
+        self.played = problem.ops
+        """Ops started so far, in this step and in all moved ones."""
+
+    def moved_ns(self, units: Ints, device: int) -> int:
+        """The length of a step with these units on that device: `Simulator.step_ns` of the moved assignment."""
+        simulator, script = self._simulator, self._script
+        ops = simulator.problem.unit_ops.of(units[self._device[units] != device])
+        if not len(ops):
+            return self.step_ns
+        changed = np.union1d(ops, simulator.edges.producers_of(ops))
+        edges = simulator.edges.out_of(changed)
+        copies = len(script.began)
+        before = self._op_device[ops]
+        self._op_device[ops] = device
+        new = simulator.script(self._op_device, changed, edges, copies)
+        self._op_device[ops] = before
+        present = ops[simulator.present[ops]]
+        used = self._used - np.bincount(self._op_device[present], minlength=len(self._used))
+        used[device] += len(present)
+
+        columns, rows = [*script.by_op, script.code], [changed.tolist()] * len(script.by_op) + [edges.tolist()]
+        old = [[column[i] for i in where] for column, where in zip(columns, rows, strict=True)]
+        _write(columns, rows, [*new.by_op, new.code])
+        growing = [*script.by_copy, script.began, script.arrived]
+        for column, more in zip(growing, [*new.by_copy, new.began, new.arrived], strict=True):
+            column.extend(more)
+        latest = self._latest_ns(np.sort(self._position[changed]).tolist())
+        _write(columns, rows, old)
+        for column in growing:
+            del column[copies:]
+        return latest + simulator.call_of_ns(used > 0)
+
+    def _latest_ns(self, patched: list[int]) -> int:
+        """When the last op is done, the ops at these positions in the order of starts being patched."""
+        marks, stride = self._marks, self._stride
+        number, latest = patched[0] // stride, 0
+        state = marks[number].state.copy()
+        while state.queue:
+            self._simulator.advance(self._script, state, stride)
+            self.played += stride
+            number += 1
+            following = bisect_left(patched, number * stride)
+            until = patched[following] // stride if following < len(patched) else len(marks)
+            if number < until and (shift := marks[number].shift_ns(state)) is not None:
+                latest = max(latest, state.latest_ns, shift + max(mark.latest_ns for mark in marks[number:until]))
+                if until == len(marks):
+                    break
+                number, state = until, marks[until].later(shift)
+        del self._script.order[self._simulator.problem.ops :]
+        return max(latest, state.latest_ns)
+
+
+@dataclass(eq=False)
+class Mark:
+    """A state of a step on its way."""
+
+    state: State
+    ops: int
+    latest_ns: int = 0
+    """When the last of the ops that start after it, up to the next mark, is done."""
+
+    @cached_property
+    def waiting(self) -> list[int]:
+        """Ops that wait for some edges and have others."""
+        return [op for op, (n, ready) in enumerate(zip(self.state.waits, self.state.ready, strict=True)) if n and ready]
+
+    def later(self, shift_ns: int) -> State:
+        """The state so much later."""
+        state = self.state
+        ready = state.ready.copy()
+        for op in self.waiting:
+            ready[op] += shift_ns
+        return State(
+            [[free + shift_ns for free in pool] for pool in state.pools],
+            [free + shift_ns for free in state.stream_free],
+            [[free + shift_ns for free in each] for each in state.alone_free],
+            [free + shift_ns for free in state.link_free],
+            ready,
+            state.waits.copy(),
+            [key + shift_ns * self.ops for key in state.queue],
+        )
+
+    def shift_ns(self, other: State) -> int | None:
+        """By how much later `other` goes on as this state does; None if it differs by more than that.
+
+        When something was free or ready makes no difference once it lies in the past.
+        """
+        mine = self.state
+        if mine.waits != other.waits or len(mine.queue) != len(other.queue):
+            return None
+        was, now = mine.queue[0] // self.ops, other.queue[0] // self.ops
+        shift = now - was
+        if sum(mine.queue) + shift * self.ops * len(mine.queue) != sum(other.queue):  # most others, without sorting
+            return None
+        if [key + shift * self.ops for key in sorted(mine.queue)] != sorted(other.queue):
+            return None
+        same = all(max(a - was, 0) == max(b - now, 0) for a, b in zip(_resources(mine), _resources(other), strict=True))
+        same = same and all(max(mine.ready[op] - was, 0) == max(other.ready[op] - now, 0) for op in self.waiting)
+        return shift if same else None
+
+
+def _resources(state: State) -> Iterator[int]:
+    """When each is free."""
+    for pool in state.pools:
+        yield from sorted(pool)
+    yield from state.stream_free
+    for each in state.alone_free:
+        yield from each
+    yield from state.link_free
+
+
+def _write(columns: list[list[int]], rows: list[list[int]], values: list[list[int]]) -> None:
+    for column, where, new in zip(columns, rows, values, strict=True):
+        for i, value in zip(where, new, strict=True):
+            column[i] = value
