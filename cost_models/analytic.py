@@ -43,13 +43,13 @@ class AnalyticModel:
         source = "analytic" if signature.op_type in FORMULAS else "analytic-fallback"
         work = work_of(signature)
         if not device.asynchronous:
-            dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else device.host_op_ns
+            dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else work.nodes * device.host_op_ns
             compute = round(_cpu_ns(work, signature, device))
             return OpCost(dispatch + compute, dispatch, compute, work.workspace_bytes, source)
         if work.kernels and runs_on_host(signature):
             work = on_host(signature)
         if not work.kernels:
-            dispatch = device.host_op_ns + round(work.cpu_serial_ns)
+            dispatch = work.nodes * device.host_op_ns + round(work.cpu_serial_ns)
             return OpCost(dispatch, dispatch, 0, work.workspace_bytes, source)
         # Each kernel after an op's first costs the host a bare launch, about half of starting an op.
         dispatch = device.dispatch_ns + (work.kernels - 1) * device.dispatch_ns // 2

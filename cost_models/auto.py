@@ -22,7 +22,8 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
     @cache
     def tables(device_model: str) -> Table:
         own, shipped = source.table(device_model, installed_tensorflow()), shipped_table(device_model)
-        return {op_type: shipped.get(op_type, {}) | own.get(op_type, {}) for op_type in shipped | own}
+        measured = {op_type: shipped.get(op_type, {}) | own.get(op_type, {}) for op_type in shipped | own}
+        return {op_type: {op: each.typical() for op, each in column.items()} for op_type, column in measured.items()}
 
     return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
 

@@ -48,6 +48,18 @@ class Measurement:
     spread: float
     """How far the lower quartile of the samples lies above the least, as a share of the time: small where nothing disturbed."""
 
+    def typical(self) -> Measurement:
+        """As a step meets it: the lower quartile, where the figures are the least that a sample took.
+
+        Of an asynchronous device it is the longer of dispatch and compute that was seen to spread.
+        """
+        more = 1 + self.spread
+        serial = self.time_ns == self.dispatch_ns + self.compute_ns
+        dispatch = self.dispatch_ns * (more if serial or self.dispatch_ns >= self.compute_ns else 1)
+        compute = self.compute_ns * (more if serial or self.dispatch_ns < self.compute_ns else 1)
+        time = dispatch + compute if serial else max(dispatch, compute)
+        return Measurement(round(time), round(dispatch), round(time) - round(dispatch) if serial else round(compute), self.spread)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

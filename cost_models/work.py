@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from cost_models.base import OpSignature, TensorSpec
@@ -30,6 +30,8 @@ class Work:
     """Share of the matrix rate that a large instance reaches."""
     kernels: int = 1
     """Kernels a GPU launches; 0 where only the host works."""
+    nodes: int = 1
+    """Ops that TensorFlow makes of it, where only the host works."""
     cpu_serial_ns: float = 0.0
     gpu_serial_ns: float = 0.0
     workspace_bytes: int = 0
@@ -46,6 +48,33 @@ def fallback(op: OpSignature) -> Work:
 def host_only(op: OpSignature) -> Work:
     """Metadata, handles, control flow: the host is done after dispatch, nothing is read or written."""
     return Work(kernels=0)
+
+
+def _loop_variable(op: OpSignature) -> Work:
+    """A Merge and a Switch."""
+    return Work(kernels=0, nodes=2)
+
+
+def copied_read(read: OpSignature) -> OpSignature:
+    """The same read of a variable where TensorFlow copies the value."""
+    return replace(read, attrs=(*read.attrs, ("copied", True)))
+
+
+def is_copied(read: OpSignature) -> bool:
+    """Whether a read of a variable copies its value."""
+    return bool(read.attr("copied"))
+
+
+_CORE_NS_PER_BYTE = 1 / 15
+"""Memory traffic of one core."""
+
+
+def _reads(op: OpSignature) -> Work:
+    """The variable's own buffer, or a copy of it, which a CPU makes on one core."""
+    if not is_copied(op):
+        return host_only(op)
+    nbytes = 2 * _nbytes(op.outputs)
+    return Work(nbytes=nbytes, cpu_serial_ns=_CORE_NS_PER_BYTE * nbytes)
 
 
 def on_host(op: OpSignature) -> Work:
@@ -347,9 +376,9 @@ def _register(formula: Formula, op_types: str) -> None:
 _register(
     host_only,
     """Identity IdentityN StopGradient PreventGradient CheckNumerics EnsureShape Reshape Squeeze ExpandDims Bitcast Placeholder
-    PlaceholderWithDefault _Arg _Retval Const NoOp ControlTrigger VarHandleOp ReadVariableOp AssignVariableOp VarIsInitializedOp
+    PlaceholderWithDefault _Arg _Retval Const NoOp ControlTrigger VarHandleOp AssignVariableOp VarIsInitializedOp
     DestroyResourceOp VariableShape Assert Print PrintV2 Timestamp StringFormat DisableCopyOnRead
-    Enter Exit Merge Switch NextIteration LoopCond LoopVariable BranchMerge RefEnter RefExit RefMerge RefSwitch RefNextIteration
+    Enter Exit Merge Switch NextIteration LoopCond BranchMerge RefEnter RefExit RefMerge RefSwitch RefNextIteration
     While StatelessWhile If StatelessIf Case StatelessCase PartitionedCall StatefulPartitionedCall
     TensorListReserve EmptyTensorList TensorListLength TensorListElementShape TensorListGetItem TensorListSetItem
     TensorListPushBack TensorListPopBack TensorListResize TensorListSplit
@@ -357,6 +386,8 @@ _register(
     OptionalFromValue OptionalNone RngReadAndSkip RngSkip Shape ShapeN Size Rank BroadcastGradientArgs BroadcastArgs ConcatOffset
     InvertPermutation StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomGetAlg""",
 )
+_register(_reads, "ReadVariableOp")
+_register(_loop_variable, "LoopVariable")
 _register(
     _elementwise(1),
     """Add AddV2 Sub Mul MulNoNan Div DivNoNan RealDiv FloorDiv TruncateDiv FloorMod TruncateMod Mod Maximum Minimum Neg Abs

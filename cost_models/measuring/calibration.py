@@ -104,11 +104,11 @@ class Calibration:
     def _device(self, device: Device) -> Device:
         if (tiny := self._time(samples.elementwise("AddV2", 64), device)) is not None:
             if device.asynchronous:
-                device = replace(device, dispatch_ns=tiny.dispatch_ns, min_kernel_ns=tiny.compute_ns)
+                device = replace(device, dispatch_ns=tiny.typical().dispatch_ns, min_kernel_ns=tiny.compute_ns)
             else:
-                device = replace(device, dispatch_ns=tiny.time_ns)
+                device = replace(device, dispatch_ns=tiny.typical().time_ns)
         if (kernelless := self._time(samples.shape_of(64), device)) is not None:
-            device = replace(device, host_op_ns=kernelless.dispatch_ns)
+            device = replace(device, host_op_ns=kernelless.typical().dispatch_ns)
         large = samples.elementwise("AddV2", 2**24)
         if (traffic := self._time(large, device)) is not None and traffic.compute_ns:
             device = replace(device, memory_bytes_per_s=work_of(large).nbytes * 1e9 / traffic.compute_ns)

@@ -304,7 +304,7 @@ class _Reader:
             for wait in waits:
                 self._control(wait, f"{path}/in{i}")
         self._body(cond, count * (trips + 1), waits)
-        predicate = self._resolve(cond, *cond.outputs[0])
+        predicate = self._resolve(cond, *self._behind_identities(cond, *cond.outputs[0]))
         boolean = TensorSpec("bool", ())
         self._add(
             path,
@@ -457,6 +457,16 @@ class _Reader:
                 name, index = children[1].passed[index]
                 continue
             return f"{body.names[name]}/out{index}", 0
+
+    def _behind_identities(self, body: Body, name: str, index: int) -> Source:
+        """The op whose value is handed on: TensorFlow takes out what hands a loop's predicate on, if nobody asked where."""
+        while name in body.nodes and name not in body.inputs:
+            node = body.nodes[name]
+            if node.op != "Identity" or merged_device(node.device, body.scope):
+                break
+            identity, (name, index) = body.names[name], split_input(node.input[0])
+            self._join(identity, self._resolve(body, name, index)[0], "it hands a loop's predicate on")
+        return name, index
 
     def _finished(self, body: Body, name: str) -> list[str]:
         """The nodes after which op `name` of `body` is done."""

@@ -32,6 +32,7 @@ from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.machines import Machine, parse_machine
 from cost_models.store import Store, export_json, import_json
+from cost_models.transfers import unpinned_factor
 from placer.opgraph import OpGraph
 from placer.options import Options
 from placer.predicting import random_cut
@@ -56,6 +57,7 @@ TRACED = ("default", "plan", "random_0")
 TRACED_STEPS = 3
 WORTH_RANKING = 1.3
 """Placements of a workload differ enough for their order to mean something where the slowest takes this much longer."""
+HANDING_ON = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "ReadVariableOp"})
 MODELS = ("auto", "analytic", "grappler")
 
 
@@ -366,19 +368,33 @@ def score(folder: Path) -> dict[str, Any]:
 def predict(record: dict[str, Any], folder: Path, model: CostModel) -> list[float]:
     """Step times in ns of a record's cases, by the execution model over a cost model."""
     machine = parse_machine(record["machine"])
-    problems: dict[str, PlacementProblem] = {}
+    problems: dict[str, tuple[OpGraph, PlacementProblem]] = {}
     found = []
     for case in record["cases"].values():
         key = case["graph"]
         if key not in problems:
             with gzip.open(folder / f"{key}.graph.json.gz", "rt") as file:
                 graph = OpGraph.from_json(json.load(file))
-            problems[key] = formulate(graph, constrain(graph, machine, Options()), model, machine).problem
-        problem = problems[key]
+            problems[key] = graph, formulate(graph, constrain(graph, machine, Options()), model, machine).problem
+        graph, problem = problems[key]
+        op_device = np.array([int(digit) for digit in case["devices"]])
+        if case.get("pageable"):
+            problem = pageable(problem, graph, op_device, machine)
         device = np.zeros(len(problem.unit_allowed), np.int64)
-        device[problem.op_unit] = [int(digit) for digit in case["devices"]]
+        device[problem.op_unit] = op_device
         found.append(float(problem.simulator.step_ns(Assignment(device))))
     return found
+
+
+def pageable(problem: PlacementProblem, graph: OpGraph, op_device: Any, machine: Machine) -> PlacementProblem:
+    """The problem of a function whose ops on the host make what they send in ordinary memory, as placed functions did once.
+
+    What only hands on what it was given leaves it in the memory that it was in.
+    """
+    makes = np.array([op.role == "op" and op.op_type not in HANDING_ON for op in graph], np.bool_)
+    made = (makes & (op_device == 0))[problem.tensor_op]
+    slow = np.rint(problem.tensor_bytes * unpinned_factor(machine)).astype(np.int64)
+    return replace(problem, tensor_copy_bytes=np.where(made, slow, problem.copied_bytes))
 
 
 def _scores(pairs: dict[str, tuple[list[float], list[float]]]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def store_with(folder: Path, device_model: str, *measured: tuple[OpSignature, Me
 def test_the_nearest_source_answers_first(tmp_path: Path) -> None:
     """Products that took 5 us dispatch and 1 ns for each 1000 operations."""
     sizes = [64, 128, 256, 512, 1024, 2048]
-    took = {n: Measurement(max(5_000, 2 * n**3 // 1000), 5_000, 2 * n**3 // 1000, 0.01) for n in sizes}
+    took = {n: Measurement(max(5_000, 2 * n**3 // 1000), 5_000, 2 * n**3 // 1000, 0.0) for n in sizes}
     store = store_with(tmp_path, GPU.model, *((product(n), took[n]) for n in sizes))
     auto, analytic = auto_model(store), AnalyticModel()
 
@@ -89,7 +89,20 @@ def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp
     auto = auto_model(store_with(tmp_path, device.model, (first, Measurement(7, 3, 4, 0.0))))
     assert auto.op_cost(first, device).time_ns == 7
     shipped = auto.op_cost(second, device)
-    assert (shipped.source, shipped.time_ns) == ("measured", group["measurements"][1][1])
+    assert (shipped.source, shipped.time_ns) == ("measured", Measurement(*group["measurements"][1][1:]).typical().time_ns)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0, 2), st.booleans())
+def test_what_is_typical_is_the_lower_quartile(dispatch: int, compute: int, spread: float, serial: bool) -> None:
+    time = dispatch + compute if serial else max(dispatch, compute)
+    typical = Measurement(time, dispatch, compute, spread).typical()
+    assert typical.time_ns == pytest.approx(time * (1 + spread), abs=1)
+    assert typical.dispatch_ns >= dispatch
+    assert typical.compute_ns >= compute - 1
+    if serial:
+        assert typical.time_ns == typical.dispatch_ns + typical.compute_ns
+    else:
+        assert typical.time_ns == max(typical.dispatch_ns, typical.compute_ns)
 
 
 positive = st.floats(1e-3, 1e3)
