@@ -67,3 +67,10 @@ class Simple:
         compute_ns = max(device.min_kernel_ns, round(1e9 * work * moved / device.flops["default"]))
         busy = max if device.asynchronous else lambda *parts: sum(parts)
         return OpCost(busy(device.dispatch_ns, compute_ns), device.dispatch_ns, compute_ns, 0, "user")
+
+
+def two_fast() -> Machine:
+    """Two CPU devices that both cost what an H100 does."""
+    machine = two_cpus()
+    fast = machine.device("CPU:1")
+    return replace(machine, name="two-fast", devices=(replace(fast, name="CPU:0"), fast))
