@@ -109,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         "targets",
         metavar="TARGET",
         nargs="+",
-        help="as for solve; or family:SHAPE,KEY=VALUE,... for a made-up problem; or a saved problem (.npz)",
+        help="as for solve; or family:SHAPE,KEY=NUMBER,... for a made-up problem, adversarial:LOSER,WINNER,KEY=NUMBER,... for "
+        "one on which a solver loses most to another, a saved problem (.npz)",
     )
     compare.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
     compare.add_argument("--solvers", type=_listed(str), metavar="NAME,...", help="which (default: every registered one)")

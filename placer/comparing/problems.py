@@ -6,13 +6,14 @@ import ast
 import hashlib
 import inspect
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from placer.comparing.adversary import adversarial
 from placer.errors import OptionError, PlanError
 from placer.opgraph import OpGraph, check_format, read_json
 from placer.options import Options
@@ -23,12 +24,13 @@ from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
 from placer.problems.dnn_partitioning import load_placement
 from placer.problems.families import SHAPES, synthetic
+from placer.solvers.base import Objective
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.min_cut import minimum_cut
 from placer.solving import look_up
 from placer.targets import read_target
 
-FAMILY = "family:"
+FAMILY, ADVERSARIAL = "family:", "adversarial:"
 FORMAT = "placer.problem"
 VERSION = 1
 
@@ -67,14 +69,17 @@ def named_problems(
 def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
     """A problem itself; or the one that options make of a graph, of a plan's graph, or of what a target names.
 
-    A target is what `placer.targets.read_target` reads, ``family:SHAPE,KEY=VALUE,...`` with keywords of `synthetic`, a problem
-    that `save_problem` wrote (``.npz``), or a workload of dnn-partitioning (``.json``), the accelerator holding half of it.
+    A target is what `placer.targets.read_target` reads, ``family:SHAPE,KEY=NUMBER,...`` with keywords of `synthetic`,
+    ``adversarial:LOSER,WINNER,KEY=NUMBER,...`` with those of `adversarial`, a problem that `save_problem` wrote (``.npz``), or a
+    workload of dnn-partitioning (``.json``), the accelerator holding half of it.
     """
     if isinstance(problem, PlacementProblem):
         return problem
     options = Options()
     if isinstance(problem, str) and problem.startswith(FAMILY):
-        return _synthetic(problem.removeprefix(FAMILY))
+        return _made_up(problem)
+    if isinstance(problem, str) and problem.startswith(ADVERSARIAL):
+        return _adversarial(problem, Options.of(given).objective)
     if isinstance(problem, str) and problem.endswith(".npz"):
         return load_problem(problem)
     if isinstance(problem, str) and problem.endswith(".json") and Path(problem).exists() and "maxFPGAs" in read_json(problem):
@@ -164,20 +169,33 @@ def _given(problem: PlacementProblem) -> dict[str, Any]:
     return {f.name: value for f in fields(problem) if (value := getattr(problem, f.name)) is not None}
 
 
-def _synthetic(text: str) -> PlacementProblem:
-    """The problem of "SHAPE,KEY=VALUE,...". Raises OptionError where it cannot be read."""
-    shape, *pairs = text.split(",")
-    known = [name for name, p in inspect.signature(synthetic).parameters.items() if p.kind is p.KEYWORD_ONLY]
+def _made_up(text: str) -> PlacementProblem:
+    """The problem of "family:SHAPE,KEY=NUMBER,..."."""
+    (shape,), keywords = _arguments(text, 1, synthetic, f"SHAPE is one of {', '.join(SHAPES)}")
+    return synthetic(shape, **keywords)
+
+
+def _adversarial(text: str, objective: Objective) -> PlacementProblem:
+    """The problem of "adversarial:LOSER,WINNER,KEY=NUMBER,..."."""
+    (loser, winner), keywords = _arguments(text, 2, adversarial, "LOSER and WINNER are registered solvers")
+    return adversarial(loser, winner, objective=objective, **keywords).problem
+
+
+def _arguments(text: str, count: int, function: Callable[..., Any], told: str) -> tuple[list[str], dict[str, Any]]:
+    """What "KIND:NAME,...,KEY=NUMBER,..." has: so many names, and keywords of the function. OptionError where it is not so."""
+    known = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    known = [name for name in known if name not in {"objective", "shape"}]
+    names: list[str] = []
     keywords: dict[str, Any] = {}
-    for pair in pairs:
-        key, _, value = pair.partition("=")
+    for part in text.partition(":")[2].split(","):
+        key, equals, value = part.partition("=")
         try:
-            keywords[key] = ast.literal_eval(value)
+            keywords |= {key: ast.literal_eval(value)} if equals else {}
+            names += [] if equals else [part]
         except (SyntaxError, ValueError):
             keywords[key] = None
-        if key not in known or not isinstance(keywords[key], int | float):
-            raise OptionError(
-                f"{FAMILY}{text}: {pair!r} cannot be read; write {FAMILY}SHAPE,KEY=NUMBER,... with a shape of "
-                f"{', '.join(SHAPES)} and keys of {', '.join(known)}."
-            )
-    return synthetic(shape, **keywords)
+        if equals and not (key in known and isinstance(keywords[key], int | float)):
+            raise OptionError(f"{text}: {part!r} is not KEY=NUMBER with a key of {', '.join(known)}.")
+    if len(names) != count:
+        raise OptionError(f"{text} has {len(names)} names where {count} belong{'s' if count == 1 else ''}: {told}.")
+    return names, keywords
