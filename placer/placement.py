@@ -361,6 +361,9 @@ class Placement:
     def __str__(self) -> str:
         return self.summary()
 
+    def __rich__(self) -> str:
+        return str(self.view("rich"))
+
     def _repr_html_(self) -> str:
         return str(self.view("notebook"))
 

@@ -20,6 +20,7 @@ Drawn: TypeAlias = str | bytes | Mapping[str, bytes]
 GROUP = "placer.views"
 _BUILT_IN = (
     EntryPoint("summary", "placer.views.text:summary", GROUP),
+    EntryPoint("rich", "placer.views.terminal:rich", GROUP),
     EntryPoint("explain", "placer.views.text:explain", GROUP),
     EntryPoint("ops", "placer.views.listing:ops", GROUP),
     EntryPoint("dot", "placer.views.dot:dot", GROUP),

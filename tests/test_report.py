@@ -24,7 +24,7 @@ from placer.views.colours import by_night, colour
 from placer.views.report import LIBRARIES, payload
 from placer.views.scopes import Part, first, scopes
 from tests.browser import chromium, open_report, wait
-from tests.graphs import loop_then_wide, stacked, towers
+from tests.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 
 PLANS = {
     "towers": solve(towers(), "2xh100", pins={"left/*": "GPU:1", "front/embed3": "CPU:0"}),
@@ -232,9 +232,18 @@ def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Pl
     assert complaints(browser) == []
 
 
-def test_names_that_look_like_markup_stay_names(browser: Any, tmp_path: Path) -> None:
-    from tests.graphs import GraphBuilder, floats
+def test_a_graph_of_which_nothing_is_drawn_opens_too(browser: Any, tmp_path: Path) -> None:
+    b = GraphBuilder("constant")
+    b.constant("c", floats(4))
+    solve(b.build("c"), "cpu2").write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    search(browser, "c")
+    assert texts(browser, "#story h2") == ["c"]
+    browser.find_element("id", "tab-timeline").click()
+    assert complaints(browser) == []
 
+
+def test_names_that_look_like_markup_stay_names(browser: Any, tmp_path: Path) -> None:
     b = GraphBuilder("</script><b>graph</b>")
     b.argument("x", floats(4))
     b.op("<img src=x onerror=alert(1)>", "Relu", ["x"])

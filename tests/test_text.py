@@ -138,6 +138,11 @@ def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPa
     assert shown.plain.rstrip() == PLAN.summary()
     styles = {shown.plain[span.start : span.end]: str(span.style) for span in shown.spans}
     assert styles["CPU:0"] != styles["GPU:0"]
+    assert Text.from_markup(PLAN.__rich__()).plain == PLAN.summary()
+    odd = GraphBuilder("[bold]odd[/]")
+    odd.argument("[red]x", floats(4))
+    plan = solve(odd.build("[red]x"), made_up(), cost_model=Simple())
+    assert Text.from_markup(plan.__rich__()).plain == plan.summary()
 
 
 if __name__ == "__main__":

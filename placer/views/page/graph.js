@@ -45,7 +45,7 @@ class GraphView {
     }
     this.app.opened();
     this.fit();
-    if (this.cy.zoom() < READABLE) {  // rather the start of the step, large enough to read
+    if (shown && this.cy.zoom() < READABLE) {  // rather the start of the step, large enough to read
       const first = this.cy.nodes().filter((node) => node.isChildless()).min((node) => node.position("y")).ele.position();
       this.cy.zoom(READABLE).pan({ x: byId("canvas").clientWidth / 2 - READABLE * first.x, y: 80 - READABLE * first.y });
     }

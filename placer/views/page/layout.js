@@ -10,6 +10,7 @@ const PAD = 34, WIDEST = 7;
 function arranged(root, isOpen, sizeOf, links) {
   const placed = new Map();
   const inner = (scope) => {
+    if (!scope.children.length) return { width: 0, height: 0 };
     const graph = new dagre.graphlib.Graph();
     graph.setGraph({ rankdir: "TB", nodesep: 26, ranksep: 46, ranker: scope.children.length > 40 ? "tight-tree" : "network-simplex" });
     graph.setDefaultEdgeLabel(() => ({}));

@@ -174,7 +174,7 @@ function overview(plan) {
   byId("figures").replaceChildren(...Object.entries(figures).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
   byId("figures").title = `${f.solver}, ${f.solver_seconds.toFixed(2)} s: ${f.stop_reason}`;
   const meter = (share, colour) => el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.min(100, Math.max(share > 0 ? 1.5 : 0, 100 * share))}%`, background: colour } }));
-  const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col", class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost"].includes(name) ? "number" : "" }, name))));
+  const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el(name ? "th" : "td", { scope: name ? "col" : null, class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost"].includes(name) ? "number" : "" }, name))));
   byId("devices").replaceChildren(el("table", {}, head("device", "ops", "time", "peak memory", "kept", "limit", ""), el("tbody", {}, plan.devices.map((d, k) =>
     el("tr", {}, el("td", {}, swatch(plan, k), d.name), el("td", { class: "number" }, String(d.ops)), el("td", { class: "number" }, formatNs(d.time_ns)),
       el("td", { class: "number" }, formatBytes(d.peak_bytes)), el("td", { class: "number" }, formatBytes(d.persistent_bytes)),
@@ -182,7 +182,7 @@ function overview(plan) {
       el("td", { title: "peak memory as a share of the limit" }, d.limit_bytes > 0 ? meter(d.peak_bytes / d.limit_bytes, plan.paintOf(k)[1]) : ""))))));
   const rows = [{ name: "this plan", feasible: true, step_time_ns: f.step_time_ns, total_cost_ns: f.total_cost_ns, note: "" }, ...plan.baselines];
   const by = f.objective === "total_cost" ? "total_cost_ns" : "step_time_ns", most = Math.max(1, ...rows.filter((r) => r.feasible).map((r) => r[by]));
-  byId("baselines").replaceChildren(el("table", {}, head("", "step time", "total cost", "", ""), el("tbody", {}, rows.map((r, k) => el("tr", {},
+  byId("baselines").replaceChildren(el("table", {}, head("placement", "step time", "total cost", "", ""), el("tbody", {}, rows.map((r, k) => el("tr", {},
     el("td", {}, k ? r.name : el("b", {}, r.name)), el("td", { class: "number" }, r.step_time_ns ? formatNs(r.step_time_ns) : "–"), el("td", { class: "number" }, r.total_cost_ns ? formatNs(r.total_cost_ns) : "–"),
     el("td", { style: { width: "22%" } }, r.feasible ? meter(r[by] / most, k ? "var(--soft)" : "var(--accent)") : ""), el("td", { class: "soft", title: r.note }, r.note))))));
   const notes = byId("notes");

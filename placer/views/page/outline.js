@@ -27,16 +27,18 @@ class Outline {
   #item(node, level) {
     const { plan, app } = this, scope = node.op < 0, open = scope && app.graph.isOpen(node);
     const time = plan.nodeTime(node);
-    const line = el("div", { class: "item", title: plan.shortLabel(node) },
+    const names = plan.devices.filter((_, k) => node.held[k]).map((device) => device.name).join(" and ");
+    const what = scope ? `${node.ops} ops` : plan.text(plan.ops.type[node.op]), inside = scope ? node.crossings : 0;
+    const told = `${plan.shortLabel(node)}, ${what} on ${names}${time ? `, ${formatNs(time)}` : ""}${inside ? `, ${inside} crossings inside` : ""}`;
+    const line = el("div", { class: "item", title: told },
+      el("span", { class: "told", id: `told-${node.id}` }, told),
       el("span", { class: "twist", "aria-hidden": "true" }, scope ? (open ? "▾" : "▸") : ""),
       this.#shares(node),
-      el("span", { class: "name" }, fitted(plan.shortLabel(node), 28 - 2 * level - (node.crossings && scope ? 6 : 0))),
-      node.crossings && scope ? el("span", { class: "crosses", title: `${node.crossings} crossings inside` }, `⇄${node.crossings}`) : null,
-      el("span", { class: "soft number" }, time ? formatNs(time) : ""));
-    const names = plan.devices.filter((_, k) => node.held[k]).map((device) => device.name).join(" and ");
-    const label = `${plan.shortLabel(node)}, ${scope ? `${node.ops} ops` : plan.text(plan.ops.type[node.op])} on ${names}${time ? `, ${formatNs(time)}` : ""}`;
+      el("span", { class: "name", "aria-hidden": "true" }, fitted(plan.shortLabel(node), 28 - 2 * level - (inside ? 6 : 0))),
+      inside ? el("span", { class: "crosses", "aria-hidden": "true" }, `⇄${inside}`) : null,
+      el("span", { class: "soft number", "aria-hidden": "true" }, time ? formatNs(time) : ""));
     return el("li", {
-      role: "treeitem", "data-node": node.id, "aria-level": level, "aria-label": label, tabindex: "-1",
+      role: "treeitem", "data-node": node.id, "aria-level": level, "aria-labelledby": `told-${node.id}`, tabindex: "-1",
       "aria-expanded": scope ? String(open) : null, "aria-selected": String(app.selected === node),
     }, line, open ? el("ul", { role: "group" }, node.children.map((child) => this.#item(child, level + 1))) : null);
   }
