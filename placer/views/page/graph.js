@@ -247,6 +247,7 @@ class GraphView {
 
   markSelected() {
     this.cy.elements().removeClass("selected near");
+    if (this.app.flowing) this.cy.getElementById(this.app.flowing).addClass("near");
     const node = this.app.selected && this.nearest(this.app.selected);
     if (!node) return;
     const shown = this.cy.getElementById(`n${node.id}`);

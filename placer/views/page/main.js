@@ -43,7 +43,7 @@ class App {
   }
 
   select(node) {
-    this.selected = node;
+    [this.selected, this.flowing] = [node, null];
     this.graph.markSelected();
     this.outline.draw();
     this.outline.reveal(node);
@@ -68,7 +68,7 @@ class App {
   }
 
   selectFlow(flow) {
-    this.selected = null;
+    [this.selected, this.flowing] = [null, flow.id];
     this.graph.markSelected();
     this.story.flow(flow);
   }
