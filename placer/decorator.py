@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import fnmatch
 import functools
@@ -69,6 +70,8 @@ class PlacedFunction:
         self._bound: dict[int, tuple[Any, PlacedFunction]] = {}  # by id of the instance, which lives on only where it has to
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
         functools.update_wrapper(self, fn, updated=())
+        with contextlib.suppress(TypeError, ValueError):
+            self.__signature__ = inspect.signature(fn)  # `inspect` takes what has a __get__ for a descriptor without one
 
     def __repr__(self) -> str:
         count = len(self._entries)
@@ -153,11 +156,8 @@ class PlacedFunction:
     @functools.cached_property
     def _signature(self) -> inspect.Signature | None:
         """The function's signature if any parameter has a default: a ConcreteFunction wants those values said."""
-        try:
-            signature = inspect.signature(self._fn)
-        except (TypeError, ValueError):
-            return None
-        return signature if any(p.default is not p.empty for p in signature.parameters.values()) else None
+        signature = getattr(self, "__signature__", None)
+        return signature if signature and any(p.default is not p.empty for p in signature.parameters.values()) else None
 
     @staticmethod
     def _filled(

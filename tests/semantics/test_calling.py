@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import threading
 import weakref
 from collections import namedtuple
@@ -558,6 +559,18 @@ def test_what_a_call_raises_is_what_the_plain_function_raises() -> None:
         placer.place(f, devices=two_cpus())(X)
     with pytest.raises(TypeError, match="missing a required argument"):
         placer.place(lambda x: x, devices=two_cpus())()
+
+
+def test_what_inspects_functions_takes_it_for_the_function() -> None:
+    def f(x: Any, by: float = 2.0, *, also: float = 1.0) -> Any:
+        return x * by + also
+
+    placed = placer.place(f, devices=two_cpus())
+    assert inspect.signature(placed) == inspect.signature(f)
+    assert inspect.getfullargspec(placed) == inspect.getfullargspec(f)
+    inputs = keras.Input([4])
+    model = keras.Model(inputs, keras.layers.Lambda(placed, arguments={"by": 3.0})(inputs))
+    np.testing.assert_allclose(model(X), X * 3.0 + 1.0)
 
 
 def test_a_plan_is_there_before_any_call() -> None:
