@@ -63,13 +63,13 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     passes = PASSES if hurried else min(PASSES, effort // 20)
     best = BEST if hurried else min(1, passes)
 
-    prices = _Prices(problem)
+    prices = Prices(problem)
     prices.climb(cuts, started + 0.3 * time_limit_s)
     bound = prices.height_ns
     if problem.devices > 2:
         bound = _least_work_ns(problem)
         if (two := merged(problem)) is not None:
-            of_two = _Prices(two)
+            of_two = Prices(two)
             of_two.climb(cuts, started + 0.4 * time_limit_s)
             bound = max(bound, of_two.height_ns)
 
@@ -95,7 +95,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
 
 
 @dataclass
-class _Prices:
+class Prices:
     """Prices of memory on two devices at moments of the step, raised to where the bound is highest.
 
     The bound is concave in the prices, and each cut gives a plane above it. The next prices are where these planes are highest

@@ -65,7 +65,7 @@ def least_load_ns(simulator: Simulator) -> int:
     Any weights of the resources, summing up to one, give a bound: the weighted load with each unit where that is least. The
     weights follow the loads (multiplicative weights; Arora, Hazan, Kale 2012).
     """
-    load = _loads(simulator)
+    load = loads(simulator)
     allowed = simulator.problem.unit_allowed
     weight = np.full(load.shape[2], 1 / load.shape[2])
     best = 0.0
@@ -73,13 +73,13 @@ def least_load_ns(simulator: Simulator) -> int:
         priced = np.where(allowed, load @ weight, np.inf)
         there = priced.argmin(axis=1)
         best = max(best, float(priced[np.arange(len(priced)), there].sum()))
-        loads = load[np.arange(len(load)), there].sum(axis=0)
-        weight = weight * np.exp(loads / max(1.0, float(np.max(loads))))
+        busy = load[np.arange(len(load)), there].sum(axis=0)
+        weight = weight * np.exp(busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
     return int(best * (1 - 1e-9))
 
 
-def _loads(simulator: Simulator) -> Floats:
+def loads(simulator: Simulator) -> Floats:
     """[U, D, 2D]: what a unit on a device takes of each device's two resources.
 
     Those are its threads and the whole of it, or the feeding thread and the stream of an asynchronous one.

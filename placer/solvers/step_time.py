@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer
+from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.climbing import Search
 from placer.solvers.exchange import exchange
@@ -21,6 +21,7 @@ from placer.solvers.heuristics.heft import heft_schedule
 from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.lagrangian import lagrangian
+from placer.solvers.limited_load import limited_load_ns
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.partition import accelerators, partitions
 from placer.solvers.reductions.reduced import Reduced
@@ -36,6 +37,8 @@ OP_RUNS = 160_000
 """Ops played in all simulations of one search without a time limit, about a quarter of a second; starts are tried anyway."""
 OP_RUNS_PER_S = 400_000
 """The same per second of a time limit. Counting these rather than looking at the clock makes equal runs equal."""
+BOUND_S, SHARE = 0.5, 0.2
+"""For a bound that knows the limits: seconds where there is no time limit, enough for some hundred ops, and its share of one."""
 CLIMBS, PASSES = 2, 3
 """Partitions that are improved, and how often all units are tried."""
 
@@ -67,9 +70,13 @@ class StepTime:
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
+        bound = step_bound_ns(problem.simulator)
+        if limits_can_bind(problem) and (time_limit_s is not None or problem.ops <= LARGE):
+            seconds = BOUND_S if time_limit_s is None else SHARE * time_limit_s
+            bound = max(bound, limited_load_ns(problem.simulator, seconds=seconds))
         search = Search(
             problem,
-            bound_ns=step_bound_ns(problem.simulator),
+            bound_ns=bound,
             effort=int(runs * max(1, len(accelerators(problem))) / max(1, problem.ops)),
             ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from placer.problem.problem import PlacementProblem
 from placer.problem.simulate import Simulator, simulate
 from placer.problem.validate import validate
+from placer.problems.families import synthetic
 from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
+from placer.solvers.limited_load import limited_load_ns
 from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
 from placer.solvers.step_time import StepTime
@@ -24,6 +28,28 @@ def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
     bound = step_bound_ns(simulator)
     for assignment in assignments(problem):
         assert simulator.step_ns(assignment) >= bound
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(devices=2, limits=True), st.sampled_from([0.01, 1.0]))
+def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: PlacementProblem, seconds: float) -> None:
+    bound = limited_load_ns(problem.simulator, seconds=seconds)
+    for assignment in assignments(problem):
+        if validate(problem, assignment).ok:
+            assert problem.simulator.step_ns(assignment) >= bound
+
+
+def test_what_has_no_room_on_the_gpu_is_work_for_the_cpu() -> None:
+    """20 ops that use the whole CPU for longer than they take on the GPU, which has room for a quarter of what they make."""
+    problem = synthetic("chain", ops=20, speedup=30, cpu_only=0.0, on_host=0.0, memory=0.25)
+    slow = np.where(problem.asynchronous, 2_500, 400_000)
+    problem = replace(problem, op_time_ns=np.tile(slow, (20, 1)), op_compute_ns=np.tile(slow - [500, 0], (20, 1)))
+    free = step_bound_ns(problem.simulator)
+    bound = limited_load_ns(problem.simulator, seconds=5.0)
+    found = StepTime().solve(problem, "step_time", time_limit_s=5.0)
+    assert free < bound <= found.objective_ns
+    assert found.lower_bound_ns == bound
+    assert found.gap < 0.2
 
 
 @settings(deadline=None, max_examples=100)

@@ -1,0 +1,71 @@
+"""No step is shorter than the work that memory limits leave to the busiest resource."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.simulate import Simulator
+from placer.solvers.cp_model import Model
+from placer.solvers.lagrangian import CUTS, Prices
+from placer.solvers.min_cut import minimum_cut
+from placer.solvers.reductions.reduce import reduce
+from placer.solvers.reductions.reduced import choices
+from placer.solvers.step_bound import loads
+
+ROUNDS = 5
+STEEP = 4.0
+"""How fast the weights follow the loads."""
+MOMENT_S = 0.01
+SCALE = 1024
+"""Weighted loads are rounded down to this part of a ns."""
+LARGEST = 2_000
+"""Units that are decided, up to which the relaxation is solved as a program too."""
+
+
+def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> int:
+    """`least_load_ns` of the assignments that meet the memory limits, plus the least of a call's; 0 with more than two devices.
+
+    As there, any weights of the resources that sum up to one give a bound: the least weighted load of what fits. That is a total
+    cost without copies, so that what bounds it does: prices of memory, then constraint programming with the limits at the moments
+    that have a price.
+    """
+    problem, started = simulator.problem, time.perf_counter()
+    if problem.devices != 2:
+        return 0
+    load = loads(simulator)
+    weight = np.full(load.shape[2], 1 / load.shape[2])
+    first = np.unique(problem.op_unit, return_index=True)[1]
+    best = 0
+    for k in range(ROUNDS):
+        left = seconds - (time.perf_counter() - started)
+        if left <= 0:
+            break
+        weighed = np.zeros_like(problem.op_time_ns)
+        weighed[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
+        nothing = np.zeros_like(problem.copy_latency_ns)
+        relaxation = replace(problem, op_time_ns=weighed, copy_latency_ns=nothing, copy_ns_per_byte=nothing.astype(np.float64))
+        bound, there = _least_cost(relaxation, left / (ROUNDS - k), seed)
+        best = max(best, bound // SCALE)
+        busy = load[np.arange(len(load)), there.device].sum(axis=0)
+        weight = weight * np.exp(STEEP * busy / max(1.0, float(np.max(busy))))
+        weight /= weight.sum()
+    return best + simulator.least_call_ns
+
+
+def _least_cost(problem: PlacementProblem, seconds: float, seed: int) -> tuple[int, Assignment]:
+    """A bound on the total cost of what fits, and what comes near to it, fitting or not."""
+    started = time.perf_counter()
+    reduced = reduce(problem)
+    prices = Prices(reduced.problem)
+    prices.climb(CUTS, started + seconds / 2)
+    bound, near = prices.height_ns, minimum_cut(reduced.problem, rent=prices.rent()).assignment
+    if choices(reduced.problem) <= LARGEST:
+        model = Model(reduced.problem)
+        model.limit(prices.moments)
+        _, found, proved = model.minimise(near, max(MOMENT_S, started + seconds - time.perf_counter()), seed)
+        bound, near = max(bound, proved), near if found is None else found
+    return bound, reduced.invert(near)
