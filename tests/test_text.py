@@ -37,6 +37,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "explain-op": lambda: PLAN.explain("left/dense0/MatMul"),
     "explain-variable": lambda: PLAN.explain("front/table3"),
     "explain-cpu-only": lambda: PLAN.explain("front/hash0"),
+    "explain-pinned": lambda: PINNED.explain("left/dense0/MatMul"),
     "ops-by-time": lambda: str(PLAN.view("ops", sort="time", limit=8)),
     "ops-crossing": lambda: str(PLAN.view("ops", crossing=True)),
     "diff": lambda: str(PLAN.diff(PINNED)),

@@ -42,6 +42,7 @@ def story(placement: Placement, op: str) -> dict[str, Any]:
         "body": node.body,
         "count": node.count,
         "device": plan.device,
+        "default_device": plan.default,
         "reason": asdict(placement.why(node.name)),
         "unit_reasons": [asdict(reason) for reason in placement.units[plan.unit].reasons],
         "time_ns": dict(plan.time_ns),

@@ -73,6 +73,8 @@ def explain(placement: Placement, *, op: str) -> str:
     lines += [f"        {other['kind']}: {other['text']} ({other['op']})" for other in others]
     lines += [f"  cost  {prices}{source}"]
     lines += [f"        not on a {kind}: {why}" for kind, why in told["refusals"].items()]
+    if told["default_device"] not in ("", told["device"]):
+        lines += [f"  else  TensorFlow itself would run it on {told['default_device']}"]
     if told["together_with"]:
         lines += [f"  with  {_some(told['together_with'])}: {told['together_because']}"]
     lines += [f"  in    {_tensor(tensor)}" for tensor in told["inputs"]]
