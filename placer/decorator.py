@@ -66,6 +66,8 @@ class PlacedFunction:
         self._exportable: dict[Hashable, Any] = {}
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
+        self._short: set[str] = set()
+        """Signatures that were planned again for less memory."""
         self._latest: _Entry | None = None
         self._bound: dict[int, tuple[Any, PlacedFunction]] = {}  # by id of the instance, which lives on only where it has to
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
@@ -137,7 +139,35 @@ class PlacedFunction:
                 except TraceError as error:
                     return self._initialising(error)(*args, **kwargs)
         self._latest = entry
-        return entry.run(*args, **kwargs)
+        try:
+            return entry.run(*args, **kwargs)
+        except Exception as error:
+            if not self._planned_for_less(entry, error):
+                raise
+        return self(*args, **kwargs)
+
+    def _planned_for_less(self, entry: _Entry, error: Exception) -> bool:
+        """Whether a call that failed is to be made again, by a plan for less memory; raises what there is to say of it if not."""
+        from placer.tf import variables
+        from placer.tf.exhausted import Exhaustion
+
+        placement = self._latest.placement if self._latest is not None else None  # under a tape, another than the entry's
+        found = None if placement is None else Exhaustion.of(error, placement)
+        if found is None:
+            return False
+        if self._options.on_out_of_memory == "report" or self._plans or entry.signature in self._short:
+            raise found.raised() from error
+        self._short.add(entry.signature)
+        limits = {**self._options.memory_limits, found.device: found.limit_bytes}
+        with self._lock:
+            self._options = replace(self._options, memory_limits=limits)
+            self._forget(entry.concrete)
+            variables.free(entry.run)
+        planned = f" The next call is planned with memory_limits={limits}."
+        if not found.pure:
+            raise found.raised(f"{planned} This one may have changed variables in part: put them back.") from error
+        warnings.warn(f"{found.text}{planned}", PlacementWarning, stacklevel=3)
+        return True
 
     def _initialising(self, error: TraceError) -> Any:
         """What runs a first call whose arguments give variables their initial values; raises `error` where that is not why."""

@@ -27,6 +27,10 @@ class InfeasibleError(PlacerError):
     """No placement meets the limits."""
 
 
+class OutOfMemoryError(PlacerError):
+    """A placed call ran out of memory; TensorFlow's `ResourceExhaustedError` too."""
+
+
 class PlanError(PlacerError):
     """A saved plan or graph is broken, or belongs to something else."""
 

@@ -50,6 +50,10 @@ class Options:
         default="repoint",
         metadata={"help": "functions traced before a variable was moved: make them use it where it is now, or fail when called"},
     )
+    on_out_of_memory: Literal["report", "replan"] = field(
+        default="report",
+        metadata={"help": "a call that runs out of memory: say what was expected, or plan once more with a lower limit"},
+    )
     on_missing_device: Literal["relax", "error"] = field(
         default="relax", metadata={"help": "a tf.device scope whose device is not there: relax it with a warning, or refuse"}
     )
@@ -99,6 +103,7 @@ _CHOICES = {
     "objective": ("step_time", "total_cost"),
     "variables": ("fixed", "move"),
     "stale": ("repoint", "invalidate"),
+    "on_out_of_memory": ("report", "replan"),
     "on_missing_device": ("relax", "error"),
 }
 

@@ -160,6 +160,11 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
             tf.raw_ops.AssignVariableOp(resource=old, value=empty, validate_shape=False)
 
 
+def free(function: TapedFunction) -> None:
+    """Lets later plans decide where the variables of a function are that does not run any more."""
+    _relying.discard(function)
+
+
 @dataclass
 class _Holders:
     """What holds the storage of some variables."""
