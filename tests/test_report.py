@@ -232,6 +232,19 @@ def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Pl
     assert complaints(browser) == []
 
 
+def test_the_page_writes_times_and_sizes_as_the_command_line_does(browser: Any, tmp_path: Path) -> None:
+    PLANS["towers"].write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    numbers = [
+        n + d
+        for scale in (1, 1_000, 1_024, 10**6, 2**20, 10**9, 2**30)
+        for n in (0, scale, 9 * scale)
+        for d in range(0, 9_000, 125)
+    ]
+    for function, written in (("formatNs", format_ns), ("formatBytes", format_bytes)):
+        assert browser.execute_script(f"return arguments[0].map({function})", numbers) == [written(n) for n in numbers]
+
+
 def test_a_graph_of_which_nothing_is_drawn_opens_too(browser: Any, tmp_path: Path) -> None:
     b = GraphBuilder("constant")
     b.constant("c", floats(4))

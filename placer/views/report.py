@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 from placer.placement import Placement
-from placer.views.colours import CROSSING, QUIET, by_night, colour
+from placer.views.colours import by_night, colour
 from placer.views.scopes import Part, scopes
 from placer.views.text import BASELINE_NAMES, sources
 from placer.views.timeline import memory_over_time
@@ -93,7 +93,6 @@ def payload(placement: Placement) -> dict[str, Any]:
             "costs": sources(p),
         },
         "devices": [_device(p, name) for name in p.devices],
-        "paint": {"crossing": CROSSING, "quiet": QUIET},
         "baselines": [
             {
                 "name": BASELINE_NAMES.get(name, name),

@@ -175,7 +175,7 @@ class GraphView {
 
   /** Colours for the theme. A box with ops on several devices has stripes by their number. */
   paint() {
-    const { plan, cy } = this, dark = document.documentElement.dataset.theme === "dark";
+    const { plan, cy } = this;
     const css = getComputedStyle(document.documentElement), colour = (name) => css.getPropertyValue(name).trim();
     const stripes = (target) => {
       const node = plan.nodes[target.data("node")], stops = [], places = [];
@@ -193,7 +193,7 @@ class GraphView {
       const { held } = plan.nodes[target.data("node")];
       return held.indexOf(Math.max(...held));
     };
-    const ink = colour("--ink"), panel = colour("--panel"), crossing = colour("--crossing"), quiet = dark ? "#66727f" : plan.paint.quiet;
+    const [ink, panel, crossing, quiet] = ["--ink", "--panel", "--crossing", "--quiet"].map(colour);
     cy.style([
       {
         selector: "node",

@@ -1,8 +1,10 @@
 // Times and sizes as the command line writes them, and elements.
 
 function three(number) {
-  const size = Math.abs(number);
-  return number.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+  const size = Math.abs(number), digits = size < 9.995 ? 2 : size < 99.95 ? 1 : 0, scaled = number * 10 ** digits;
+  // Ties, which only eighths can be, go to the even digit as in Python.
+  const tie = Number.isInteger(8 * number) && Math.abs(scaled % 1) === 0.5;
+  return (tie ? (2 * Math.round(scaled / 2)) / 10 ** digits : number).toFixed(digits);
 }
 
 function formatNs(ns) {
