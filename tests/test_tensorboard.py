@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from placer.cli import main
 from placer.devicespec import parse
 from placer.placement import Placement
 from placer.solving import solve
@@ -65,6 +66,19 @@ def test_the_runs_hold_both_placements_and_the_predicted_step(plan: Placement, t
             assert bool(node.all_end_rel_micros) == bool(taken)
             assert abs(node.all_end_rel_micros - taken / 1000) <= 1
             assert node.memory[0].total_bytes == sum(spec.nbytes for spec in plan.graph.op(name).signature.outputs)
+
+
+def test_the_command_writes_them_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = PLANS["layers"]
+    plan.save(tmp_path / "plan.json")
+    for view in ("netron", "tensorboard"):
+        command = ["show", str(tmp_path / "plan.json"), "--view", view]
+        assert main(command) == 2
+        assert "--out" in capsys.readouterr().err
+        assert main([*command, "--out", str(tmp_path / view)]) == 0
+    assert (tmp_path / "netron").read_bytes() == plan.view("netron")
+    found = {str(path.relative_to(tmp_path / "tensorboard")): path.read_bytes() for path in tmp_path.glob("tensorboard/*/*")}
+    assert found == plan.view("tensorboard")
 
 
 ALL = (
