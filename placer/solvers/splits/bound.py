@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from placer.problem.problem import Ints
 from placer.problem.split import SplitProblem
+from placer.solvers.splits.model import WORKERS
 
 UNLIMITED = 1 << 50
 
@@ -56,6 +60,41 @@ def _work_ns(problem: SplitProblem) -> int:
         left = done[1][-1] - np.interp(problem.cpus * load, *done)
         low, high = (low, load) if left <= problem.accelerators * load else (load + 1, high)
     return max(0, low - 1)  # a nanosecond for what floats round
+
+
+def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, seed: int) -> int:
+    """What loads demand when copies are free and memory without limit: units packed into devices, by constraint programming.
+
+    Args:
+        at_most_ns: the max load of a split.
+    """
+    from ortools.sat.python import cp_model
+
+    # In the largest unit of time that all are multiples of: published layers' times are whole microseconds.
+    grain = max(1, int(np.gcd.reduce(problem.unit_time_ns, axis=None)))
+    time = (problem.unit_time_ns // grain).tolist()
+    model: Any = cp_model.CpModel()
+    top = model.new_int_var(0, at_most_ns // grain, "")
+    load: list[Any] = [0] * problem.devices
+    for (cpu, accelerator), supported in zip(time, problem.unit_supported.tolist(), strict=True):
+        if cpu or accelerator:
+            on = [model.new_bool_var("") for _ in range(problem.devices)]
+            model.add_exactly_one(on)
+            for d, literal in enumerate(on):
+                load[d] += literal * (accelerator if d < problem.accelerators else cpu)
+                if d < problem.accelerators and not supported:
+                    model.add(literal == 0)
+    for work in load:
+        model.add(work <= top)
+    model.minimize(top)
+    solver: Any = cp_model.CpSolver()
+    solver.parameters.num_workers = WORKERS
+    solver.parameters.symmetry_level = 4
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = seconds
+    solver.solve(model)
+    least: int = math.ceil(solver.best_objective_bound - 0.5)
+    return grain * max(0, least)
 
 
 class _Cuts:

@@ -11,14 +11,14 @@ from placer.problem.problem import Ints
 from placer.problem.split import SplitProblem, excess_bytes, loads_ns, max_load_ns
 from placer.solvers.base import Status
 from placer.solvers.splits.annealing import WARM, anneal, multilevel
-from placer.solvers.splits.bound import max_load_bound_ns
+from placer.solvers.splits.bound import max_load_bound_ns, packing_bound_ns
 from placer.solvers.splits.chain import chain_split
 from placer.solvers.splits.model import resolved
 from placer.solvers.splits.solution import SplitSolution
 
-FIRST, PROBE, STARTS, POLISHED, PARTS = 0.05, 0.1, 0.4, 0.45, 0.7
-"""By which part of the time each ends: moves from the contiguous split, a first attempt at a proof, the other starts, moves from
-the best of them, and the search of parts. The whole program has the rest."""
+FIRST, PACKED, PROBE, STARTS, POLISHED, PARTS = 0.05, 0.15, 0.2, 0.45, 0.5, 0.75
+"""By which part of the time each ends: moves from the contiguous split, the bound by packing, a first attempt at a proof, the
+other starts, moves from the best of them, and the search of parts. The whole program has the rest."""
 MOVES = 300_000
 """On each level of a start."""
 POLISH = 2_000_000
@@ -58,6 +58,8 @@ def minimise_max_load(problem: SplitProblem, *, time_limit_s: float = 90.0, seed
             best = best if found.device is None else min(best, found.device, key=value)
 
     best = min(best, anneal(problem, best, moves=POLISH, ends=ends(FIRST), seed=seed, hot=WARM), key=value)
+    if (left := ends(PACKED) - time.perf_counter()) > 0 and value(best) > bound:
+        bound = max(bound, packing_bound_ns(problem, value(best), seconds=left, seed=seed))
     whole(ends(PROBE) - time.perf_counter())
     start = seed
     while time.perf_counter() < ends(STARTS) and value(best) > bound:

@@ -115,9 +115,16 @@ def _cut(model: Any, here: list[Any], inside: bool, outside: bool) -> Any:
         for literal in present:
             model.add_implication(literal, cut)
     else:
-        for a, b in zip(present, present[1:] + present[:1], strict=True):
-            model.add_bool_or(~a, b, cut)
+        return either(model, present)
     return cut
+
+
+def either(model: Any, literals: list[Any]) -> Any:
+    """A literal that is true where some but not all of these are; it may be true elsewhere too, which nothing rewards."""
+    some = model.new_bool_var("")
+    for a, b in zip(literals, literals[1:] + literals[:1], strict=True):
+        model.add_bool_or(~a, b, some)
+    return some
 
 
 def _break_symmetry(model: Any, problem: SplitProblem, on: dict[int, dict[int, Any]]) -> None:

@@ -23,12 +23,12 @@ CONTIGUOUS = {
 """Where a graph has few ideals, what the authors' programme finds."""
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     problem = random_split(seed, ops=6 + seed % 2, cpus=1 + seed % 2)
     least = least_max_load_ns(problem)
     assert max_load_bound_ns(problem) <= least
-    found = minimise_max_load(problem, time_limit_s=3.0)
+    found = minimise_max_load(problem, time_limit_s=20.0)
     assert found.device is not None
     assert found.status is Status.OPTIMAL
     assert found.objective_ns == max_load_ns(problem, found.device) == least
@@ -37,7 +37,7 @@ def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     assert problem.unit_supported[found.device < problem.accelerators].all()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_contiguous_split_fits(seed: int) -> None:
     problem = random_split(seed, ops=30, accelerators=3)
     device = chain_split(problem)
@@ -60,7 +60,7 @@ def test_contiguous_splits_are_those_of_the_authors(path: published.Path) -> Non
 def test_the_same_seed_gives_the_same_split() -> None:
     """Nothing of it ends by time."""
     problem = random_split(3, ops=7)
-    first, second = (minimise_max_load(problem, time_limit_s=5.0, seed=7).device for _ in range(2))
+    first, second = (minimise_max_load(problem, time_limit_s=20.0, seed=7).device for _ in range(2))
     assert first is not None
     assert second is not None
     assert np.array_equal(first, second)

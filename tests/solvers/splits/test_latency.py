@@ -1,0 +1,47 @@
+"""Latency against all splits of small problems, and against what is published."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placer.problem.split import excess_bytes, latency_ns
+from placer.problems.dnn_partitioning import load_split
+from placer.solvers.base import Status
+from placer.solvers.splits.latency import minimise_latency, shortest_path_ns
+from tests import published
+from tests.splits import least_latency_ns, random_split
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
+    problem = random_split(seed, ops=6 + seed % 2)
+    least = least_latency_ns(problem)
+    assert shortest_path_ns(problem) <= least
+    found = minimise_latency(problem, time_limit_s=20.0)
+    assert found.device is not None
+    assert found.objective_ns == latency_ns(problem, found.device) == least
+    assert found.status is Status.OPTIMAL
+    assert found.lower_bound_ns == least
+    assert excess_bytes(problem, found.device) == 0
+    assert problem.unit_supported[found.device < problem.accelerators].all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_larger_split_fits_and_waits_in_no_circle(seed: int) -> None:
+    problem = random_split(seed, ops=40, accelerators=3)
+    found = minimise_latency(problem, time_limit_s=0.5)
+    assert found.device is not None
+    assert excess_bytes(problem, found.device) == 0
+    assert found.lower_bound_ns <= found.objective_ns == latency_ns(problem, found.device)
+    everything_on_cpus = latency_ns(problem, np.full(problem.units, problem.accelerators))
+    assert everything_on_cpus is not None
+    assert found.objective_ns <= everything_on_cpus
+
+
+@pytest.mark.skipif(not published.LATENCY, reason="no published problems beside this checkout")
+def test_a_published_latency_is_met() -> None:
+    """That of a graph with few ideals, which is proved."""
+    path = next(p for p in published.LATENCY if p.stem == "bert24_inference")
+    found = minimise_latency(load_split(path), time_limit_s=0.5)
+    assert found.objective_ns / 1e6 == pytest.approx(100.218, abs=1e-3)
