@@ -131,12 +131,32 @@ def add_function(graph: tf.Graph, function: Any) -> None:
 
 def register_body(name: str, graph: Any) -> Any:
     """Registers a FuncGraph as a function that ops can name; returns it."""
-    return atomic_function.from_func_graph(name, graph, {})
+    function = atomic_function.from_func_graph(name, graph, {})
+    function.__class__ = _RuntimeFunction
+    return function
 
 
 def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]) -> Any:
     """A ConcreteFunction that runs `graph`."""
-    return ConcreteFunction.from_func_graph(graph, function_type, attrs)
+    concrete = ConcreteFunction.from_func_graph(graph, function_type, attrs)
+    concrete.inference_fn.__class__ = _RuntimeFunction
+    return concrete
+
+
+class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
+    """A function as the runtime has it, but without devices where a SavedModel takes it along with one that calls it."""
+
+    __slots__ = ()
+
+    @property
+    def _c_func(self) -> Any:
+        if not is_saving():
+            return super()._c_func
+        definition = self.definition
+        for node in definition.node_def:
+            node.device = ""
+        bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
+        return c_api_util.ScopedTFFunction(bare, self.name)
 
 
 def copy_flat_signature(source: Any, target: Any) -> None:

@@ -55,6 +55,8 @@ class Model(tf.Module):
 
 
 NAMES = ("scopes", "structured", "looped", "nested")
+SIGNATURES = {f"{name}{way}": name for name in NAMES for way in ("", "_whole", "_traced")}
+"""Of what is saved, each with the function of `Model` it is made of."""
 
 
 def placed(model: Model, name: str) -> placer.PlacedFunction:
@@ -63,7 +65,7 @@ def placed(model: Model, name: str) -> placer.PlacedFunction:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with each function saved three ways: as a signature, as an attribute, inside a function around it."""
+    """A model with each function saved four ways: as a signature, as an attribute, inside a function around it, that traced."""
     folder, model, signatures = tmp_path_factory.mktemp("saved"), Model(), {}
     for name in NAMES:
         fn = placed(model, name)
@@ -74,6 +76,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         setattr(model, f"{name}_inside", around(fn))
         assert fn.placement is not before  # that of any batch, from here on
         signatures[f"{name}_whole"] = getattr(model, f"{name}_inside")
+        signatures[f"{name}_traced"] = around(fn).get_concrete_function()
     tf.saved_model.save(model, str(folder), signatures=signatures)
     return folder
 
@@ -114,7 +117,7 @@ def test_what_is_loaded_does_what_the_plain_function_does(saved: Path, name: str
     loaded.weights.assign_add(tf.ones([16, 4]))
     plain.weights.assign_add(tf.ones([16, 4]))
     run = tf.function(getattr(plain, name))
-    for found in (loaded.signatures[name], loaded.signatures[f"{name}_whole"]):
+    for found in (loaded.signatures[signature] for signature, of in SIGNATURES.items() if of == name):
         for want, have in zip(flat(run(X)), flat(found(x=X)), strict=True):
             np.testing.assert_allclose(have, want, rtol=1e-5)
     for found in (getattr(loaded, f"{name}_itself"), getattr(loaded, f"{name}_inside")):
@@ -134,9 +137,9 @@ np.savez(sys.argv[2], **{f"{n}/{k}": v for n, f in model.signatures.items() for 
 """
     subprocess.run([sys.executable, "-c", code, str(saved), str(tmp_path / "found.npz")], check=True)
     found = np.load(tmp_path / "found.npz")
-    assert {key.partition("/")[0] for key in found} == {*NAMES, *(f"{name}_whole" for name in NAMES)}
+    assert {key.partition("/")[0] for key in found} == set(SIGNATURES)
     for key in found:
-        want = tf.nest.flatten(tf.function(getattr(Model(), key.partition("/")[0].removesuffix("_whole")))(X))
+        want = tf.nest.flatten(tf.function(getattr(Model(), SIGNATURES[key.partition("/")[0]]))(X))
         assert any(w.shape == found[key].shape and np.allclose(w, found[key], rtol=1e-5) for w in want)
 
 
