@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from cost_models.base import OpCost, OpSignature
@@ -9,18 +10,24 @@ from cost_models.machines import Device, Link, Machine, load_machine
 
 
 def two_cpus(link_latency_ns: int = 1_000) -> Machine:
-    """Two CPU devices of one host: a two-core CPU:0, and a CPU:1 that costs what an H100 does.
+    """Two CPU devices of one host, see `cpus`."""
+    return replace(cpus(2, link_latency_ns), name="two-cpus")
 
-    A process with two logical CPU devices can run a plan for it. The default latency is far below a GPU's link, so that small
-    functions are worth splitting too.
+
+def cpus(count: int, link_latency_ns: int = 1_000) -> Machine:
+    """CPU devices of one host: a two-core CPU:0, and others that each cost what an H100 does.
+
+    A process with as many logical CPU devices can run a plan for it. The default latency is far below a GPU's link, so that
+    small functions are worth splitting too.
     """
     gpu = load_machine("h100").device("GPU:0")
-    cpu = load_machine("cpu2").device("CPU:0")
-    second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False, call_ns=0)
+    devices = [load_machine("cpu2").device("CPU:0")]
+    devices += [replace(gpu, name=f"CPU:{k}", kind="CPU", asynchronous=False, call_ns=0) for k in range(1, count)]
+    pairs = itertools.permutations((device.name for device in devices), 2)
     return Machine(
-        name="two-cpus",
-        devices=(cpu, second),
-        links=tuple(Link(a.name, b.name, link_latency_ns, bytes_per_s=1e11) for a, b in ((cpu, second), (second, cpu))),
+        name=f"{count}-cpus",
+        devices=tuple(devices),
+        links=tuple(Link(src, dst, link_latency_ns, bytes_per_s=1e11) for src, dst in pairs),
         call_overhead_ns=100_000,
         host_hop_ns=link_latency_ns,
     )

@@ -37,7 +37,7 @@ class Program:
 
 def mlp_training(size: Size = "full", where: Where = None) -> Program:
     """A training step of a chain of 40 layers, 8 where small, narrow at both ends; a part is a layer."""
-    layers, width, batch, narrow = (40, 2048, 4096, 256) if size == "full" else (8, 64, 16, 8)
+    layers, width, batch, narrow = (40, 2048, 4096, 256) if size == "full" else (8, 256, 64, 8)
     sides = [narrow, *[width] * (layers - 1), narrow]
     weights = [_weights(k, where, sides[k], sides[k + 1]) for k in range(layers)]
 
@@ -56,7 +56,7 @@ def towers(size: Size = "full", where: Where = None, *, count: int = 2, trains: 
     Args:
         rows: of an embedding table, whose lookups go into all towers.
     """
-    layers, width, batch, narrow = (6, 8192 // count, 4096, 256) if size == "full" else (3, 32, 16, 8)
+    layers, width, batch, narrow = (6, 8192 // count, 4096, 256) if size == "full" else (3, 256, 64, 8)
     sides = [narrow, *[width] * (layers - 1), narrow]
     weights = [[_weights(k, where, *sides[i : i + 2]) for i in range(layers)] for k in range(count)]
     table = [tf.Variable(tf.zeros([rows, narrow]), name="table")] if rows else []

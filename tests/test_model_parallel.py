@@ -1,8 +1,13 @@
-"""Programs that want several GPUs, planned for machines that are not here."""
+"""Programs that want several GPUs: planned for machines that are not here, run on logical CPU devices in their place."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.registry import solver, solvers
 from tests.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
+from tests.spread import RUNS
 
 SMALL = ["towers_2_prediction", "towers_2_training", "mlp_40_training", "towers_8_training"]
 
@@ -95,3 +101,24 @@ def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
         users = problem.consumer_op[problem.consumer_start[tensor] : problem.consumer_start[tensor + 1]].tolist()
         crossing += any(user in forward and device[user] == place % problem.devices for user in users)
     assert 1 <= crossing <= 2
+
+
+@pytest.fixture(scope="module")
+def ran() -> dict[str, Any]:
+    """What `tests.spread` found, by program."""
+    environment = os.environ | {"PLACER_CACHE": os.devnull}
+    done = subprocess.run([sys.executable, "-m", "tests.spread"], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_spread_computes_the_same_where_it_was_planned(name: str, ran: dict[str, Any]) -> None:
+    found, (_, devices, share) = ran[name], RUNS[name]
+    assert found["wrong"] == found["mismatches"] == found["over limits"] == []
+    assert found["not made"] == []
+    assert len(found["not predicted"]) <= found["copies"] // 100  # TensorFlow joins some equal shapes of the encoder's
+    assert found["copies"] > 0
+    assert len(found["devices"]) == devices
+    assert share is None or len(found["variables"]) >= 2
