@@ -22,9 +22,9 @@ from tests.model_parallel import Program, encoder, mlp_training, towers
 DEVICES, STEPS = 5, 5
 
 RUNS = {
-    "towers_2_prediction": (partial(towers, "small", trains=False), 3, None),
-    "towers_2_training": (partial(towers, "small"), 3, None),
-    "towers_8_training": (partial(towers, "small", count=8), 5, None),
+    "towers_2_prediction": (partial(towers, "small", trains=False), 3, 0.6),
+    "towers_2_training": (partial(towers, "small"), 3, 0.6),
+    "towers_8_training": (partial(towers, "small", count=8), 5, 0.3),
     "mlp_training": (partial(mlp_training, "small"), 3, 0.6),
     "mlp_training_on_4": (partial(mlp_training, "small"), 5, 0.35),
     "table_and_towers_2_training": (partial(towers, "small", rows=1_000), 3, 0.6),
@@ -33,12 +33,12 @@ RUNS = {
 """The program, how many devices there are with the host's, and what share of all of it each but the host's may hold."""
 
 
-def run(program: Program, devices: int, share: float | None) -> dict[str, Any]:
+def run(program: Program, devices: int, share: float) -> dict[str, Any]:
     """How a placed program differs from the plain one in `STEPS` steps, where it ran, and what crossed between devices."""
     work, machine = program.work, cpus(devices)
     others = [device.name for device in machine.devices[1:]]
     whole = placer.solve(placer.build_graph(work.fn, *work.args), cpus(2), solver="all_cpu").totals["CPU:0"].peak_bytes
-    limits = {} if share is None else dict.fromkeys(others, int(share * whole))
+    limits = dict.fromkeys(others, int(share * whole))
     start = [v.numpy() for v in work.state]
     expected = steps(work.fn, program, start)
 

@@ -115,10 +115,9 @@ def ran() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_is_spread_computes_the_same_where_it_was_planned(name: str, ran: dict[str, Any]) -> None:
-    found, (_, devices, share) = ran[name], RUNS[name]
+    found, (_, devices, _) = ran[name], RUNS[name]
     assert found["wrong"] == found["mismatches"] == found["over limits"] == []
-    assert found["not made"] == []
-    assert len(found["not predicted"]) <= found["copies"] // 100  # TensorFlow joins some equal shapes of the encoder's
     assert found["copies"] > 0
-    assert len(found["devices"]) == devices
-    assert share is None or len(found["variables"]) >= 2
+    # TensorFlow joins and simplifies some of the encoder's scalars.
+    assert len(found["not predicted"]) + len(found["not made"]) <= found["copies"] // 100
+    assert len(found["devices"]) == len(found["variables"]) == devices

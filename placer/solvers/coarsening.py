@@ -17,19 +17,26 @@ NEXT_TO_NOTHING = 1e-6
 def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
     """Pairs of units that hand each other something, [E, 2], and what that costs between two of these devices, [E] in ns.
 
-    A copy that n ops wait for counts an nth for each of them.
+    A copy that n ops wait for counts an nth for each of them, and so does one of n control edges out of an op or into one.
     """
     apart = ~np.eye(len(among), dtype=np.bool_)
-    latency, per_byte = (
-        float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte)
+    host = problem.host_place[among]
+    latency, per_byte, hop = (
+        float(cost[np.ix_(at, at)][apart].mean())
+        for cost, at in (
+            (problem.copy_latency_ns, among),
+            (problem.copy_ns_per_byte, among),
+            (problem.copy_latency_ns, host),
+        )
     )
-    tensor, control = problem.consumer_tensor, np.bincount(problem.control_src, minlength=problem.ops)[problem.control_src]
+    tensor, src, dst = problem.consumer_tensor, problem.control_src, problem.control_dst
     copy = np.where(problem.tensor_free, NEXT_TO_NOTHING, problem.tensor_count) * (latency + per_byte * problem.copied_bytes)
     shared = (copy / np.maximum(1, np.diff(problem.consumer_start)))[tensor]
-    hop = problem.op_count[problem.control_src] * latency / control
-    maker = problem.op_unit[np.append(problem.tensor_op[tensor], problem.control_src)]
-    user = problem.op_unit[np.append(problem.consumer_op, problem.control_dst)]
-    return _joined(np.column_stack([maker, user]), np.append(shared, hop), problem.units)
+    many = np.maximum(np.bincount(src, minlength=problem.ops)[src], np.bincount(dst, minlength=problem.ops)[dst])
+    hops = problem.op_count[src] * hop / many
+    maker = problem.op_unit[np.append(problem.tensor_op[tensor], src)]
+    user = problem.op_unit[np.append(problem.consumer_op, dst)]
+    return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.units)
 
 
 def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: list[tuple[int, Floats]]) -> Iterator[Ints]:

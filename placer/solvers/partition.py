@@ -11,6 +11,7 @@ from placer.problem.memory import usage
 from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
 from placer.solvers.coarsening import coarsened, edges
 from placer.solvers.fit import held_by_unit
+from placer.solvers.grouping import components
 from placer.solvers.merging import merged
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.reductions.reduced import Reduced
@@ -56,10 +57,13 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
         nodes = np.flatnonzero(coarse.unit_allowed[:, group].all(axis=1))
         if len(nodes) > MOST:
             continue
-        laplacian = _laplacian(coarse, group)
-        for measure in loads.T:
+        joined = _joined(coarse, group)[np.ix_(nodes, nodes)]
+        for measure in loads[nodes].T:
+            part = np.zeros(len(nodes), np.int64)
+            _split(part, np.arange(len(nodes)), 0, len(group), measure, joined)
+            _level(part, loads[nodes], problem.memory_limit_bytes[group], joined, _distances(problem, group))
             device = coarse.unit_allowed.argmax(axis=1)
-            _split(device, nodes, group, measure, laplacian)
+            device[nodes] = group[part]
             yield reduced, Assignment(device)
 
 
@@ -70,23 +74,67 @@ def accelerators(problem: PlacementProblem) -> Ints:
     return np.flatnonzero(others if others.any() else np.arange(problem.devices) != problem.host)
 
 
-def _laplacian(problem: PlacementProblem, group: Ints) -> Floats:
-    """[U, U]: minus what two units hand each other, and on the diagonal what makes the sums nought."""
+def _joined(problem: PlacementProblem, group: Ints) -> Floats:
+    """[U, U]: what two units hand each other, in whole ns."""
     pairs, weight = edges(problem, group)
     result = np.zeros((problem.units, problem.units))
-    result[pairs[:, 0], pairs[:, 1]] = result[pairs[:, 1], pairs[:, 0]] = -weight
+    result[pairs[:, 0], pairs[:, 1]] = result[pairs[:, 1], pairs[:, 0]] = np.rint(weight)
     return result
 
 
-def _split(device: Ints, nodes: Ints, group: Ints, load: Floats, laplacian: Floats) -> None:
-    """Gives each of the nodes a device of the group, in halves."""
-    if len(group) == 1 or len(nodes) < 2:
-        device[nodes] = group[0]
+def _distances(problem: PlacementProblem, group: Ints) -> Floats:
+    """[K, K]: how many times as long as on average a copy takes between two devices of the group."""
+    nbytes = float(problem.copied_bytes.mean()) if len(problem.copied_bytes) else 0.0
+    cost = (problem.copy_latency_ns + nbytes * problem.copy_ns_per_byte)[np.ix_(group, group)]
+    return cost / max(1.0, float(cost.sum()) / (len(group) * (len(group) - 1)))
+
+
+def _split(part: Ints, nodes: Ints, first: int, count: int, load: Floats, joined: Floats) -> None:
+    """Numbers the nodes' parts, so many from the first on, by halves."""
+    if count == 1 or len(nodes) < 2:
+        part[nodes] = first
         return
-    part = laplacian[np.ix_(nodes, nodes)]
-    part[np.diag_indices(len(nodes))] = -part.sum(axis=1)
-    order = nodes[np.argsort(np.linalg.eigh(part)[1][:, 1], kind="stable")]
-    half = len(group) // 2
-    first = np.cumsum(load[order]) - load[order] / 2 < load[order].sum() * half / len(group)
-    _split(device, order[first], group[:half], load, laplacian)
-    _split(device, order[~first], group[half:], load, laplacian)
+    order = nodes[_order(joined[np.ix_(nodes, nodes)])]
+    half = count // 2
+    early = np.cumsum(load[order]) - load[order] / 2 < load[order].sum() * half / count
+    _split(part, order[early], first, half, load, joined)
+    _split(part, order[~early], first + half, count - half, load, joined)
+
+
+def _order(joined: Floats) -> Ints:
+    """Nodes of each connected piece by their entries in the eigenvector of its Laplacian's second-smallest eigenvalue."""
+    pieces = [np.array(piece) for piece in components(len(joined), *np.nonzero(joined))]
+    ordered = []
+    for piece in pieces:
+        laplacian = -joined[np.ix_(piece, piece)]
+        laplacian[np.diag_indices(len(piece))] = -laplacian.sum(axis=1)
+        ordered.append(piece[np.argsort(np.linalg.eigh(laplacian)[1][:, min(1, len(piece) - 1)], kind="stable")])
+    return np.concatenate(ordered)
+
+
+def _level(part: Ints, load: Floats, limit: Ints, joined: Floats, distance: Floats) -> None:
+    """Moves nodes between parts, the best move first, while that lowers copies and loads together.
+
+    Loads count by their squares over their sum: that is an equal share where they are equal, and grows with every difference.
+    Bytes over a limit weigh as much as all of the work.
+    """
+    parts = len(limit)
+    work, held = load.T
+    total = max(1.0, float(work.sum()))
+    per_byte = np.where(limit < 0, 0.0, total / np.maximum(1, limit))
+
+    for _ in range(len(part) * parts):
+        here = np.arange(parts) == part[:, None]
+        copies = joined @ here @ distance  # [C, K]: of a node with all others, were it there
+        busy, full = work @ here, held @ here
+        there = busy + np.where(here, 0, work[:, None])
+        left = busy[part] - work
+        squares = there**2 + (left**2)[:, None] - busy**2 - (busy[part] ** 2)[:, None]
+        over = (np.maximum(0, full + held[:, None] - limit) - np.maximum(0, full - limit)) * per_byte
+        relief = (np.maximum(0, full - limit) * per_byte)[part] - np.maximum(0, full[part] - held - limit[part]) * per_byte[part]
+        added = copies - copies[here][:, None] + squares / total + over - relief[:, None]
+        added[here] = 0
+        node, to = np.unravel_index(int(np.argmin(added)), added.shape)
+        if added[node, to] > -1:
+            break
+        part[node] = to
