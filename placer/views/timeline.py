@@ -1,4 +1,4 @@
-"""The predicted step, and measured ones, as Chrome trace events, for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
+"""The predicted step, and measured ones, as Chrome trace events, for Perfetto (https://ui.perfetto.dev).
 
 The format: "Trace Event Format" (Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 """
