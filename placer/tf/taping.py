@@ -137,7 +137,7 @@ class _Builder:
                 forward_placed = rewrite(Trace(_private.ConcreteFunction(forward), first, ()), device_of)
                 backward_placed = rewrite(Trace(backward, second, ()), device_of)
         except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
-            why = str(error).partition("\n")[0].rstrip(".") if isinstance(error, PlacerError) else repr(error)
+            why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
         return forward_placed.inference_fn, _Backward(backward_placed, backward), placement

@@ -451,6 +451,7 @@ def chain() -> Program:
     [
         (loop, accumulated, {}, "ForwardAccumulator"),
         (chain, one_tape, {"memory_limits": {"CPU:0": "4MiB", "CPU:1": "4MiB"}}, "memory limits"),
+        (loop, one_tape, {"pins": {"backward/*": "CPU:0"}}, "no device can hold .* leaves none; put"),
     ],
 )
 def test_one_warning_where_a_gradient_cannot_be_placed(
