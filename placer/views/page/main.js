@@ -165,7 +165,7 @@ class App {
 /** Figures, devices, baselines and notes. */
 function overview(plan) {
   const { figures: f } = plan;
-  const bound = f.lower_bound_ns > 0 && f.gap > 0 ? `, within ${(100 * f.gap).toFixed(1)}% of the optimum` : "";
+  const bound = f.lower_bound_ns > 0 && f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : "";
   const figures = {
     "step time": formatNs(f.step_time_ns), "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
     transfers: `${plan.transfers.length}, ${formatBytes(f.copied_bytes)}, ${formatNs(f.transfer_ns)}`,
