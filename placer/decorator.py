@@ -314,7 +314,11 @@ class PlacedFunction:
                 f"the plan for {self.__name__} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
-        device_of = {name: full_name(plan.device) for name, plan in placement.ops.items()}
+
+        def full(placement: Placement) -> dict[str, str]:
+            return {name: full_name(plan.device) for name, plan in placement.ops.items()}
+
+        device_of = full(placement)
         try:
             placed = rewriting.rewrite(trace, device_of)
         except RewriteError as error:
@@ -322,10 +326,17 @@ class PlacedFunction:
             entry = replace(entry, trace=None, placement=None, run=entry.concrete)
         else:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
-            entry = replace(entry, run=TapedFunction(placed, trace, shapes, self._taping(entry)))
+            run = TapedFunction(placed, trace, shapes, self._taping(entry))
             if placement.options.get("variables") == "move":
-                stale = placement.options.get("stale", "repoint")
-                variables.move(variables.moves(trace, device_of), entry.run, stale, watched)
+                taped = run.pair_plan() if variables.is_recording() else None  # what its gradient needs counts, too
+                wanted = variables.moves(trace, device_of if taped is None else full(taped))
+                variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
+                if variables.moves(trace, device_of):
+                    placement = self._solved(trace)  # for calls without a tape, with the variables where they are now
+                    placed = rewriting.rewrite(trace, full(placement))
+                    run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
+                    variables.move([], run)
+            entry = replace(entry, placement=placement, run=run)
         self._entries[calling.entry_key(entry.concrete)] = entry
         return entry
 

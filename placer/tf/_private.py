@@ -184,6 +184,11 @@ def has_tangents(tensors: Sequence[Any]) -> bool:
     return bool(forwardprop_util.pack_tangents(tensors).indices)
 
 
+def is_recording() -> bool:
+    """True where a tape or accumulator may record what is run now, eagerly."""
+    return tf.executing_eagerly() and bool(record.could_possibly_record())
+
+
 def recorded_call(pair: Any, args: Sequence[Any]) -> Any:
     """A call of the pair's forward function that the tape records."""
     return concrete_function._ForwardBackwardCall(pair, args, [], tape_watching=True)

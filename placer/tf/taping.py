@@ -67,6 +67,18 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
         _private.copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
 
+    def pair_plan(self) -> Placement | None:
+        """The plan of a call under one tape and of its gradient; None where these run as TensorFlow has them."""
+        pair = self._pair(_private.FIRST_ORDER)
+        pair.forward((), ())
+        planned: Placement | None = pair.placement
+        return planned
+
+    def with_pairs_of(self, other: TapedFunction) -> TapedFunction:
+        """Itself, for calls under a tape as the other one, of the same trace."""
+        self._pairs = other._pairs
+        return self
+
     def outdated(self) -> None:
         """Tells its owner that a variable was moved."""
         self._builder.taping.on_moved()
@@ -174,18 +186,18 @@ class _TapePair:
         graph = builder.copy().graph
         super().__init__(graph, builder.attributes, None, (), delayed, False)  # type: ignore[call-arg]
         self._builder = builder
-        self._placement: Placement | None = None
+        self.placement: Placement | None = None
 
     def forward(self, args: Any, tangents: Any) -> Any:
         with self._builder.lock:
             forward = super().forward(args, tangents)  # type: ignore[misc]
-        if self._placement is not None:
-            self._builder.taping.on_call(self._placement)
+        if self.placement is not None:
+            self._builder.taping.on_call(self.placement)
         return forward
 
     def _forward_and_backward_functions(self, args: Any, tangents: Any) -> Any:
         forward, graph, backward, *jvps = super()._forward_and_backward_functions(args, tangents)  # type: ignore[misc]
-        forward, backward, self._placement = self._builder.place(forward, backward, self.higher)
+        forward, backward, self.placement = self._builder.place(forward, backward, self.higher)
         return forward, graph, backward, *jvps
 
 

@@ -30,6 +30,8 @@ Stale = Literal["repoint", "invalidate"]
 
 UNSEEN = "what Python does not tell, such as a local variable of a running function, or objects after gc.freeze()"
 
+is_recording = _private.is_recording
+
 _EAGER = tf.__internal__.EagerTensor
 _relying: weakref.WeakSet[Any] = weakref.WeakSet()
 """Placed functions whose plans decided where their variables are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,35 @@ def test_a_tape_opened_before_the_first_call_records_it(w: tf.Variable) -> None:
         y = placed(X)
     assert where(w) == THERE
     np.testing.assert_allclose(tape.gradient(y, w), tf.transpose(X) @ tf.ones([3, 4]))
+
+
+def test_under_a_tape_the_plan_that_moves_counts_the_gradient() -> None:
+    """Forward, both products fit the second device; with what the gradient needs, one weight does not."""
+    a, b = (tf.Variable(tf.random.stateless_uniform([512, 512], [1, i]), name=name) for i, name in enumerate("ab"))
+    x = tf.random.stateless_uniform([512, 512], [2, 2])
+    limits = {THERE: 6 * 2**20}
+
+    def f(x: Any) -> Any:
+        return tf.tanh(tf.tanh(x @ a) @ b)
+
+    alone = placer.solve(placer.build_graph(tf.function(f), x), two_cpus(), variables="move", memory_limits=limits)
+    assert [alone.device_of(name) for name in "ab"] == [THERE, THERE]
+    placed = placer.place(f, devices=two_cpus(), variables="move", memory_limits=limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tf.GradientTape() as tape:
+            y = placed(x)
+        gradients = tape.gradient(y, [a, b])
+    assert sorted(map(where, (a, b))) == [HERE, THERE]
+    with tf.GradientTape() as tape:
+        expected = f(x)
+    np.testing.assert_allclose(y, expected, rtol=1e-4)
+    for left, right in zip(gradients, tape.gradient(expected, [a, b]), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(placed(x), expected, rtol=1e-4)
+    assert [placed.placement.device_of(name) for name in "ab"] == [where(a), where(b)]
+    assert not placed.observe(x).mismatches
+    assert not placed.observe_gradient(x).mismatches
 
 
 def test_a_gradient_across_the_first_call_is_not_cut_off(w: tf.Variable) -> None:
