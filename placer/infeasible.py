@@ -1,14 +1,18 @@
-"""Why nothing fits: which device, which limit, by how much, what takes most there, and the way out."""
+"""Why nothing fits: which limit, by how much, what takes most there, which demands stand in the way, and the way out."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from placer.opgraph import OpGraph
 from placer.problem.formulate import kept
-from placer.problem.memory import excess, usage
+from placer.problem.memory import excess, peaks, usage
 from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
-from placer.solvers.base import Solution, Status
+from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.fit import fit
 from placer.solvers.registry import solver
 from placer.units import format_bytes
 
@@ -16,39 +20,105 @@ ATTEMPTS = ("greedy", "tf_default", "all_cpu", "all_gpu")
 HOLDERS_SHOWN = 4
 
 
-def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solution) -> str:
+def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solution, without: Mapping[str, Bools]) -> str:
     """The message for a solution of the graph's problem that proves that nothing fits, or found nothing that does.
 
     Variables and captures that are bound to one device can prove the point alone; otherwise it shows what the simple placement
     lacks that misses the limits least.
+
+    Args:
+        without: by a way out, in words: where units may be, [U, D], once a demand is dropped.
     """
     proved = solution.status is Status.INFEASIBLE
     lead = "no placement fits the memory limits" if proved else f"{solution.solver} found no placement ({solution.stop_reason})"
+    outs = _ways_out(graph, problem, solution.objective, without)
     bound = np.where(problem.unit_allowed.sum(axis=1) == 1, problem.unit_allowed.argmax(axis=1), -1)
     for d, (name, limit) in enumerate(zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)):
         if 0 <= limit < (held := int(problem.unit_persistent_bytes[bound == d].sum())):
+            outs = [_limit(problem, solution.objective, d) or f"a limit of at least {held} bytes for {name}", *outs]
             return (
                 f"{lead}: what has to stay on {name} takes {_bytes(held)}, {_bytes(held - limit)} over its limit of "
                 f"{_bytes(limit)}. Most is held by {_most(graph, problem, bound == d)}. "
-                f"Way out: a limit of at least {held} bytes for {name}, or make some of these on another device."
+                f"Way out: {', or '.join([*outs, 'make some of these on another device'])}."
             )
-    attempts = {name: solver(name).solve(problem, solution.objective).assignment for name in ATTEMPTS}
-    over = {name: excess(problem, a) for name, a in attempts.items() if a is not None}
+    attempts = _attempts(problem, solution.objective)
+    over = {name: excess(problem, a) for name, a in attempts.items()}
     if not over:
-        return f"{lead}. Way out: higher limits, or a smaller batch."
+        return f"{lead}. Way out: {', or '.join([*outs, 'higher limits, or a smaller batch'])}."
     closest = min(over, key=lambda name: int(over[name].sum()))
     assignment = attempts[closest]
-    assert assignment is not None
     if not over[closest].any():
         return f"{lead}, but {closest} fits. Way out: solver={closest!r}, or a longer time_limit_s."
     d = int(np.argmax(over[closest]))
-    limit, missing = int(problem.memory_limit_bytes[d]), int(over[closest][d])
-    most = _most(graph, problem, assignment.device == d, _passing_at_peak(problem, assignment, d))
+    name, limit, missing = problem.device_names[d], int(problem.memory_limit_bytes[d]), int(over[closest][d])
+    passing = _passing_at_peak(problem, assignment, d)
+    outs = [_limit(problem, solution.objective, d) or f"a limit of at least {limit + missing} bytes for {name}", *outs]
     return (
-        f"{lead}: {closest}, the closest of {', '.join(over)}, needs {_bytes(limit + missing)} on {problem.device_names[d]}, "
-        f"{_bytes(missing)} over its limit of {_bytes(limit)}. At the peak, most is held by {most}. "
-        f"Way out: a limit of at least {limit + missing} bytes for {problem.device_names[d]}, or a smaller batch."
+        f"{lead}: {closest}, the closest of {', '.join(over)}, needs {_bytes(limit + missing)} on {name}, {_bytes(missing)} over "
+        f"its limit of {_bytes(limit)}. At the peak, most is held by {_most(graph, problem, assignment.device == d, passing)}. "
+        f"Way out: {', or '.join([*outs, _batch(problem, assignment, d)])}."
     )
+
+
+def _attempts(problem: PlacementProblem, objective: Objective) -> dict[str, Assignment]:
+    """Simple placements, whatever the limits."""
+    found = {name: solver(name).solve(problem, objective).assignment for name in ATTEMPTS}
+    return {name: assignment for name, assignment in found.items() if assignment is not None}
+
+
+def _fitting(problem: PlacementProblem, objective: Objective) -> Assignment | None:
+    """One that meets the limits, if it is found by repairing simple ones."""
+    repaired = (fit(problem, assignment) for assignment in _attempts(problem, objective).values())
+    return next((assignment for assignment in repaired if assignment is not None), None)
+
+
+def _ways_out(graph: OpGraph, problem: PlacementProblem, objective: Objective, without: Mapping[str, Bools]) -> list[str]:
+    """Demands that stand in the way: without any one of these something fits."""
+    outs = []
+    for words, allowed in without.items():
+        found = _fitting(replace(problem, unit_allowed=allowed), objective)
+        if found is not None:
+            stayed = problem.unit_allowed[np.arange(problem.units), found.device]
+            outs.append(f"{words}{_moved(graph, problem, found, ~stayed)}")
+    return outs
+
+
+def _moved(graph: OpGraph, problem: PlacementProblem, found: Assignment, moves: Bools) -> str:
+    """What is kept from step to step and is then elsewhere."""
+    told = [
+        (nbytes, f"{name!r} ({format_bytes(nbytes)}) on {problem.device_names[found.device[problem.op_unit[op]]]}")
+        for op, name, nbytes in kept(graph)
+        if nbytes and moves[problem.op_unit[op]]
+    ]
+    told.sort(key=lambda entry: -entry[0])
+    more = f" and {len(told) - HOLDERS_SHOWN} more" if len(told) > HOLDERS_SHOWN else ""
+    return f", with {', '.join(text for _, text in told[:HOLDERS_SHOWN])}{more}" if told else ""
+
+
+def _limit(problem: PlacementProblem, objective: Objective, d: int) -> str:
+    """The limit of one device with which something fits, the others as they are; "" where they stand in the way too."""
+    limits = problem.memory_limit_bytes.copy()
+    limits[d] = -1
+    raised = replace(problem, memory_limit_bytes=limits)
+    found = _fitting(raised, objective)
+    if found is None:
+        return ""
+    needed = int(peaks(raised, found)[d])
+    for _ in range(4):  # as low as repairs find, in a few halvings
+        limits[d] = (int(problem.memory_limit_bytes[d]) + needed) // 2
+        better = _fitting(replace(problem, memory_limit_bytes=limits), objective)
+        if better is None:
+            break
+        needed = int(peaks(problem, better)[d])
+    return f"a limit of {needed} bytes for {problem.device_names[d]}"
+
+
+def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:
+    """How much smaller a batch has to be if all that is not kept grows with it."""
+    held = int(problem.unit_persistent_bytes[assignment.device == d].sum())
+    peak, limit = int(peaks(problem, assignment)[d]), int(problem.memory_limit_bytes[d])
+    share = (limit - held) / max(1, peak - held)
+    return f"a batch of about {share:.0%} of this one's size" if share >= 0.01 else "a smaller batch"
 
 
 def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:

@@ -21,6 +21,7 @@ from placer.pausing import paused_collection
 from placer.placement import Placement
 from placer.problem.constraints import Constraints, constrain, guesses
 from placer.problem.formulate import formulate
+from placer.problem.problem import Bools
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
@@ -89,7 +90,7 @@ def _solved(
     if not isinstance(solution, Solution):
         raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     if solution.assignment is None or solution.status is Status.UNKNOWN:
-        raise InfeasibleError(explain_infeasible(graph, problem, solution))
+        raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
 
     placement = expand(graph, target, options, constraints, formulation, replace(solution, assignment=assignment))
@@ -97,6 +98,16 @@ def _solved(
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
     return placement, constraints.notes
+
+
+def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:
+    """Where units may be without one of the demands that options make, by how to drop it."""
+    fewer = {
+        f"no pin {name!r}": replace(options, pins={n: d for n, d in options.pins.items() if n != name}) for name in options.pins
+    }
+    if options.variables == "fixed":
+        fewer['variables="move"'] = replace(options, variables="move")
+    return {words: constrain(graph, target, less).allowed for words, less in fewer.items()}
 
 
 def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
