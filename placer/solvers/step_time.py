@@ -14,9 +14,11 @@ from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.climbing import Search
 from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
+from placer.solvers.heuristics.annealing import anneal
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
+from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
 from placer.solvers.heuristics.heft import heft_schedule
 from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
@@ -39,6 +41,8 @@ OP_RUNS_PER_S = 400_000
 """The same per second of a time limit. Counting these rather than looking at the clock makes equal runs equal."""
 BOUND_S, SHARE = 0.5, 0.2
 """For a bound that knows the limits: seconds where there is no time limit, enough for some hundred ops, and its share of one."""
+MOVES_PER_UNIT = 40
+"""The most random moves from a local optimum, where a time limit leaves room for them."""
 CLIMBS, PASSES = 2, 3
 """Partitions that are improved, and how often all units are tried."""
 
@@ -61,12 +65,14 @@ class StepTime:
     ) -> Solution:
         """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort.
 
+        Where a time limit leaves room for it, it anneals from there.
+
         With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
 
         Args:
             time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and more by as much as
                 there are accelerators.
-            seed: nothing here is random.
+            seed: of the annealing.
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
@@ -93,7 +99,14 @@ class StepTime:
             return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, reason)
         for reduced, start in parts:
             search.climb(reduced, start, search.effort // (2 * CLIMBS))
-        reason = search.climb(Reduced.nothing(problem), search.best, search.effort)
+        everything = Reduced.nothing(problem)
+        reason = search.climb(everything, search.best, search.effort)
+        if reason == "local optimum" and time_limit_s is not None:
+            rng = np.random.default_rng(seed)
+            search.offer(
+                anneal(problem, objective, search.best, min(search.effort, MOVES_PER_UNIT * problem.units), rng, search.ends)
+            )
+            reason = search.climb(everything, search.best, search.effort)
         found = min((search.best, search.shortest), key=search.step_ns)
         return answer(
             problem, objective, found, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
@@ -140,6 +153,8 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
+    if limits_can_bind(problem):
+        yield greedy_benefit_assignment(problem)
     if not large or problem.devices == 2:
         yield earliest_finish_assignment(problem)
     if not large:

@@ -45,11 +45,9 @@ def test_what_has_no_room_on_the_gpu_is_work_for_the_cpu() -> None:
     slow = np.where(problem.asynchronous, 2_500, 400_000)
     problem = replace(problem, op_time_ns=np.tile(slow, (20, 1)), op_compute_ns=np.tile(slow - [500, 0], (20, 1)))
     free = step_bound_ns(problem.simulator)
-    bound = limited_load_ns(problem.simulator, seconds=5.0)
-    found = StepTime().solve(problem, "step_time", time_limit_s=5.0)
-    assert free < bound <= found.objective_ns
-    assert found.lower_bound_ns == bound
-    assert found.gap < 0.2
+    bound = limited_load_ns(problem.simulator, seconds=60.0)
+    found = StepTime().solve(problem, "step_time")
+    assert free < bound <= found.objective_ns < 1.25 * bound
 
 
 @settings(deadline=None, max_examples=100)

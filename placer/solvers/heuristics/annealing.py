@@ -48,13 +48,22 @@ class _StepTime:
 
 
 def anneal(
-    problem: PlacementProblem, objective: Objective, start: Assignment, moves: int, rng: np.random.Generator
+    problem: PlacementProblem,
+    objective: Objective,
+    start: Assignment,
+    moves: int,
+    rng: np.random.Generator,
+    ends: float = math.inf,
 ) -> Assignment:
     """The best assignment met while single units move at random, which fits wherever the start does.
 
     A move that raises the objective by r is kept with probability exp(-r / T), one that breaks a memory limit never. T falls
     geometrically from the mean rise of the first moves to a thousandth of it.
+
+    Args:
+        ends: on `time.perf_counter`; where moves are too slow to be done by then, it cools by the clock.
     """
+    started = time.perf_counter()
     free = np.flatnonzero(problem.unit_allowed.sum(axis=1) > 1)
     if not len(free):
         return start
@@ -63,8 +72,11 @@ def anneal(
     room, device = Room(problem), start.device.tolist()
     for unit, d in enumerate(device):
         room.move(unit, d)
-    best, lowest, value, rises, temperature = device.copy(), 0, 0, [], 0.0
+    best, lowest, value, rises, hottest = device.copy(), 0, 0, [], 1.0
     for k in range(moves):
+        gone = max(k / moves, (time.perf_counter() - started) / (ends - started))
+        if gone >= 1:
+            break
         unit = int(free[rng.integers(len(free))])
         here = device[unit]
         to = choices[unit][int(rng.integers(len(choices[unit]) - 1))]
@@ -73,9 +85,8 @@ def anneal(
         rise = state.move(unit, to)
         if k < SAMPLED:
             rises.append(abs(rise))
-            temperature = max(1.0, sum(rises) / len(rises))
-        else:
-            temperature *= COOLEST ** (1 / moves)
+            hottest = max(1.0, sum(rises) / len(rises))
+        temperature = hottest * COOLEST**gone
         if (rise > 0 and rng.random() >= math.exp(-rise / temperature)) or not room.take(unit, to):
             state.move(unit, here)
             continue
