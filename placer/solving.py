@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +61,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
     named, model, chosen = look_up(options)
-    target = named or _local_machine()
+    target = named or _local_machine(graph)
     for guess in (True, False):
         try:
             placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
@@ -137,9 +138,15 @@ def _machine(asked: Machine | str | None) -> Machine | None:
     )
 
 
-def _local_machine() -> Machine:
+def _local_machine(graph: OpGraph) -> Machine:
     try:
         from placer.tf.devices import local_machine
     except ImportError as error:
         raise OptionError("TensorFlow is not installed here, so name the machine to plan for, such as 'h100'.") from error
-    return local_machine()
+    planned: Counter[str] = Counter()
+    for state in graph.resources.values():
+        planned[state.device] += state.nbytes
+    for op in graph:
+        if op.role in ("argument", "capture") and not op.resource:
+            planned[op.location] += sum(spec.nbytes for spec in op.signature.outputs)
+    return local_machine(planned)

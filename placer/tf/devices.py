@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +31,21 @@ def full_name(device: str) -> str:
     return parse(device).full
 
 
-def local_machine() -> Machine:
+RESERVE_BYTES, RESERVE_SHARE = 64 << 20, 1 / 32
+"""Of a GPU's memory what is not for tensors: libraries' workspaces, and gaps that its allocator cannot fill."""
+
+
+def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     """This process's devices with the constants that `placer calibrate` found, else those of the shipped machine that fits best.
 
     The provenance says which, and how well it fits.
 
-    A GPU's memory is what TensorFlow may take of it, a limit set by the user included; a CPU's is the host's. Several logical
-    CPUs share the host, and each is given all of its cores and memory.
+    A GPU's memory is what TensorFlow may take of it, a limit set by the user included, less a reserve and what this process
+    holds there already; a CPU's is the host's. Several logical CPUs share the host, and each is given all of its cores and
+    memory.
+
+    Args:
+        planned_bytes: by device: what of that, such as variables, the plan to be made counts itself.
     """
     memory_bytes = _memory_bytes()
     models: list[str] = []
@@ -51,7 +59,16 @@ def local_machine() -> Machine:
         host_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         host_model=_processor(),
     )
-    return calibrated(seen)
+    ours = planned_bytes or {}
+    held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
+    reserves = {name: reserve_bytes(memory_bytes[name], nbytes - ours.get(name, 0)) for name, nbytes in held.items()}
+    return replace(calibrated(seen), reserve_bytes=reserves)
+
+
+def reserve_bytes(memory_bytes: int, held_bytes: int) -> int:
+    """What of a GPU's memory no plan may count on, where so much is held that is not the plan's."""
+    reserve = RESERVE_BYTES + round(RESERVE_SHARE * memory_bytes) + max(0, held_bytes)
+    return min(reserve, memory_bytes - 1)
 
 
 def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_bytes: int, host_model: str = "host") -> Machine:

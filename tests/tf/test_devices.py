@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.machines import Machine, load_machine, parse_machine
-from placer.tf.devices import full_name, local_machine, machine_of, process_devices
+from placer.tf.devices import full_name, local_machine, machine_of, process_devices, reserve_bytes
 
 
 def test_devices_are_those_tensorflow_lists() -> None:
@@ -52,6 +52,14 @@ def test_the_shipped_machine_comes_out_as_it_is() -> None:
     machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes, "Intel(R) Xeon(R) Processor")
     assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
     assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
+
+
+@given(st.integers(2**27, 2**37), st.integers(-(2**37), 2**37))
+def test_what_is_held_and_a_reserve_are_not_for_plans(memory: int, held: int) -> None:
+    left = memory - reserve_bytes(memory, held)
+    assert 0 < left < memory
+    assert left <= max(1, memory - held)
+    assert reserve_bytes(memory, held) == reserve_bytes(memory, max(0, held)) >= reserve_bytes(memory, 0)
 
 
 def test_host_rates_grow_with_cores() -> None:
