@@ -94,7 +94,7 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 
 def test_the_libraries_are_those_that_were_taken_up() -> None:
-    """tools/vendor_javascript.py checks where they come from."""
+    """vendor/fetch.py checks where they come from."""
     vendor = Path(placer.__file__).parent / "views" / "page" / "vendor"
     found = {name: hashlib.sha256((vendor / name).read_bytes()).hexdigest() for name in LIBRARIES}
     assert found == {

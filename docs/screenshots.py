@@ -1,6 +1,6 @@
 """Takes the pictures of docs/images: the report in both themes, the SVG, TensorBoard.
 
-    python -m tools.screenshots
+    python -m docs.screenshots
 
 Needs matplotlib, tensorboard, selenium and Chromium with chromedriver.
 """
@@ -19,7 +19,7 @@ from placer.solving import solve
 from tests.browser import chromium, open_report, wait
 from tests.test_tensorboard import ALL, address
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+IMAGES = Path(__file__).parent / "images"
 STILL = 1.5
 """Seconds until nothing moves any more."""
 

@@ -1,6 +1,6 @@
 """Fetches the JavaScript libraries that come with the package: the releases pinned here, from the npm registry, by npm.
 
-    python tools/vendor_javascript.py
+    python placer/views/page/vendor/fetch.py
 
 npm checks what it fetched against the registry; this checks it against the sums below, which a person looked at when the release
 was taken up. The licence of each goes beside it.
@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-VENDOR = Path(__file__).parents[1] / "placer" / "views" / "page" / "vendor"
+VENDOR = Path(__file__).parent
 PACKAGES = {
     "cytoscape@3.34.4": (
         "sha512-msY99tMY8iWTg+sIPGfSqDcPNOt4xcj+v/K/7qUFaCUxxlqnMkUYLBjRUzn9W5CU/R2hrmtJa5+UtovrEM2ctg==",
@@ -31,7 +31,6 @@ PACKAGES = {
 
 def main() -> None:
     """Fetches, checks and unpacks them."""
-    VENDOR.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for release, (integrity, files) in PACKAGES.items():
             packed = subprocess.run(
