@@ -27,7 +27,7 @@ from placer.solvers.registry import solver, solvers
 from tests.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
 from tests.spread import RUNS
 
-SMALL = ["towers_2_prediction", "towers_2_training", "mlp_40_training", "towers_8_training"]
+SMALL = [name for name in CASES if name != "encoder_training"]
 
 
 @cache

@@ -54,6 +54,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     step, and raised until all fits: each tilt gives another assignment. Those are repaired and improved by moves.
 
     With three devices and more, cuts are alpha-expansions, which bound nothing: the bound is that of all devices taken as two.
+    Expansions move single units well and whole layers badly, so partitions are repaired and improved beside them.
     """
     started = time.perf_counter()
     hurried = not math.isinf(time_limit_s)
@@ -81,7 +82,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
                 found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
         if time.perf_counter() > started + 0.7 * time_limit_s:
             break
-    for reduced, start in partitions(problem):
+    for reduced, start in partitions(problem) if prices.moments else ():
         coarse = fit(reduced.problem, start)
         fitting = fit(problem, reduced.invert(start)) if coarse is None else reduced.invert(coarse)
         if fitting is not None:
@@ -89,7 +90,9 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     ranked = [a for _, a in sorted(found.values(), key=lambda entry: entry[0])]
     for k, assignment in enumerate(ranked[:best]):
         left = (started + time_limit_s - time.perf_counter()) / (best - k)
-        better = exchange(problem, assignment, passes=passes, time_limit_s=max(0.0, left))
+        if left <= 0:
+            break
+        better = exchange(problem, assignment, passes=passes, time_limit_s=left)
         found.setdefault(better.device.tobytes(), (total_cost_ns(problem, better), better))
     return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound, tuple(prices.moments))
 
