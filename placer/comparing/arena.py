@@ -89,17 +89,15 @@ def arena(
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
         runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
         named = named_problems(problems, given, signature=signature, memory_share=memory_share)
-        for (k, (name, problem)), one, limit in itertools.product(enumerate(named.items()), contestants, limits):
-            file = Path(folder, f"{k}.problem")
-            if not file.exists():
-                file.write_bytes(pickle.dumps(replace(problem)))  # replaced: without what has been found out about it
-            for seed in numbers[:1] if one.rule else numbers:
-                record = (
-                    _asked(name, problem, objective) | one.told | {"seed": seed, "time_limit_s": limit, "placer": __version__}
-                )
-                ends = limit + max(limit, PATIENCE_S)
-                figures = Path(folder, f"{len(runs)}.json")
-                runs.setdefault(key(record), (record, Job(file, one.pickled, one.script, objective, seed, limit, ends, figures)))
+        for k, (name, problem) in enumerate(named.items()):
+            asked, file = _asked(name, problem, objective), Path(folder, f"{k}.problem")
+            file.write_bytes(pickle.dumps(replace(problem)))  # replaced: without what has been found out about it
+            for one, limit in itertools.product(contestants, limits):
+                for seed in numbers[:1] if one.rule else numbers:
+                    record = asked | one.told | {"seed": seed, "time_limit_s": limit, "placer": __version__}
+                    ends, figures = limit + max(limit, PATIENCE_S), Path(folder, f"{len(runs)}.json")
+                    job = Job(file, one.pickled, one.script, objective, seed, limit, ends, figures)
+                    runs.setdefault(key(record), (record, job))
         there = {key(record): record for record in known}
         new = {identity: run for identity, run in runs.items() if identity not in there}
         with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:

@@ -48,7 +48,7 @@ def test_a_record_tells_what_the_solver_found() -> None:
 
 
 def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena_module, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(arena_module, "PATIENCE_S", 3.0)
     wrong = {
         "declines": ("declined", "it never wants to"),
         "raises": ("failed", "KeyError: 'what is missing' (solvers_that_fail.py, line"),
