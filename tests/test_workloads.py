@@ -62,8 +62,10 @@ def test_big_convolutions_go_to_the_gpu() -> None:
 def test_a_loop_of_tiny_ops_stays_on_the_cpu_and_the_wide_layers_do_not() -> None:
     placement = planned_for_h100("lstm_then_wide")
     ops = placement.graph.graph.nodes.data("op")
-    in_loop = [name for name, op in ops if op.body and op.role != "constant"]  # constants are copied to where they are used
-    assert {placement.ops[name].device for name in in_loop} == {"CPU:0"}
+    # Constants are copied to where they are used, and counting rounds may be done anywhere on the host.
+    computing = [name for name, op in ops if op.body and op.role == "op" and "float32" in str(op.signature)]
+    assert len(computing) > 10
+    assert {placement.ops[name].device for name in computing} == {"CPU:0"}
     wide = [name for name, op in ops if op.op_type == "MatMul" and op.signature.inputs[1].shape == (4096, 4096)]
     assert len(wide) == 4
     assert {placement.ops[name].device for name in wide} == {"GPU:0"}

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints
+from placer.problem.problem import Assignment
 from placer.problem.simulate import Simulator, State
 
 MARKS = 48
@@ -46,22 +46,24 @@ class Replay:
         self.played = problem.ops
         """Ops started so far, in this step and in all moved ones."""
 
-    def moved_ns(self, units: Ints, device: int) -> int:
-        """The length of a step with these units on that device: `Simulator.step_ns` of the moved assignment."""
+    def moved_ns(self, assignment: Assignment) -> int:
+        """`Simulator.step_ns` of another assignment: the quicker the fewer units it moves, and the closer in time."""
         simulator, script = self._simulator, self._script
-        ops = simulator.problem.unit_ops.of(units[self._device[units] != device])
+        ops = simulator.problem.unit_ops.of(np.flatnonzero(assignment.device != self._device))
         if not len(ops):
             return self.step_ns
         changed = np.union1d(ops, simulator.edges.producers_of(ops))
         edges = simulator.edges.out_of(changed)
         copies = len(script.began)
         before = self._op_device[ops]
-        self._op_device[ops] = device
+        self._op_device[ops] = assignment.device[simulator.problem.op_unit[ops]]
         new = simulator.script(self._op_device, changed, edges, copies)
+        present = simulator.present[ops]
+        after = self._op_device[ops]
         self._op_device[ops] = before
-        present = ops[simulator.present[ops]]
-        used = self._used - np.bincount(self._op_device[present], minlength=len(self._used))
-        used[device] += len(present)
+        used = self._used.copy()
+        np.subtract.at(used, before[present], 1)
+        np.add.at(used, after[present], 1)
 
         columns, rows = [*script.by_op, script.code], [changed.tolist()] * len(script.by_op) + [edges.tolist()]
         old = [[column[i] for i in where] for column, where in zip(columns, rows, strict=True)]

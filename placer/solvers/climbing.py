@@ -10,6 +10,7 @@ import numpy as np
 from placer.problem.memory import excess
 from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.replay import Replay
 from placer.solvers.answer import limits_can_bind
 from placer.solvers.fit import fit
 from placer.solvers.grouping import components
@@ -31,8 +32,8 @@ class Search:
 
     problem: PlacementProblem
     bound_ns: int
-    effort: int
-    """Simulations that are left."""
+    effort: float
+    """Simulations that are left; one that only plays a part of the step again counts as that part."""
     ends: float
     """On `time.perf_counter`."""
     best: Assignment | None = None
@@ -69,11 +70,18 @@ class Search:
             self._known[key] = self.problem.simulator.step_ns(assignment)
         return self._known[key]
 
+    def _moved_ns(self, replay: Replay, assignment: Assignment) -> int:
+        """The step of an assignment that is near the replay's."""
+        before = replay.played
+        step_ns = self._known[assignment.device.tobytes()] = replay.moved_ns(assignment)
+        self.effort -= (replay.played - before) / max(1, self.problem.ops)
+        return step_ns
+
     def _score(self, assignment: Assignment) -> float:
         cost_ns = total_cost_ns(self.problem, assignment) if self._worth else 0
         return self.step_ns(assignment) + self._worth * cost_ns
 
-    def climb(self, reduced: Reduced, here: Assignment, effort: int) -> str:
+    def climb(self, reduced: Reduced, here: Assignment, effort: float) -> str:
         """Moves units of a reduced problem where that lowers the score and does not lengthen the step; says why it ended.
 
         Args:
@@ -83,10 +91,10 @@ class Search:
         least, limited = self.effort - effort, self.limited
         whole = reduced.invert(here)
         step_ns, score = self.step_ns(whole), self._score(whole)
-        improved = True
+        replay, improved = Replay(self.problem.simulator, whole), True
         while improved:
             improved = False
-            for units, device in moves(reduced.problem, here, self.effort - least):
+            for units, device in moves(reduced.problem, here, int(self.effort - least)):
                 if step_ns <= self.bound_ns:
                     return "optimal"
                 if time.perf_counter() > self.ends:
@@ -98,8 +106,10 @@ class Search:
                 whole = reduced.invert(Assignment(moved))
                 if whole.device.tobytes() in self._known or (limited and excess(self.problem, whole).any()):
                     continue
-                if self.step_ns(whole) <= step_ns and self._score(whole) < score:
+                if self._moved_ns(replay, whole) <= step_ns and self._score(whole) < score:
                     here, step_ns, score, improved = Assignment(moved), self.step_ns(whole), self._score(whole), True
+                    replay = Replay(self.problem.simulator, whole)
+                    self.effort -= 1
                     if score < self.score:
                         self.best, self.score = whole, score
         return "optimal" if step_ns <= self.bound_ns else "local optimum"

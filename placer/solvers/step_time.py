@@ -103,9 +103,8 @@ class StepTime:
         reason = search.climb(everything, search.best, search.effort)
         if reason == "local optimum" and time_limit_s is not None:
             rng = np.random.default_rng(seed)
-            search.offer(
-                anneal(problem, objective, search.best, min(search.effort, MOVES_PER_UNIT * problem.units), rng, search.ends)
-            )
+            moves = min(int(search.effort), MOVES_PER_UNIT * problem.units)
+            search.offer(anneal(problem, objective, search.best, moves, rng, search.ends))
             reason = search.climb(everything, search.best, search.effort)
         found = min((search.best, search.shortest), key=search.step_ns)
         return answer(

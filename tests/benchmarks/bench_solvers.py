@@ -15,14 +15,17 @@ import numpy as np
 
 from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
-from placer.problem.problem import PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.replay import Replay
 from placer.problem.simulate import Simulator
 from placer.solvers.base import Objective
+from placer.solvers.climbing import moves
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
 
+MOVES = 20
 LAYER = 40
 """Forward ops of a layer; as many go backward, and four weights have three update ops each."""
 
@@ -113,6 +116,18 @@ def training_step(ops: int, seed: int = 0, gpus: int = 1) -> PlacementProblem:
     )
 
 
+def moved(problem: PlacementProblem, assignment: Assignment) -> list[Assignment]:
+    """The first moves that local search would try from here, and others anywhere among its moves."""
+    tried = moves(problem, assignment, MOVES)
+    chosen = [*tried[: MOVES // 2], *(tried[i] for i in np.random.default_rng(0).integers(len(tried), size=MOVES - MOVES // 2))]
+    found = []
+    for units, to in chosen:
+        device = assignment.device.copy()
+        device[units] = to
+        found.append(Assignment(device))
+    return found
+
+
 def seconds(work: Callable[[], object]) -> float:
     """How long one run takes."""
     started = time.perf_counter()
@@ -138,7 +153,13 @@ def main(sizes: list[int]) -> None:
         show(problem, "peaks", seconds(partial(peaks, problem, default)))
         model = Simulator(problem)
         show(problem, "simulate, first", seconds(partial(model.step_ns, default)))
-        show(problem, "simulate, then", seconds(partial(model.step_ns, default)))
+        near = moved(problem, default)
+        show(problem, "a move, simulated", seconds(partial(list, map(model.step_ns, near))) / MOVES)
+        show(problem, "a step kept for replays", seconds(partial(Replay, model, default)))
+        replay = Replay(model, default)
+        took = seconds(partial(list, map(replay.moved_ns, near))) / MOVES
+        played = (replay.played / problem.ops - 1) / MOVES
+        show(problem, "a move, replayed", took, f"{played:.0%} of the ops played again")
         show(problem, "minimum cut", seconds(partial(minimum_cut, problem)))
         show(problem, "bound of the step time", seconds(partial(step_bound_ns, model)))
         limits = np.array([-1, int(0.7 * peaks(problem, default)[1])])

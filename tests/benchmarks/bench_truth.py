@@ -365,11 +365,38 @@ def score(folder: Path) -> dict[str, Any]:
     return {model: _scores(found) for model, found in pairs.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A placement as the models see it."""
+
+    graph: OpGraph
+    problem: PlacementProblem
+    op_device: Any
+    """[N]"""
+
+    @property
+    def step_ns(self) -> float:
+        device = np.zeros(self.problem.units, np.int64)
+        device[self.problem.op_unit] = self.op_device
+        return float(self.problem.simulator.step_ns(Assignment(device)))
+
+    def op_times(self) -> Iterator[tuple[str, str, int]]:
+        """Type, device and time in ns of each op that takes any."""
+        times = self.problem.op_time_ns[np.arange(self.problem.ops), self.op_device]
+        for op, device, time_ns in zip(self.graph, self.op_device.tolist(), times.tolist(), strict=True):
+            if time_ns:
+                yield op.op_type, self.problem.device_names[device], time_ns
+
+
 def predict(record: dict[str, Any], folder: Path, model: CostModel) -> list[float]:
     """Step times in ns of a record's cases, by the execution model over a cost model."""
+    return [prediction.step_ns for prediction in predictions(record, folder, model)]
+
+
+def predictions(record: dict[str, Any], folder: Path, model: CostModel) -> Iterator[Prediction]:
+    """A record's cases."""
     machine = parse_machine(record["machine"])
     problems: dict[str, tuple[OpGraph, PlacementProblem]] = {}
-    found = []
     for case in record["cases"].values():
         key = case["graph"]
         if key not in problems:
@@ -378,12 +405,7 @@ def predict(record: dict[str, Any], folder: Path, model: CostModel) -> list[floa
             problems[key] = graph, formulate(graph, constrain(graph, machine, Options()), model, machine).problem
         graph, problem = problems[key]
         op_device = np.array([int(digit) for digit in case["devices"]])
-        if case.get("pageable"):
-            problem = pageable(problem, graph, op_device, machine)
-        device = np.zeros(len(problem.unit_allowed), np.int64)
-        device[problem.op_unit] = op_device
-        found.append(float(problem.simulator.step_ns(Assignment(device))))
-    return found
+        yield Prediction(graph, pageable(problem, graph, op_device, machine) if case.get("pageable") else problem, op_device)
 
 
 def pageable(problem: PlacementProblem, graph: OpGraph, op_device: Any, machine: Machine) -> PlacementProblem:

@@ -177,8 +177,6 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
         kept = replay.Replay(problem.simulator, assignment)
     assert kept.step_ns == problem.simulator.step_ns(assignment)
     for _ in range(8):
-        device = int(rng.integers(problem.devices))
-        units = np.flatnonzero(rng.random(problem.units) < rng.random())
-        moved = assignment.device.copy()
-        moved[units] = device
-        assert kept.moved_ns(units, device) == Simulator(problem).step_ns(Assignment(moved))
+        other = random_assignment(problem, int(rng.integers(2**32)))
+        moved = Assignment(np.where(rng.random(problem.units) < rng.random(), other.device, assignment.device))
+        assert kept.moved_ns(moved) == Simulator(problem).step_ns(moved)

@@ -1,0 +1,340 @@
+"""Writes docs/accuracy.md and its plots from the measured step times in tests/data/truth.
+
+    python -m tests.benchmarks.accuracy
+
+Needs no TensorFlow. What is predicted is what the models in this checkout say; nothing is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_models.analytic import AnalyticModel
+from cost_models.auto import auto_model
+from cost_models.base import CostModel
+from cost_models.fitted import FittedModel
+from cost_models.measured import MeasuredModel
+from cost_models.shipped import shipped_table
+from placer.problem import formulate, simulate
+from placer.problem.problem import PlacementProblem
+from tests.benchmarks.bench_truth import Prediction, Score, predictions
+
+ROOT = Path(__file__).parents[2]
+DATA, PAGE = ROOT / "tests" / "data" / "truth", ROOT / "docs" / "accuracy.md"
+KINDS = {
+    "default": "TensorFlow's default",
+    "all_cpu": "all on the CPU",
+    "hand": "by hand",
+    "plan": "the plan",
+    "random": "random cuts",
+}
+FEWEST = 10
+"""Placements that an op type must be in to be told of."""
+
+TEXT = """# How true predictions are
+
+{placements} placements of {workloads} workloads on one machine with an NVIDIA H100 80GB HBM3 and 16 host cores: TensorFlow's
+default, all on the CPU, a hand split, the plan, other solvers' and random cuts, measured in turns in one process a workload
+by `bench_truth`; the step is the median of 15 rounds. Constants are by `placer calibrate`, ops by `placer profile`, and no
+step time was used for either. This page and its plots are written by `python -m tests.benchmarks.accuracy` from
+[tests/data/truth](../tests/data/truth/README.md), without a GPU; a test predicts it all again.
+
+{overall}
+
+![predicted against measured step times](images/accuracy.svg)
+
+![errors](images/accuracy_errors.svg)
+
+## By workload
+
+{by_workload}
+
+No rank where the slowest placement takes less than 1.3 times what the quickest does.
+
+## By placement
+
+{by_kind}
+
+## By effect
+
+What the predictions would be if the model did not know of one of these:
+
+{effects}
+
+## By op type
+
+How far the steps are off in which an op type takes part, weighted by its part of all op time there; those with most of it
+first. A row does not blame the op: what is around it counts too.
+
+{op_types}
+
+## What is off most
+
+{worst}
+
+What profiles of these steps show of the rest:
+
+- Grappler fuses convolutions with what follows; the fused kernel changes the layout of its inputs and outputs, some ten
+  kernels where the convolution by itself is one. Ops are measured as they are written (detectors).
+- An op that wakes the CPU's threads takes some 20 us more where they have gone to sleep, as between copies; ops in a row keep
+  them awake. A product of 1 x 512 by 512 x 1536 took 60 us in a row and 120 to 220 between others (decoding).
+- Memory that was not used lately: taking a matrix of 213,000 strings apart took 3.0 ms in a row and 5.5 in a step (recommender).
+- The values of an axis, a permutation or of data to be sorted decide as well: reversing the columns of images took 2.0 ms,
+  reversing their order, which is what was measured, 0.4. Numbers that are in order already are sorted in a tenth of the time.
+- What no result needs still ran in placed functions where it crossed (attention training by greedy and HEFT).
+- From the moment a copy is given to the driver until what waits for it is told, profiles show medians of 26 to 75 us, most of it
+  until TensorFlow's poller looks: the calibrated 42 and 44 us are what the model needs. Half of a round trip, 70 us, has an op
+  and the launch of a kernel in it too, which the model counts by themselves.
+- A machine that others share is slower at times: the quickest of 15 rounds of small steps takes a quarter less than the median.
+"""
+
+Change = Callable[[PlacementProblem], PlacementProblem]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A placement, measured and predicted, in ns."""
+
+    workload: str
+    label: str
+    measured: float
+    predicted: float
+    grappler: float
+    prediction: Prediction
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def everything(model: CostModel, change: Change = lambda problem: problem, pageable: bool = True) -> list[Found]:
+    found = []
+    for path in sorted(DATA.glob("*.json")):
+        record = json.loads(path.read_text())
+        cases = record["cases"] if pageable else {k: {**c, "pageable": False} for k, c in record["cases"].items()}
+        priced = predictions({**record, "cases": cases}, DATA, model)
+        for (label, case), plain in zip(cases.items(), priced, strict=True):
+            prediction = replace(plain, problem=change(plain.problem))
+            measured = 1e6 * float(np.median(case["rounds_ms"]))
+            found.append(Found(record["workload"], label, measured, prediction.step_ns, case["grappler_ns"], prediction))
+    return found
+
+
+def score(found: list[Found], predicted: Callable[[Found], float] = lambda each: each.predicted) -> Score:
+    return Score.of(np.array([each.measured for each in found]), np.array([predicted(each) for each in found]))
+
+
+def by(found: list[Found], key: Callable[[Found], str]) -> dict[str, list[Found]]:
+    groups: dict[str, list[Found]] = defaultdict(list)
+    for each in found:
+        groups[key(each)].append(each)
+    return groups
+
+
+# -- effects -------------------------------------------------------------------------------------------------------------
+
+
+def least_model() -> CostModel:
+    """What ops take at best, rather than typically."""
+    tables = cache(shipped_table)
+    return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+
+
+@contextmanager
+def without(module: Any, name: str, value: Any) -> Iterator[None]:
+    kept = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, kept)
+
+
+def effects() -> Iterator[tuple[str, list[Found]]]:
+    """What the predictions would be if the model did not know of something."""
+    auto = auto_model()
+    yield "nothing left out", everything(auto)
+    yield "ops take the least that was measured, not what is typical", everything(least_model())
+    yield "what a host makes is sent from pinned memory by placed functions, which it was not", everything(auto, pageable=False)
+    yield "no least interval between copies", everything(auto, lambda p: replace(p, copy_interval_ns=None))
+    yield "calls take the same whatever devices they use", everything(auto, lambda p: replace(p, device_call_ns=None, split_ns=0))
+    with without(simulate, "SMALL_NS", 0):
+        yield "small ops of a CPU run side by side", everything(auto)
+    with without(simulate, "WIDE_NS", 10**15):
+        yield "large ops of a CPU run side by side", everything(auto)
+    with without(formulate, "BY_ROWS", ("none",)):
+        yield "variables that are gathered from are not copied when read", everything(auto)
+
+
+# -- the page ------------------------------------------------------------------------------------------------------------
+
+
+def rank(each: Score) -> str:
+    return f"{each.rank_correlation:.2f}" if each.spread >= 1.3 else ""
+
+
+def cells(each: Score) -> str:
+    return f"{rank(each)} | {each.median_error:.0%} | {each.error_90:.0%}"
+
+
+def table(head: str, rows: Iterator[str]) -> str:
+    columns = head.count("|") + 1
+    return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {row} |" for row in rows)])
+
+
+def overall(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
+    yield f"measured ops (`auto`) | {cells(score(auto))}"
+    yield f"analytic model alone | {cells(score(analytic))}"
+    yield f"TensorFlow's own (Grappler's virtual cluster) | {cells(score(auto, lambda each: each.grappler))}"
+
+
+def workloads(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
+    formulas = by(analytic, lambda each: each.workload)
+    for name, group in by(auto, lambda each: each.workload).items():
+        own = score(group)
+        other = score(group, lambda each: each.grappler)
+        yield f"{name} | {own.placements} | {own.spread:.1f} | {cells(own)} | {cells(score(formulas[name]))} | {cells(other)}"
+
+
+def placements(auto: list[Found]) -> Iterator[str]:
+    for kind, group in by(auto, lambda each: KINDS.get(each.label.split("_")[0], KINDS.get(each.label, "other solvers"))).items():
+        errors = [each.error for each in group]
+        yield f"{kind} | {len(group)} | {np.median(errors):+.0%} | {np.median(np.abs(errors)):.0%}"
+
+
+def op_types(auto: list[Found]) -> Iterator[str]:
+    """How far steps are off in which an op type takes a large part, by its part of all op time of a device."""
+    parts: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for each in auto:
+        shares: dict[tuple[str, str], float] = defaultdict(float)
+        for op, device, nanoseconds in each.prediction.op_times():
+            shares[op, device] += nanoseconds
+        total = sum(shares.values())
+        for key, taken in shares.items():
+            parts[key].append((taken / total, each.error))
+    rows = []
+    for (op, device), found in parts.items():
+        share, error = np.array(found).T
+        if len(found) >= FEWEST:
+            rows.append(
+                (float(share.sum()), f"{op} | {device} | {len(found)} | {share.mean():.0%} | {share @ error / share.sum():+.0%}")
+            )
+    return (row for _, row in sorted(rows, reverse=True)[:20])
+
+
+def worst(auto: list[Found]) -> Iterator[str]:
+    for each in sorted(auto, key=lambda each: -abs(each.error))[:12]:
+        yield f"{each.workload} | {each.label} | {each.measured / 1e6:.2f} | {each.predicted / 1e6:.2f} | {each.error:+.0%}"
+
+
+def main() -> None:
+    auto, analytic = everything(auto_model()), everything(AnalyticModel())
+    terms = list(effects())
+    figures = {
+        "placements": len(auto),
+        "workloads": len({each.workload for each in auto}),
+        "overall": table("| rank correlation | median error | 90% of errors under", overall(auto, analytic)),
+        "by_workload": table(
+            "workload | placements | spread | auto: rank | median | 90% | analytic: rank | median | 90% "
+            "| Grappler: rank | median | 90%",
+            workloads(auto, analytic),
+        ),
+        "by_kind": table("placement | how many | median error, signed | median error", placements(auto)),
+        "effects": table(
+            "left out | rank correlation | median error | 90% of errors under",
+            (f"{name} | {cells(score(found))}" for name, found in terms),
+        ),
+        "op_types": table(
+            "op type | device | placements | mean part of the op time there | error of the steps, by that part", op_types(auto)
+        ),
+        "worst": table("workload | placement | measured ms | predicted ms | error", worst(auto)),
+    }
+    PAGE.write_text(TEXT.format(**figures))
+    (PAGE.parent / "images" / "accuracy.svg").write_text(scatter(auto, analytic))
+    (PAGE.parent / "images" / "accuracy_errors.svg").write_text(errors_plot(auto, analytic))
+
+
+# -- plots ---------------------------------------------------------------------------------------------------------------
+
+INK, GRID = "#444", "#ddd"
+HUES = ("#4477aa", "#ee6677", "#228833")
+SIDE, MARGIN = 260, 46
+
+
+def scatter(auto: list[Found], analytic: list[Found]) -> str:
+    """Predicted against measured, logarithmic: a panel for each model."""
+    low, high = 5.0, 9.5  # 0.1 ms to 3 s
+
+    def at(nanoseconds: float) -> float:
+        return SIDE * (min(max(math.log10(max(nanoseconds, 1)), low), high) - low) / (high - low)
+
+    panels = (
+        ("measured ops", [(each.measured, each.predicted) for each in auto]),
+        ("formulas alone", [(each.measured, each.predicted) for each in analytic]),
+        ("TensorFlow's own", [(each.measured, each.grappler) for each in auto]),
+    )
+    parts = []
+    for k, (title, points) in enumerate(panels):
+        left = MARGIN + k * (SIDE + 24)
+        parts.append(f'<g transform="translate({left},24)"><text x="0" y="-8">{title}</text>')
+        for power, label in ((5, "0.1 ms"), (6, "1 ms"), (7, "10 ms"), (8, "0.1 s"), (9, "1 s")):
+            x, y = at(10**power), SIDE - at(10**power)
+            parts.append(f'<path d="M{x:.0f} 0V{SIDE}M0 {y:.0f}H{SIDE}" stroke="{GRID}"/>')
+            parts.append(f'<text x="{x:.0f}" y="{SIDE + 14}" text-anchor="middle">{label}</text>')
+            if not k:
+                parts.append(f'<text x="-4" y="{y + 4:.0f}" text-anchor="end">{label}</text>')
+        parts.append(f'<path d="M0 {SIDE}L{SIDE} 0" stroke="{INK}" stroke-dasharray="3 3"/>')
+        parts += [f'<circle cx="{at(m):.0f}" cy="{SIDE - at(p):.0f}" r="2.5"/>' for m, p in points]
+        parts.append("</g>")
+    width = MARGIN + 3 * (SIDE + 24)
+    caption = f'<text x="{MARGIN}" y="{SIDE + 58}">across: measured step time; up: predicted; on the line where they agree</text>'
+    return svg(width, SIDE + 66, [*parts, caption], fill=HUES[0])
+
+
+def errors_plot(auto: list[Found], analytic: list[Found]) -> str:
+    """How many of the predictions are off by at most so much."""
+    width, height = 3 * SIDE, SIDE
+    lines = (
+        ("measured ops", [abs(each.error) for each in auto]),
+        ("formulas alone", [abs(each.error) for each in analytic]),
+        ("TensorFlow's own", [abs(each.grappler / each.measured - 1) for each in auto]),
+    )
+    parts = [f'<g transform="translate({MARGIN},16)" fill="none">']
+    for tenth in range(0, 11, 2):
+        x, y = width * tenth / 10, height * (1 - tenth / 10)
+        parts.append(f'<path d="M{x:.0f} 0V{height}M0 {y:.0f}H{width}" stroke="{GRID}"/>')
+        parts.append(f'<text x="{x:.0f}" y="{height + 14}" text-anchor="middle">{tenth * 10}%</text>')
+        parts.append(f'<text x="-4" y="{y + 4:.0f}" text-anchor="end">{tenth * 10}%</text>')
+    for hue, (title, errors) in zip(HUES, lines, strict=True):
+        points = [(width * min(e, 1.0), height * (1 - (k + 1) / len(errors))) for k, e in enumerate(sorted(errors)) if e <= 1]
+        parts.append(f'<path d="M0 {height}L{" ".join(f"{x:.0f} {y:.0f}" for x, y in points)}" stroke="{hue}" stroke-width="2"/>')
+        place = 20 + 16 * HUES.index(hue)
+        parts.append(f'<path d="M{width - 150} {place - 4}h20" stroke="{hue}" stroke-width="2"/>')
+        parts.append(f'<text x="{width - 124}" y="{place}">{title}</text>')
+    parts.append(
+        f'<text x="0" y="{height + 34}">across: error of a predicted step time; up: placements with at most that</text></g>'
+    )
+    return svg(width + 2 * MARGIN, height + 60, parts, fill=INK)
+
+
+def svg(width: int, height: int, parts: list[str], fill: str) -> str:
+    style = f"text{{font:11px sans-serif;fill:{INK};stroke:none}}circle{{fill:{fill};fill-opacity:.5}}"
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
+        f'<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+if __name__ == "__main__":
+    main()
