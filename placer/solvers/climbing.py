@@ -18,6 +18,10 @@ from placer.solvers.partition import accelerators
 from placer.solvers.reductions.reduced import Reduced
 
 PARTS = 4
+REPLAYED = 1_000
+"""Ops from which on moves are replayed rather than simulated."""
+PATCHING = 0.2
+"""What a replay takes beside the ops it plays, as a part of a simulation."""
 WORTH = 0.2
 """With several accelerators, how much of what a move adds to the total cost it has to take off the step. Copies between them
 pass beside work by the model, in reality not quite, and of two plans of about one length the one with fewer is the better."""
@@ -70,11 +74,20 @@ class Search:
             self._known[key] = self.problem.simulator.step_ns(assignment)
         return self._known[key]
 
-    def _moved_ns(self, replay: Replay, assignment: Assignment) -> int:
-        """The step of an assignment that is near the replay's."""
+    def _replay(self, assignment: Assignment) -> Replay | None:
+        """For pricing moves from an assignment; None where simulating them takes no longer."""
+        if self.problem.ops < REPLAYED:
+            return None
+        self.effort -= 1
+        return Replay(self.problem.simulator, assignment)
+
+    def _moved_ns(self, replay: Replay | None, assignment: Assignment) -> int:
+        """The step of an assignment near the one that is kept for replays."""
+        if replay is None:
+            return self.step_ns(assignment)
         before = replay.played
         step_ns = self._known[assignment.device.tobytes()] = replay.moved_ns(assignment)
-        self.effort -= (replay.played - before) / max(1, self.problem.ops)
+        self.effort -= PATCHING + (replay.played - before) / self.problem.ops
         return step_ns
 
     def _score(self, assignment: Assignment) -> float:
@@ -91,7 +104,7 @@ class Search:
         least, limited = self.effort - effort, self.limited
         whole = reduced.invert(here)
         step_ns, score = self.step_ns(whole), self._score(whole)
-        replay, improved = Replay(self.problem.simulator, whole), True
+        replay, improved = self._replay(whole), True
         while improved:
             improved = False
             for units, device in moves(reduced.problem, here, int(self.effort - least)):
@@ -108,8 +121,7 @@ class Search:
                     continue
                 if self._moved_ns(replay, whole) <= step_ns and self._score(whole) < score:
                     here, step_ns, score, improved = Assignment(moved), self.step_ns(whole), self._score(whole), True
-                    replay = Replay(self.problem.simulator, whole)
-                    self.effort -= 1
+                    replay = self._replay(whole)
                     if score < self.score:
                         self.best, self.score = whole, score
         return "optimal" if step_ns <= self.bound_ns else "local optimum"
