@@ -88,6 +88,12 @@ class PlacedFunction:
         """What its calls are planned with."""
         return self._options
 
+    def __tf_tracing_type__(self, context: Any) -> Any:
+        """As an argument of a tf.function it is itself, not what it wraps."""
+        from placer.tf import _private
+
+        return _private.trace_type_of_itself(self)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
@@ -131,6 +137,8 @@ class PlacedFunction:
 
             if calling.runs_eagerly():
                 return self._traceable(*args, **kwargs)
+            if calling.in_replica():
+                return self._replicated()(*args, **kwargs)
             if exporting.is_saving():
                 return self._to_save(args, kwargs)(*args, **kwargs)
             with self._lock:  # who comes second finds the variables initialised
@@ -168,6 +176,17 @@ class PlacedFunction:
             raise found.raised(f"{planned} This one may have changed variables in part: put them back.") from error
         warnings.warn(f"{found.text}{planned}", PlacementWarning, stacklevel=3)
         return True
+
+    def _replicated(self) -> Any:
+        """What a replica's call runs: the function itself, as replicas cannot wait for each other in a function of its own."""
+        from placer.tf.calling import as_written
+
+        why = "it is called under a distribution strategy, which decides the devices"
+        if why not in self._told:
+            self._told.add(why)
+            warnings.warn(f"{self.__name__} is left as it is: {why}", PlacementWarning, stacklevel=3)
+        self._latest = _Entry("a replica", None, None, None, None)
+        return as_written(self._fn)
 
     def _initialising(self, error: TraceError) -> Any:
         """What runs a first call whose arguments give variables their initial values; raises `error` where that is not why."""

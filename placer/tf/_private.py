@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.function.capture import capture_container
+from tensorflow.core.function.trace_type import default_types
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
@@ -157,6 +159,11 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+def trace_type_of_itself(value: Any) -> Any:
+    """What a tf.function tells calls with `value` as an argument by, where that has a `__wrapped__`, which it would else take."""
+    return default_types.Weakref(weakref.ref(value))
 
 
 def copy_flat_signature(source: Any, target: Any) -> None:

@@ -14,7 +14,7 @@ from placer.tf.devices import process_devices
 from placer.tf.optypes import unplaceable
 from placer.tf.tracing import Trace, trace_concrete
 
-_EAGER = type(tf.constant(0))
+_EAGER = tf.__internal__.EagerTensor
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -41,6 +41,17 @@ def is_composite(value: Any) -> bool:
 def runs_eagerly() -> bool:
     """True where functions are run as they are written, op by op, to be looked into."""
     return bool(tf.config.functions_run_eagerly())
+
+
+def in_replica() -> bool:
+    """True where one of the replicas of a distribution strategy calls."""
+    return bool(tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context())
+
+
+def as_written(fn: Any) -> Any:
+    """A function to be called as it is: a plain one is rewritten by AutoGraph if what is around it was."""
+    autograph = tf.__internal__.autograph
+    return fn if hasattr(fn, "get_concrete_function") else autograph.tf_convert(fn, autograph.control_status_ctx())
 
 
 class _NoKeyError(Exception):

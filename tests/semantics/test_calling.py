@@ -551,6 +551,18 @@ def test_whatever_is_around_a_placed_function(around: Any, solver: Any) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+def test_a_placed_function_as_an_argument_is_itself() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x)
+
+    placed = [placer.place(f, devices=two_cpus(), pins={"Sin": device}) for device in ("CPU:0", "CPU:1")]
+    apply = tf.function(lambda fn, x: fn(x))
+    np.testing.assert_array_equal(apply(f, X), apply(placed[0], X))
+    np.testing.assert_array_equal(apply(f, X), placer.place(apply, devices=two_cpus())(placed[1], X))
+    apply(placed[1], X)
+    assert [p.placement.ops["Sin"].device for p in placed] == ["CPU:0", "CPU:1"]
+
+
 def test_what_a_call_raises_is_what_the_plain_function_raises() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:
         return x[:, 0] @ x

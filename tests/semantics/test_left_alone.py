@@ -104,6 +104,35 @@ def test_a_call_under_a_strategy_is_told_from_one_outside(make: Callable[[], Any
     outside()
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_replicas_that_wait_for_each_other_in_a_placed_function(inside: bool) -> None:
+    """TensorFlow lets them meet in the function that they are called from, and in none that they call."""
+
+    def both(strategy: Any, x: Any) -> tf.Tensor:
+        return tf.add_n(strategy.experimental_local_results(x))
+
+    def total(x: tf.Tensor) -> tf.Tensor:
+        if tf.reduce_sum(x) < 100.0:  # AutoGraph's, inside a tf.function
+            x = x * 2.0
+        return tf.distribute.get_replica_context().merge_call(both, (x,))
+
+    strategy = two_replicas()
+
+    def replicas(fn: Any) -> Any:
+        def replica(x: tf.Tensor) -> tf.Tensor:
+            return fn(x) + 1.0
+
+        return strategy.experimental_local_results(strategy.run(replica, (X,)))
+
+    placed = placer.place(total, devices=two_cpus())
+    with pytest.warns(placer.PlacementWarning, match="called under a distribution strategy") as warned:
+        found = [(tf.function(replicas) if inside else replicas)(placed) for _ in range(2)]
+    assert len(warned) == 1
+    np.testing.assert_allclose(found, [replicas(total)] * 2)
+    with pytest.raises(placer.PlanError, match="left as it is"):
+        _ = placed.placement
+
+
 def test_what_runs_under_the_strategy_that_is_always_there_is_placed() -> None:
     """`tf.distribute.get_strategy()` without a strategy passes functions on as they are; so are scopes inside."""
     nothing = tf.distribute.get_strategy()
