@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
 VIEWS = (ROOT / "docs" / "views.md").read_text()
+ARENA = (ROOT / "docs" / "arena.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -78,6 +82,18 @@ def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
 def test_the_readme_lists_every_option() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
     assert listed == [option.name for option in fields(placer.Options)]
+
+
+def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_listed(tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(code(ARENA, "python"))
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    assert done.returncode == 0
+    records = placer.Comparison.load(tmp_path / "results.jsonl").records
+    assert {record["outcome"] for record in records} == {"answered"}
+    assert {record["solver"] for record in records} == {"where_it_is_quick", "heft", "annealing", "auto"}
+    rows = re.findall(r"^\| (`[^|]*`) \|", ARENA[ARENA.index("## Records") : ARENA.index("## Real graphs")], re.MULTILINE)
+    listed = {name.removesuffix(".DEVICE") for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert {name.partition(".")[0] for record in records for name in record} == listed
 
 
 def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:
