@@ -83,3 +83,28 @@ def test_it_is_made_to_fit_and_trains_as_plain(name: str) -> None:
         assert f"CPU:{tf.DeviceSpec.from_string(variable.device).device_index}" == plan.device_of(variable.name[:-2])
     promised = {t.tensor: t.nbytes for t in plan.transfers if t.nbytes}
     assert crossings(plan, recorded) == promised
+
+
+@pytest.mark.parametrize("rounds", [10, 40])
+def test_what_a_loop_keeps_for_its_gradient_counts_each_round(rounds: int) -> None:
+    x, w = tf.ones([256, 64]), tf.Variable(tf.eye(64))
+
+    def forward(h: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(rounds):
+            h = tf.tanh(h @ w)
+        return tf.reduce_sum(h)
+
+    def gradient(h: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = forward(h)
+        return tape.gradient(loss, w)
+
+    once = 256 * 64 * 4
+    peaks = []
+    for fn in (forward, gradient):
+        plan = placer.solve(placer.build_graph(tf.function(fn), x), two_cpus(), solver="all_cpu")
+        peaks.append(plan.totals[HOST].peak_bytes)
+    assert peaks[0] < 6 * once
+    assert 2 * rounds * once < peaks[1] < (2 * rounds + 8) * once  # what goes into each product, and into each tanh's gradient
+    with pytest.raises(placer.InfeasibleError):
+        placer.solve(plan.graph, two_cpus(), memory_limits={"CPU": rounds * once // 2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,10 @@ BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
 SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
 """Beginnings of op types whose CPU kernels use one thread."""
 
+
+LIST_MAKERS = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
+LIST_GROWERS = {"TensorListPushBack": 1, "TensorListSetItem": 2, "TensorListPushBackBatch": 1, "TensorListFromTensor": 0}
+"""Ops that put a tensor into a list, and which input it is."""
 
 MOST = 2**50
 """What a figure of one run of an op must stay under: 13 days in ns, 1 PiB in bytes."""
@@ -60,6 +65,8 @@ def formulate(
     A tensor is one output with all its consumers. It crosses, where it crosses, as often per step as its producer runs, but
     no more often than its busiest consumer does: a branch taken half of the time fetches half of the time; a value from
     outside a loop enters once and then crosses as the loop's own variable. A control edge beside a tensor is implied by it.
+
+    A list that a loop adds to is as large as all that is added, from where it is made to where it is last taken from.
 
     Outputs nobody takes live only while their op runs and count as its workspace. Variables, captures and constants count as
     persistent; a capture or variable with its unit, a constant wherever it is copied.
@@ -220,6 +227,8 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
             entries += [
                 (numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index) for edge in data["tensors"]
             ]
+    lists = _lists(graph, ops)
+    entries += [(numbers[maker, 0], last, position) for maker, last, position, _ in lists if (maker, 0) in numbers]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
         if op.count and op.role == "op":
@@ -234,9 +243,11 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     busiest = np.zeros(len(producer))
     np.maximum.at(busiest, tensor, count[consumer])
     controls = np.array(control, np.int64).reshape(-1, 2).T.copy()
+    sizes = {(i, k): ops[i].signature.outputs[k].nbytes for i, k in numbers}
+    sizes |= {(maker, 0): nbytes for maker, _, _, nbytes in lists if (maker, 0) in numbers}
     return output, {
         "tensor_op": producer,
-        "tensor_bytes": np.array([ops[i].signature.outputs[k].nbytes for i, k in numbers], np.int64),
+        "tensor_bytes": np.array(list(sizes.values()), np.int64),
         "tensor_count": np.minimum(count[producer], busiest),
         "tensor_on_host": _on_host(ops, machine, producer, output, "host_outputs"),
         "consumer_start": np.searchsorted(tensor, np.arange(len(producer) + 1)).astype(np.int64),
@@ -247,6 +258,40 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
         "control_src": controls[0],
         "control_dst": controls[1],
     }
+
+
+def _lists(graph: OpGraph, ops: list[OpNode]) -> list[tuple[int, int, int, int]]:
+    """What lists of tensors grow to, such as those in which a loop keeps for its gradient what each round made.
+
+    For each: the op that makes it, whose output stands for all of it; the last op that takes it, and as which input; its bytes.
+    """
+    made: dict[str, int] = {}
+    last: dict[str, tuple[int, int]] = {}
+    grown: Counter[str] = Counter()
+    for i, op in enumerate(ops):
+        signature = op.signature
+        taken = next((k for k, spec in enumerate(signature.inputs) if spec.dtype == "variant"), None)
+        if not op.group or not op.count:
+            continue
+        if taken is not None:
+            last[op.group] = i, taken
+        elif op.op_type in LIST_MAKERS:
+            made.setdefault(op.group, i)
+        if op.op_type in LIST_GROWERS and not _is_read(graph, op.name, LIST_GROWERS[op.op_type]):
+            grown[op.group] += round(signature.inputs[LIST_GROWERS[op.op_type]].nbytes * op.count)
+    found = [(maker, *last[group], grown[group]) for group, maker in made.items() if group in last and grown[group]]
+    return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in found if end > maker]
+
+
+def _is_read(graph: OpGraph, name: str, position: int) -> bool:
+    """Whether an input is the value of a variable, which is there once however many have it."""
+    sources = [
+        src for src, _, data in graph.graph.in_edges(name, data=True) if any(t.dst_index == position for t in data["tensors"])
+    ]
+    source = graph.op(sources[0]) if sources else None
+    if source is not None and source.op_type == "LoopVariable":  # one that is read before the loop, where it goes in
+        return any(graph.op(src).op_type == "ReadVariableOp" for src in graph.graph.predecessors(source.name))
+    return source is not None and source.op_type == "ReadVariableOp"
 
 
 def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side: str) -> Bools:
