@@ -50,9 +50,13 @@ def _name(variable: Any) -> str:
 
 
 def held(trace: Trace) -> dict[str, Any]:
-    """By node of the trace's `OpGraph`: the handle of each captured resource."""
-    captured = _private.external_captures(trace.root.graph)
-    return {trace.root.names[inner.op.name]: outer for outer, inner in captured if outer.dtype == tf.resource}
+    """By node of the trace's `OpGraph`: the handle of each captured resource that is somewhere already.
+
+    A gradient that was taken since may have captured more.
+    """
+    names = trace.root.names
+    captured = [(names.get(inner.op.name), outer) for outer, inner in _private.external_captures(trace.root.graph)]
+    return {name: outer for name, outer in captured if name and outer.dtype == tf.resource and _private.home(outer)}
 
 
 def decided() -> set[int]:

@@ -471,6 +471,18 @@ def test_the_first_call_is_inside_another_function(w: tf.Variable) -> None:
         w.assign_add(tf.eye(4))
 
 
+def test_a_variable_of_a_function_around_it_stays_where_a_call_has_it(w: tf.Variable) -> None:
+    other = tf.Variable(tf.eye(4), name="other")
+
+    @tf.function
+    def outer(v: tf.Variable, x: Any) -> Any:
+        return moving(lambda x: x @ v @ other, "other")(x)
+
+    for variable in (w, tf.Variable(2 * w)):
+        np.testing.assert_allclose(outer(variable, X), X @ variable, rtol=1e-6)
+    assert [where(v) for v in (w, other)] == [HERE, THERE]
+
+
 # -- several placed functions -------------------------------------------------------------------------------------------
 
 
