@@ -64,44 +64,43 @@ def depth_first(units: int, edges: Edges, *, last_first: bool = False) -> list[i
 def ideals(units: int, edges: Edges, most: int) -> tuple[Bools, bool]:
     """[I, U]: ideals by size, from the empty one to the whole; and whether these are all.
 
-    Where there are more than `most`, the prefixes of depth-first orders, evenly thinned out to as many.
+    Where there are more than `most`, the prefixes of two depth-first orders, evenly thinned out to as many.
     """
+    found = _all(units, edges, most)
+    if found is not None:
+        width = max(1, (units + 7) // 8)
+        packed = np.frombuffer(b"".join(ideal.to_bytes(width, "little") for ideal in found), np.uint8)
+        bits = np.unpackbits(packed.reshape(len(found), width), axis=1, count=units, bitorder="little")
+        return bits.astype(np.bool_), True
+    lengths = np.unique(np.linspace(0, units, max(2, most // 2)).astype(np.int64))
+    rows = []
+    for last_first in (False, True):
+        rank = np.empty(units, np.int64)
+        rank[depth_first(units, edges, last_first=last_first)] = np.arange(units)
+        rows.append(rank < lengths[:, None])
+    family = np.unique(np.concatenate(rows), axis=0)
+    return family[np.argsort(family.sum(axis=1), kind="stable")], False
+
+
+def _all(units: int, edges: Edges, most: int) -> list[int] | None:
+    """Each ideal as a bit mask, by size, or None where there are more than `most`."""
+    if units >= most:
+        return None
     before = [0] * units
     for a, b in edges:
         before[b] |= 1 << a
-    found = _all(before, most)
-    everything = found is not None
-    if found is None:
-        prefixes: set[int] = set()
-        for order in (depth_first(units, edges), depth_first(units, edges, last_first=True)):
-            chain = [0]
-            for unit in order:
-                chain.append(chain[-1] | 1 << unit)
-            kept = np.unique(np.linspace(0, units, max(2, most // 2)).astype(np.int64))
-            prefixes.update(chain[k] for k in kept.tolist())
-        found = list(prefixes)
-    found.sort(key=lambda ideal: (ideal.bit_count(), ideal))
-    width = (units + 7) // 8
-    packed = np.frombuffer(b"".join(ideal.to_bytes(width, "little") for ideal in found), np.uint8)
-    bits = np.unpackbits(packed.reshape(len(found), width), axis=1, count=units, bitorder="little")
-    return bits.astype(np.bool_), everything
-
-
-def _all(before: list[int], most: int) -> list[int] | None:
-    """Each ideal as a bit mask, or None where there are more than `most`."""
-    known = {0: None}
-    fresh = [0]
+    known = fresh = [0]
     while fresh:
         grown: dict[int, None] = {}
         for ideal in fresh:
             for unit, needs in enumerate(before):
                 if not ideal >> unit & 1 and needs & ~ideal == 0:
                     grown[ideal | 1 << unit] = None
-        known |= grown
+        fresh = list(grown)
+        known = known + fresh
         if len(known) > most:
             return None
-        fresh = list(grown)
-    return list(known)
+    return known
 
 
 def contained(family: Bools) -> Bools:

@@ -23,6 +23,7 @@ _BUILT_IN = {
     "min_cut": "min_cut:MinCut",
     "lagrangian": "lagrangian:Lagrangian",
     "cp_sat": "cp_sat:CpSat",
+    "chain_dp": "chain_dp:ChainDp",
     "step_time": "step_time:StepTime",
     "m_topo": "heuristics.m_topo:m_topo",
     "m_etf": "heuristics.m_etf:m_etf",
