@@ -259,6 +259,16 @@ def test_placed_is_plain(build: Builder) -> None:
     check(build)
 
 
+def test_classes_of_attrs_go_in_and_come_out() -> None:
+    attr = pytest.importorskip("attr")
+    point = attr.make_class("Point", ["at", "weight"])
+
+    def build() -> Program:
+        return Program(fn=lambda p: point(p.at * p.weight, p.weight + 1), args=(point(X, 2.0),))
+
+    check(build)
+
+
 def made_of_an_argument() -> Program:
     module = tf.Module()
 
