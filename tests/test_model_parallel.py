@@ -18,7 +18,7 @@ from placer.opgraph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
-from placer.problem.memory import excess
+from placer.problem.memory import excess, peaks
 from placer.problem.price import transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
@@ -75,9 +75,11 @@ def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["towers_2_prediction", "towers_2_training"])
 def test_two_towers_are_side_by_side(name: str) -> None:
-    """Forward and backward products of a tower on one GPU, and at least 1.5 times as fast as all on one."""
+    """Forward and backward products of a tower on one GPU, gradients on both, at least 1.5 times as fast as all on one."""
     assert sorted(devices_of_parts(name, "MatMul").values(), key=min) == [{"GPU:0"}, {"GPU:1"}]
     problem = posed(name)[2]
+    gpus = on_gpus(problem)
+    assert max(peaks(problem, planned(name))[gpus]) < 0.6 * max(peaks(problem, all_on(problem, "GPU"))[gpus])
     assert 1.5 * problem.simulator.step_ns(planned(name)) <= problem.simulator.step_ns(all_on(problem, "GPU"))
 
 
@@ -120,4 +122,5 @@ def test_what_is_spread_computes_the_same_where_it_was_planned(name: str, ran: d
     assert found["copies"] > 0
     # TensorFlow joins and simplifies some of the encoder's scalars.
     assert len(found["not predicted"]) + len(found["not made"]) <= found["copies"] // 100
-    assert len(found["devices"]) == len(found["variables"]) == devices
+    assert len(found["devices"]) == devices
+    assert len(found["variables"]) > 2

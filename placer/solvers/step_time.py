@@ -43,6 +43,8 @@ BOUND_S, SHARE = 0.5, 0.2
 """For a bound that knows the limits: seconds where there is no time limit, enough for some hundred ops, and its share of one."""
 MOVES_PER_UNIT = 40
 """The most random moves from a local optimum, where a time limit leaves room for them."""
+SEVERAL = 4
+"""Accelerators up to whose number the effort grows with it."""
 CLIMBS, PASSES = 2, 3
 """Partitions that are improved, and how often all units are tried."""
 
@@ -70,8 +72,8 @@ class StepTime:
         With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
 
         Args:
-            time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and more by as much as
-                there are accelerators.
+            time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that
+                as there are accelerators, up to `SEVERAL`.
             seed: of the annealing.
         """
         started = time.perf_counter()
@@ -83,7 +85,7 @@ class StepTime:
         search = Search(
             problem,
             bound_ns=bound,
-            effort=int(runs * max(1, len(accelerators(problem))) / max(1, problem.ops)),
+            effort=int(runs * min(SEVERAL, max(1, len(accelerators(problem)))) / max(1, problem.ops)),
             ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
         )
         for start in _starts(problem):
@@ -152,9 +154,9 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    if limits_can_bind(problem):
-        yield greedy_benefit_assignment(problem)
-    if not large or problem.devices == 2:
+    if not large or problem.devices == 2:  # these look at each device in turn, and partitions are better starts on several
+        if limits_can_bind(problem):
+            yield greedy_benefit_assignment(problem)
         yield earliest_finish_assignment(problem)
     if not large:
         yield heft_schedule(problem).assignment
