@@ -91,7 +91,7 @@ def test_strings_are_hashed_on_the_cpu() -> None:
 def test_a_plan_that_splits_runs_as_planned_and_computes_the_same(name: str) -> None:
     work = FIVE[name]("small")
     start = [v.numpy() for v in work.state]
-    placed = placer.place(work.fn, *work.args, devices=two_cpus())
+    placed = placer.place(work.fn, *work.args, devices=two_cpus(), solver="step_time")  # however little the split gains
     assert {plan.device for plan in placed.placement.ops.values()} == {"CPU:0", "CPU:1"}
 
     assert placed.observe(*work.args).mismatches == ()
