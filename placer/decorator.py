@@ -189,11 +189,16 @@ class PlacedFunction:
         return as_written(self._fn)
 
     def _initialising(self, error: TraceError) -> Any:
-        """What runs a first call whose arguments give variables their initial values; raises `error` where that is not why."""
-        from placer.tf.calling import initialising
+        """What runs a first call whose arguments give variables their initial values; raises where that is not why.
+
+        What the function itself raised while it was traced is raised as it is: who calls it may be ready for that.
+        """
+        from placer.tf.calling import initialising, raised_by_function
 
         concrete = initialising(self._traceable, error.__cause__)
         if concrete is None:
+            if (own := raised_by_function(error)) is not None:
+                raise own from own.__cause__
             raise error
         warnings.warn(
             f"{self.__name__} is left as it is in its first call, whose arguments give its variables their initial values",

@@ -97,8 +97,8 @@ def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> So
         assignment=default,
         status=Status.FEASIBLE,
         objective_ns=default_ns,
-        stop_reason=f"TensorFlow's own placement is kept, the best found would gain {gain} and under {WORTH_MOVING:.0%} is not "
-        f"worth a move ({found.stop_reason})",
+        stop_reason=f"TensorFlow's own placement is kept where pins allow it, the best found would gain {gain} and under "
+        f"{WORTH_MOVING:.0%} is not worth a move ({found.stop_reason})",
     )
 
 

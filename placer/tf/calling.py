@@ -79,6 +79,14 @@ def initialising(fn: Any, error: BaseException | None) -> Any:
     return _private.variable_creating(fn) if isinstance(error, _private.UnliftableError) else None
 
 
+def raised_by_function(error: TraceError) -> Exception | None:
+    """What the function raised while it was traced, if that is why it could not be."""
+    own = error.__cause__
+    if not isinstance(own, Exception) or isinstance(own, _private.UnliftableError):
+        return None
+    return own if _private.raised_while_tracing(own) else None
+
+
 def entry_key(concrete: Any) -> Hashable:
     """What tells plans apart: the trace, which calls inside other functions share whatever device or strategy they are under."""
     return id(concrete), _private.device_scope(), tf.distribute.has_strategy()

@@ -577,8 +577,12 @@ def test_what_a_call_raises_is_what_the_plain_function_raises() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:
         return x[:, 0] @ x
 
-    with pytest.raises(placer.TraceError, match=r"f failed while it was traced: ValueError"):
+    with pytest.raises(ValueError, match="Shape must be rank 2"):
         placer.place(f, devices=two_cpus())(X)
+    with pytest.raises(placer.TraceError, match=r"f failed while it was traced: ValueError"):
+        placer.place(f, X, devices=two_cpus())
+    with pytest.raises(KeyError, match="mine"):
+        placer.place(lambda x: {}["mine"] * x, devices=two_cpus())(X)
     with pytest.raises(TypeError, match="missing a required argument"):
         placer.place(lambda x: x, devices=two_cpus())()
 
