@@ -89,9 +89,9 @@ def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> So
     """TensorFlow's own placement in the place of what gains under `WORTH_MOVING` of it, with the bound that was found."""
     default = default_assignment(problem)
     best_ns, default_ns = found.objective_ns, problem.simulator.step_ns(default)
-    if best_ns >= default_ns or best_ns < (1 - WORTH_MOVING) * default_ns or excess(problem, default).any():
+    if best_ns == default_ns or best_ns < (1 - WORTH_MOVING) * default_ns or excess(problem, default).any():
         return found
-    gain = f"{(default_ns - best_ns) / default_ns:.1%}"
+    gain = f"{max(0, default_ns - best_ns) / default_ns:.1%}"
     return replace(
         found,
         assignment=default,

@@ -42,8 +42,6 @@ class Search:
     """On `time.perf_counter`."""
     best: Assignment | None = None
     score: float = 0.0
-    shortest: Assignment | None = None
-    """Of those offered, whatever its total cost."""
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,8 +55,6 @@ class Search:
         score = self._score(assignment)
         if self.best is None or score < self.score:
             self.best, self.score = assignment, score
-        if self.shortest is None or self.step_ns(assignment) < self.step_ns(self.shortest):
-            self.shortest = assignment
         return score
 
     def offer_fitting(self, assignment: Assignment) -> None:
