@@ -79,9 +79,9 @@ def test_the_other_workloads_can_be_placed(name: str) -> None:
     work.fn(*work.args)
 
 
-@given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=20, unique=True), st.randoms(use_true_random=False))
-def test_rank_correlation_looks_at_order_alone(values: list[float], random: object) -> None:
-    measured = np.array(values)
+@given(st.lists(st.integers(1, 10**6), min_size=3, max_size=20, unique=True), st.randoms(use_true_random=False))
+def test_rank_correlation_looks_at_order_alone(values: list[int], random: object) -> None:
+    measured = np.array(values, np.float64)
     assert bench_truth.rank_correlation(measured, measured**3) == pytest.approx(1)
     assert bench_truth.rank_correlation(measured, -np.log(measured)) == pytest.approx(-1)
     assert bench_truth.rank_correlation(measured, np.ones(len(values))) == 0
