@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 from placer.errors import PlanError
-from placer.problem.problem import Bools, Ints, PlacementProblem
+from placer.problem.problem import PlacementProblem
 from placer.problem.split import SplitProblem
 
 NS = 1e6
@@ -29,22 +28,7 @@ def load_split(path: str | Path) -> SplitProblem:
     Raises:
         PlanError: the file is no such graph.
     """
-    graph, workload = _read(Path(path))
-    return SplitProblem(
-        name=graph.name,
-        accelerators=int(workload["maxFPGAs"]),
-        cpus=int(workload["maxCPUs"]),
-        memory_limit_bytes=math.floor(workload["maxSizePerFPGA"]),
-        op_names=graph.op_names,
-        op_unit=graph.op_unit,
-        op_time_ns=graph.op_time_ns,
-        unit_bytes=graph.unit_bytes,
-        unit_supported=graph.unit_supported,
-        tensor_op=graph.tensor_op,
-        tensor_ns=graph.tensor_ns,
-        consumer_start=graph.consumer_start,
-        consumer_op=graph.consumer_op,
-    )
+    return _read(Path(path))[0]
 
 
 def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementProblem:
@@ -55,9 +39,8 @@ def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementP
     Raises:
         PlanError: the file is no such graph.
     """
-    graph, workload = _read(Path(path))
+    graph, total = _read(Path(path))
     ops, tensors, consumers = len(graph.op_names), len(graph.tensor_op), len(graph.consumer_op)
-    total = sum(node.get("size", 0.0) for node in workload["nodes"])
     between = np.zeros((4, 4), np.float64)
     between[0, 1] = between[1, 0] = 1.0
     return PlacementProblem(
@@ -92,29 +75,15 @@ def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementP
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """What both problems take from a file; shapes as in `SplitProblem`."""
-
-    name: str
-    op_names: tuple[str, ...]
-    op_unit: Ints
-    op_time_ns: Ints
-    unit_bytes: Ints
-    unit_supported: Bools
-    tensor_op: Ints
-    tensor_ns: Ints
-    consumer_start: Ints
-    consumer_op: Ints
-
-
-def _read(path: Path) -> tuple[_Graph, Mapping[str, Any]]:
+def _read(path: Path) -> tuple[SplitProblem, float]:
+    """The problem that a file states, and the bytes of all its nodes, which may be fractions."""
     try:
         workload = json.loads(path.read_text())
         graph = nx.DiGraph()
         graph.add_nodes_from(node["id"] for node in workload["nodes"])
         graph.add_edges_from((edge["sourceId"], edge["destId"]) for edge in workload["edges"])
-        return _numbered(f"{path.parent.name}/{path.stem}", workload, graph), workload
+        total = sum(node.get("size", 0.0) for node in workload["nodes"])
+        return _numbered(f"{path.parent.name}/{path.stem}", workload, graph), total
     except (OSError, ValueError, KeyError, TypeError, nx.NetworkXUnfeasible) as error:
         raise PlanError(
             f"{str(path)!r} is no workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
@@ -123,7 +92,7 @@ def _read(path: Path) -> tuple[_Graph, Mapping[str, Any]]:
         ) from error
 
 
-def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> _Graph:
+def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> SplitProblem:
     """Ops in topological order, near to how the file has them; nodes of one colour class are a unit."""
     place = {node["id"]: i for i, node in enumerate(workload["nodes"])}
     order = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
@@ -141,8 +110,11 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> _Gra
     cost = {edge["sourceId"]: edge["cost"] for edge in workload["edges"]}
     makers = [op for op, i in enumerate(order) if i in cost]
     users = [sorted(number[j] for j in graph.successors(order[op])) for op in makers]
-    return _Graph(
+    return SplitProblem(
         name=name,
+        accelerators=int(workload["maxFPGAs"]),
+        cpus=int(workload["maxCPUs"]),
+        memory_limit_bytes=math.floor(workload["maxSizePerFPGA"]),
         op_names=tuple(f"{node.get('name', 'node')}:{node['id']}" for node in nodes),
         op_unit=np.array(op_unit, np.int64),
         op_time_ns=np.array([[round(NS * node["cpuLatency"]), round(NS * node["fpgaLatency"])] for node in nodes], np.int64),

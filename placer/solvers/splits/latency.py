@@ -9,7 +9,6 @@ import numpy as np
 
 from placer.problem.problem import Bools, Ints
 from placer.problem.split import SplitProblem, excess_bytes, latency_ns
-from placer.solvers.base import Status
 from placer.solvers.ideals import contained, ideals
 from placer.solvers.splits.chain import NEVER, piece_loads_ns, unit_order
 from placer.solvers.splits.latency_annealing import anneal
@@ -71,17 +70,7 @@ def minimise_latency(problem: SplitProblem, *, time_limit_s: float = 120.0, seed
         found = resolved(problem, best, _part(problem, best, rng), seconds=min(left, PART_S), seed=seed)
         best = best if found.device is None else min(best, found.device, key=value)
     whole(ends(1) - time.perf_counter())
-    least = value(best)
-    proved = least <= bound
-    return SplitSolution(
-        best,
-        Status.OPTIMAL if proved else Status.FEASIBLE,
-        "latency",
-        least,
-        min(bound, least),
-        time.perf_counter() - started,
-        "optimal" if proved else "time limit",
-    )
+    return SplitSolution.of(best, "latency", value(best), bound, started)
 
 
 def shortest_path_ns(problem: SplitProblem) -> int:

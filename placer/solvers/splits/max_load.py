@@ -9,7 +9,6 @@ import numpy as np
 
 from placer.problem.problem import Ints
 from placer.problem.split import SplitProblem, excess_bytes, loads_ns, max_load_ns
-from placer.solvers.base import Status
 from placer.solvers.splits.annealing import WARM, anneal, multilevel
 from placer.solvers.splits.bound import max_load_bound_ns, packing_bound_ns
 from placer.solvers.splits.chain import chain_split
@@ -69,17 +68,7 @@ def minimise_max_load(problem: SplitProblem, *, time_limit_s: float = 90.0, seed
         best = min(best, anneal(problem, best, moves=POLISH, ends=ends(POLISHED), seed=seed, hot=WARM), key=value)
         best = _by_parts(problem, best, bound, ends(PARTS), seed)
     whole(ends(1) - time.perf_counter())
-    least = value(best)
-    proved = least <= bound
-    return SplitSolution(
-        best,
-        Status.OPTIMAL if proved else Status.FEASIBLE,
-        "max_load",
-        least,
-        min(bound, least),
-        time.perf_counter() - started,
-        "optimal" if proved else "time limit",
-    )
+    return SplitSolution.of(best, "max_load", value(best), bound, started)
 
 
 def _by_parts(problem: SplitProblem, device: Ints, bound_ns: int, ends: float, seed: int) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from placer.problem.problem import Ints
@@ -21,6 +22,20 @@ class SplitSolution:
     lower_bound_ns: int
     seconds: float
     stop_reason: str
+
+    @classmethod
+    def of(cls, device: Ints, objective: SplitObjective, objective_ns: int, bound_ns: int, started: float) -> SplitSolution:
+        """The best that a search found until now: OPTIMAL where the bound proves it. `started` is on `time.perf_counter`."""
+        proved = objective_ns <= bound_ns
+        return cls(
+            device,
+            Status.OPTIMAL if proved else Status.FEASIBLE,
+            objective,
+            objective_ns,
+            min(bound_ns, objective_ns),
+            time.perf_counter() - started,
+            "optimal" if proved else "time limit",
+        )
 
     @property
     def gap(self) -> float:
