@@ -66,6 +66,8 @@ class PlacedFunction:
         self._exportable: dict[Hashable, Any] = {}
         self._taped: dict[str, Placement] = {}
         self._told: set[str] = set()
+        self._traced: set[Hashable] = set()
+        """Keys of calls that were traced, where plans may move variables."""
         self._short: set[str] = set()
         """Signatures that were planned again for less memory."""
         self._latest: _Entry | None = None
@@ -231,12 +233,19 @@ class PlacedFunction:
         return call_key
 
     def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: Hashable | None) -> _Entry:
-        from placer.tf import variables
+        from placer.tf import calling, variables
 
         with self._lock:
-            watched = variables.watched() if self._moving else frozenset()
+            # `watched` looks at every object: once for what is traced here, else only where something is to move.
+            traced = calling.trace_key(args, kwargs) if self._moving else None
+            known = traced in self._traced
+            watched = variables.watched() if self._moving and not known else frozenset()
             entry = self._planned(args, kwargs)
+            if traced is not None:
+                self._traced.add(traced)
             if entry.run is None:
+                if known:
+                    watched = variables.watched()
                 if self._outdated(entry):
                     entry = self._planned(args, kwargs)
                 entry = self._applied(entry, watched)

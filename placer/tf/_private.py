@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.function.capture import capture_container
-from tensorflow.core.function.trace_type import default_types
+from tensorflow.core.function.trace_type import default_types, trace_type_builder
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
@@ -159,6 +159,11 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+def trace_type(value: Any) -> Any:
+    """What a tf.function tells calls with `value` by; TypeError where it has no rule for it."""
+    return trace_type_builder.from_value(value)
 
 
 def trace_type_of_itself(value: Any) -> Any:

@@ -33,6 +33,17 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
         return None
 
 
+def trace_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
+    """What a call is traced for, and under: not traced anew where it was before. None where that cannot be told."""
+    try:
+        around = (_private.device_scope(), tf.executing_eagerly(), tf.distribute.has_strategy())
+        key = (around, _private.trace_type((args, dict(kwargs))))
+        hash(key)
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return key
+
+
 def is_composite(value: Any) -> bool:
     """True for a tensor made of others, such as one of a user's own type."""
     return isinstance(value, tf.__internal__.CompositeTensor)
