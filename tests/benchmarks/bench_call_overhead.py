@@ -15,6 +15,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import numpy as np
 import tensorflow as tf
 
 import placer
@@ -27,9 +28,9 @@ CALLS = 100
 def main() -> int:
     print(f"{'us a call':20}{'plain':>9}{'placed':>9}{'more':>9}{'ratio':>9}")
     with tf.device("/CPU:0"):
-        for build in (one_op, mlp_inference, mlp_training):
+        for build in (one_op, one_array, mlp_inference, mlp_training):
             work = build()
-            placed = placer.place(work.fn, *work.args, pins={"*": "/CPU:0"})
+            placed = placer.place(work.fn, *work.args, pins={"*": "/CPU:0"}, variables="move")
             for _ in range(CALLS):
                 work.fn(*work.args), placed(*work.args)
             plain_us: list[float] = []
@@ -46,6 +47,11 @@ def main() -> int:
 def one_op() -> Workload:
     """The least a function can do."""
     return Workload(tf.function(lambda x: x + 1.0), (tf.zeros([8]),), (), trains=False)
+
+
+def one_array() -> Workload:
+    """The same of an array, by whose type TensorFlow finds the trace."""
+    return Workload(tf.function(lambda x: x + 1.0), (np.zeros(8, np.float32),), (), trains=False)
 
 
 def call_us(fn: Any, args: tuple[Any, ...]) -> float:
