@@ -9,11 +9,11 @@ from cost_models.analytic import AnalyticModel
 from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
 from cost_models.shipped import shipped_table
-from cost_models.store import Store, Table
+from cost_models.store import Measurement, Store, Table
 
 
 def auto_model(store: Store | None = None) -> MeasuredModel:
-    """The model over a store, by default the user's, and over what comes with the package where that holds nothing of an op.
+    """The model over a store, by default the user's, and over what comes with the package where that did not measure an op.
 
     It reads each device model's measurements once: make one per plan.
     """
@@ -22,10 +22,14 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
     @cache
     def tables(device_model: str) -> Table:
         own, shipped = source.table(device_model, installed_tensorflow()), shipped_table(device_model)
-        measured = {op_type: shipped.get(op_type, {}) | own.get(op_type, {}) for op_type in shipped | own}
-        return {op_type: {op: each.typical() for op, each in column.items()} for op_type, column in measured.items()}
+        return {op_type: _column(own.get(op_type, {}), shipped.get(op_type, {})) for op_type in shipped | own}
 
     return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+
+
+def _column(own: dict[str, Measurement], shipped: dict[str, Measurement]) -> dict[str, Measurement]:
+    alone = {op: each for op, each in own.items() if not each.harvested}
+    return {op: each.typical() for op, each in (own | shipped | alone).items()}
 
 
 def shipped_model() -> MeasuredModel:

@@ -104,7 +104,7 @@ class OpCost:
     compute_ns: int
     workspace_bytes: int
     source: str
-    """Where the figure comes from: "analytic", "analytic-fallback", "measured", "fitted", "user"."""
+    """Where the figure comes from: "analytic", "analytic-fallback", "measured", "harvested", "fitted", "user"."""
 
 
 class CostModel(Protocol):

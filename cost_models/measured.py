@@ -30,4 +30,5 @@ class MeasuredModel:
         if measured is None:
             return self.otherwise.op_cost(signature, device)
         workspace = work_of(signature).workspace_bytes
-        return OpCost(measured.time_ns, measured.dispatch_ns, measured.compute_ns, workspace, "measured")
+        source = "harvested" if measured.harvested else "measured"
+        return OpCost(measured.time_ns, measured.dispatch_ns, measured.compute_ns, workspace, source)

@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ from cost_models.base import OpSignature
 from cost_models.cache import cache_folder
 
 FORMAT = "placer.measurements"
-VERSION = 1
+VERSION = 2
+"""The first did not tell what was harvested."""
 _APPLICATION_ID = 0x504C4143  # "PLAC": how SQLite files say whose they are
 _PATIENCE_S = 60
 """How long a write waits for other processes' writes."""
@@ -28,10 +29,17 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_TEXT)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS measurements (
     device_model TEXT, tensorflow TEXT, op_type TEXT, signature TEXT,
-    time_ns INTEGER, dispatch_ns INTEGER, compute_ns INTEGER, spread REAL,
+    time_ns INTEGER, dispatch_ns INTEGER, compute_ns INTEGER, spread REAL, harvested INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (device_model, op_type, signature, tensorflow)
 ) WITHOUT ROWID
 """
+_FROM_VERSION_1 = "ALTER TABLE measurements ADD COLUMN harvested INTEGER NOT NULL DEFAULT 0"
+_INSERT = """
+INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET time_ns = excluded.time_ns, dispatch_ns = excluded.dispatch_ns, compute_ns = excluded.compute_ns,
+    spread = excluded.spread, harvested = excluded.harvested
+"""
+_IF_BETTER = "WHERE excluded.harvested < measurements.harvested"
 
 
 class StoreError(Exception):
@@ -47,12 +55,17 @@ class Measurement:
     compute_ns: int
     spread: float
     """How far the lower quartile of the samples lies above the least, as a share of the time: small where nothing disturbed."""
+    harvested: bool = False
+    """Read from real steps, as their median, among whatever ran beside the op; else it was measured by itself."""
 
     def typical(self) -> Measurement:
         """As a step meets it: the lower quartile, where the figures are the least that a sample took.
 
-        Of an asynchronous device it is the longer of dispatch and compute that was seen to spread.
+        Of an asynchronous device it is the longer of dispatch and compute that was seen to spread. What is harvested is what
+        steps met.
         """
+        if self.harvested:
+            return self
         more = 1 + self.spread
         serial = self.time_ns == self.dispatch_ns + self.compute_ns
         dispatch = self.dispatch_ns * (more if serial or self.dispatch_ns >= self.compute_ns else 1)
@@ -98,32 +111,34 @@ class Store:
         Raises:
             StoreError: the file cannot be written.
         """
-        self._write("INSERT OR REPLACE", rows)
+        self._write(_INSERT, rows)
 
     def add(self, rows: Iterable[Row]) -> int:
-        """Adds those that are not there yet and says how many that were; raises as `put` does."""
-        return self._write("INSERT OR IGNORE", rows)
+        """Adds those that are not there yet, or were harvested and now are not; says how many that were. Raises as `put` does."""
+        return self._write(_INSERT + _IF_BETTER, rows)
 
     def table(self, device_model: str, tensorflow: str) -> Table:
         """What was measured on a device model.
 
-        Of an op measured under several versions of TensorFlow, the figures under the given one, else under the newest.
+        Of an op measured under several versions of TensorFlow, the figures under the given one, else under the newest;
+        harvested ones only where there is no other.
         """
         found: list[_Stored] = self._read("SELECT * FROM measurements WHERE device_model = ?", (device_model,))
         table: Table = {}
-        for _, _, op_type, signature, *figures in sorted(found, key=lambda row: (row[1] == tensorflow, _version(row[1]))):
-            table.setdefault(op_type, {})[signature] = Measurement(*figures)
+        order = sorted(found, key=lambda row: (not row[-1], row[1] == tensorflow, _version(row[1])))
+        for _, _, op_type, signature, *figures in order:
+            table.setdefault(op_type, {})[signature] = _measurement(figures)
         return table
 
     def texts(self, device_model: str, tensorflow: str) -> set[str]:
-        """The `signature_text` of everything measured on a device model under exactly this version."""
-        query = "SELECT signature FROM measurements WHERE device_model = ? AND tensorflow = ?"
+        """The `signature_text` of everything measured by itself on a device model under exactly this version."""
+        query = "SELECT signature FROM measurements WHERE device_model = ? AND tensorflow = ? AND NOT harvested"
         return {text for (text,) in self._read(query, (device_model, tensorflow))}
 
     def rows(self) -> Iterator[Row]:
         """Everything, in a fixed order."""
         for device_model, tensorflow, _, signature, *figures in self._read("SELECT * FROM measurements", ()):
-            yield Row(device_model, tensorflow, OpSignature.from_json(json.loads(signature)), Measurement(*figures))
+            yield Row(device_model, tensorflow, OpSignature.from_json(json.loads(signature)), _measurement(figures))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many measurements there are, by device model and TensorFlow version."""
@@ -142,7 +157,7 @@ class Store:
             warnings.warn(f"{self.path} cannot be read, so nothing counts as measured: {error}", stacklevel=3)
             return []
 
-    def _write(self, verb: str, rows: Iterable[Row]) -> int:
+    def _write(self, statement: str, rows: Iterable[Row]) -> int:
         stored = [
             (row.device_model, row.tensorflow, row.signature.op_type, signature_text(row.signature), *astuple(row.measured))
             for row in rows
@@ -152,7 +167,7 @@ class Store:
             connection.execute("PRAGMA synchronous = OFF")  # a power cut may break the file: it is set aside, and measured again
             before = connection.total_changes
             with connection:
-                connection.executemany(f"{verb} INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?)", stored)
+                connection.executemany(statement, stored)
             return connection.total_changes - before
 
         try:
@@ -198,7 +213,12 @@ def _claim(connection: sqlite3.Connection) -> str:
         connection.execute("BEGIN IMMEDIATE")  # another process may be making it ours just now
         application, version = _marks(connection)
         if application == _APPLICATION_ID:
-            return "" if version == VERSION else f"it is in version {version} of the format, and this is version {VERSION}"
+            if version not in (1, VERSION):
+                return f"it is in version {version} of the format, and this is version {VERSION}"
+            if version == 1:
+                connection.execute(_FROM_VERSION_1)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            return ""
         if application or version or connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
             return "it belongs to another program"
         connection.execute(_SCHEMA)
@@ -216,6 +236,12 @@ def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
 def _version(text: str) -> list[int]:
     """What a version sorts by."""
     return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _measurement(figures: Sequence[Any]) -> Measurement:
+    """From its stored fields; those of version 1 lack the last."""
+    time_ns, dispatch_ns, compute_ns, spread, *harvested = figures
+    return Measurement(time_ns, dispatch_ns, compute_ns, spread, *map(bool, harvested))
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -260,10 +286,10 @@ def import_json(path: str | os.PathLike[str]) -> list[Row]:
 
 def rows_of(data: Mapping[str, Any]) -> list[Row]:
     """The rows of an export's JSON; ValueError, TypeError or LookupError for other data."""
-    if (data["format"], data["version"]) != (FORMAT, VERSION):
+    if data["format"] != FORMAT or data["version"] not in (1, VERSION):
         raise ValueError(f"format {data['format']!r} version {data['version']!r} is not {FORMAT!r} version {VERSION}")
     return [
-        Row(group["device_model"], group["tensorflow"], OpSignature.from_json(signature), Measurement(*figures))
+        Row(group["device_model"], group["tensorflow"], OpSignature.from_json(signature), _measurement(figures))
         for group in data["groups"]
         for signature, *figures in group["measurements"]
     ]

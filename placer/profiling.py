@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from placer.placement import Placement
     from placer.tf.harvesting import Harvest
 
-DOUBT = {"measured": 0.1, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
+DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
 """How wrong a cost from each source may be, as a share of it."""
 _RUNS = 25
 """About how often measuring runs an op that takes long."""
@@ -33,7 +33,7 @@ class Profile:
 
     measured: int
     known: int
-    """Measured before, under this version of TensorFlow."""
+    """Measured before by themselves, under this version of TensorFlow."""
     left: int
     """Not come to in time: another run goes on with them."""
     refused: Mapping[str, str]
@@ -59,7 +59,8 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
     """Measures each distinct op of one or more graphs on each device model of this process that can run it, and stores that.
 
     The ops whose cost leaves most of a step's time in doubt come first. What is in the user's store already is not measured
-    again, so a run that stopped goes on where it was. No op runs that has side effects; variables are made for the purpose.
+    again, so a run that stopped goes on where it was; what was only harvested is measured. No op runs that has side effects;
+    variables are made for the purpose.
 
     Args:
         graphs: of the functions; see `placer.build_graph`. Each counts alike, however long its step takes.

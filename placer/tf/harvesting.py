@@ -91,7 +91,7 @@ class Harvest:
             yield (
                 device.model,
                 signature,
-                Measurement(time_ns, dispatch, compute, round(float((quarter - low) / (time_ns or 1)), 3)),
+                Measurement(time_ns, dispatch, compute, round(float((quarter - low) / (time_ns or 1)), 3), harvested=True),
             )
 
 

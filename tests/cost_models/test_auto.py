@@ -92,6 +92,17 @@ def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp
     assert (shipped.source, shipped.time_ns) == ("measured", Measurement(*group["measurements"][1][1:]).typical().time_ns)
 
 
+def test_a_harvested_figure_is_used_as_it_is_where_nothing_was_measured(tmp_path: Path) -> None:
+    group = json.loads(resources.files("cost_models").joinpath("profiles", MEASUREMENTS).read_text("utf-8"))["groups"][0]
+    (device,) = (d for d in SHIPPED.devices if d.model == group["device_model"])
+    measured, new = OpSignature.from_json(group["measurements"][0][0]), OpSignature("LookupTableSizeV2", (), ())
+    seen = Measurement(7, 3, 4, 0.5, harvested=True)
+    auto = auto_model(store_with(tmp_path, device.model, (measured, seen), (new, seen)))
+    cost = auto.op_cost(new, device)
+    assert (cost.source, cost.time_ns, cost.dispatch_ns, cost.compute_ns) == ("harvested", 7, 3, 4)
+    assert auto.op_cost(measured, device).source == "measured"
+
+
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0, 2), st.booleans())
 def test_what_is_typical_is_the_lower_quartile(dispatch: int, compute: int, spread: float, serial: bool) -> None:
     time = dispatch + compute if serial else max(dispatch, compute)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
 import warnings
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +44,7 @@ rows = st.builds(
     st.sampled_from(["NVIDIA H100 80GB HBM3", "Xeon’s 2 cores"]),
     st.sampled_from(["2.9.1", "2.20.0", "2.21.0"]),
     signatures,
-    st.builds(Measurement, times, times, times, st.floats(0, 1e6)),
+    st.builds(Measurement, times, times, times, st.floats(0, 1e6), st.booleans()),
 )
 
 
@@ -69,7 +72,7 @@ def test_what_goes_in_comes_out_of_the_store_and_of_an_export(
 
 @given(st.lists(rows, max_size=12), st.sampled_from(["2.9.1", "2.20.0", "2.21.0", ""]))
 @settings(max_examples=20)
-def test_a_measurement_under_this_version_comes_before_one_under_the_newest(
+def test_a_measurement_comes_before_a_harvest_and_one_under_this_version_before_one_under_the_newest(
     tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row], here: str
 ) -> None:
     store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
@@ -78,15 +81,52 @@ def test_a_measurement_under_this_version_comes_before_one_under_the_newest(
     for model in {row.device_model for row in given_rows}:
         expected = {
             signature_text(row.signature): row.measured
+            for harvested in (True, False)
             for version in order
             for row in by_key(given_rows).values()
-            if (row.device_model, row.tensorflow) == (model, version)
+            if (row.device_model, row.tensorflow, row.measured.harvested) == (model, version, harvested)
         }
         found = {text: measured for column in store.table(model, here).values() for text, measured in column.items()}
         assert found == expected
 
 
 ROW = Row("a model", "2.21.0", OpSignature("MatMul", (), ()), Measurement(3, 1, 2, 0.1))
+
+HARVESTED = replace(ROW, measured=Measurement(9, 1, 8, 0.1, harvested=True))
+
+
+def test_what_was_measured_takes_the_place_of_what_was_harvested_and_never_the_other_way(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.sqlite")
+    assert [store.add([row]) for row in (HARVESTED, HARVESTED, ROW, HARVESTED, ROW)] == [1, 0, 1, 0, 0]
+    assert list(store.rows()) == [ROW]
+    store.put([HARVESTED])
+    assert store.texts(ROW.device_model, ROW.tensorflow) == set()
+    assert store.table(ROW.device_model, "")["MatMul"] == {signature_text(ROW.signature): HARVESTED.measured}
+
+
+def test_the_first_versions_store_and_export_are_read_and_written(tmp_path: Path) -> None:
+    """As that version made them: without the column, and the figure, that tells what was harvested."""
+    path = tmp_path / "a.sqlite"
+    other = replace(HARVESTED, signature=OpSignature("Relu", (), ()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE measurements (device_model TEXT, tensorflow TEXT, op_type TEXT, signature TEXT, time_ns INTEGER, "
+            "dispatch_ns INTEGER, compute_ns INTEGER, spread REAL, "
+            "PRIMARY KEY (device_model, op_type, signature, tensorflow)) WITHOUT ROWID"
+        )
+        values = ("a model", "2.21.0", "MatMul", signature_text(ROW.signature), 3, 1, 2, 0.1)
+        connection.execute("INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        connection.execute(f"PRAGMA application_id = {0x504C4143}")
+        connection.execute("PRAGMA user_version = 1")
+    assert list(Store(path).rows()) == [ROW]
+    Store(path).put([other])
+    assert list(Store(path).rows()) == [ROW, other]
+    assert os.listdir(tmp_path) == ["a.sqlite"]
+
+    export = {"device_model": "a model", "tensorflow": "2.21.0", "measurements": [[ROW.signature.to_json(), 3, 1, 2, 0.1]]}
+    (tmp_path / "export.json").write_text(json.dumps({"format": "placer.measurements", "version": 1, "groups": [export]}))
+    assert import_json(tmp_path / "export.json") == [ROW]
+
 
 WRITER = """
 import sys
@@ -160,7 +200,7 @@ def test_errors_say_which_file(tmp_path: Path) -> None:
         Store(tmp_path / "taken" / "a.sqlite").put([ROW])
     assert Store(tmp_path / "absent" / "a.sqlite").table("a model", "") == {}
     assert not (tmp_path / "absent").exists()
-    for text in ("", "[]", "{}", '{"format": "placer.measurements", "version": 2, "groups": []}'):
+    for text in ("", "[]", "{}", '{"format": "placer.measurements", "version": 3, "groups": []}'):
         (tmp_path / "import.json").write_text(text)
         with pytest.raises(StoreError, match=r"import\.json"):
             import_json(tmp_path / "import.json")

@@ -67,7 +67,10 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
     unique = next(graph.op(name).signature for name in found.nodes if graph.op(name).op_type == "Unique")
     assert kept[unique].compute_ns == pytest.approx(np.median(by_type["Unique"].host_ns), abs=1)
     assert kept[unique].time_ns == kept[unique].dispatch_ns + kept[unique].compute_ns
-    assert {plan.cost_source for name, plan in placer.solve(graph).ops.items() if name in found.nodes} >= {"measured"}
+    assert {plan.cost_source for name, plan in placer.solve(graph).ops.items() if name in found.nodes} >= {"harvested"}
+    assert step.profile(x).measured
+    measured_since = {row.signature.op_type for row in Store().rows() if not row.measured.harvested}
+    assert measured_since >= {"MatMul", "Unique", "Sin"}
 
 
 def test_what_is_fused_is_told_and_is_no_ops_measurement() -> None:
