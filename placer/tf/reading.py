@@ -28,7 +28,7 @@ from placer.tf.optypes import (
     functions_of,
     is_stateful,
 )
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input, variable_names
 
 DEFAULT_TRIPS = 10
 """Iterations assumed of a loop whose count cannot be read from the graph."""
@@ -214,8 +214,7 @@ class _Reader:
 
     @cached_property
     def _variable_names(self) -> dict[int, str]:
-        """By id of the handle, as the user calls it."""
-        return {id(v.handle): v.name.removesuffix(":0") for v in self.trace.concrete.graph.variables}
+        return variable_names(self.trace.concrete.graph)
 
     def _op(self, body: Body, name: str, node: NodeDef, count: float, waits: Sequence[str]) -> None:
         path = body.names[name]

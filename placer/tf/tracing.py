@@ -320,12 +320,18 @@ def _read_called(body: Body, taken: set[str]) -> None:
 
 def _capture_names(graph: Any) -> dict[str, str]:
     """Lasting names for captures that TensorFlow numbered through the process, as it does those of nested functions."""
-    variables = {id(v.handle): v.name.removesuffix(":0") for v in graph.variables}
+    variables = variable_names(graph)
     return {
         inner.op.name: re.sub(r"[^\w./-]", "_", variables.get(id(outer), "")).lstrip("_/-") or "capture"
         for outer, inner in _private.external_captures(graph)
         if inner.op.name.rpartition("/")[2].isdigit()
     }
+
+
+def variable_names(graph: Any) -> dict[int, str]:
+    """By id of its handle, each variable of a function's graph as the user calls it."""
+    with tf.Graph().as_default():  # eagerly, asking for its handle would give one that waits for its plan its value
+        return {id(v.handle): v.name.removesuffix(":0") for v in graph.variables}
 
 
 def inlined(frame: Body) -> Iterator[Body]:

@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.heuristics.fixed import all_on
 from tests.machines import two_cpus
 from tests.semantics.test_moving import HERE, IMAGES, LABELS, THERE, X, model, moving, state, step_of, where
 
@@ -40,6 +42,22 @@ def test_variables_are_created_where_the_plan_has_them() -> None:
     np.testing.assert_allclose(placed(X), X @ (tf.eye(4) + tf.ones([4, 4])))
     a.assign(tf.zeros([4, 4]))
     np.testing.assert_allclose(placed(X), X @ tf.ones([4, 4]))
+
+
+def test_no_variable_has_a_value_while_it_is_planned() -> None:
+    initial, computed = Initial(np.eye(4)), []
+
+    def all_there(problem: PlacementProblem) -> Assignment:
+        computed.append(initial.times)
+        return all_on(problem, "CPU")
+
+    def build() -> Any:
+        w = tf.Variable(initial)
+        return lambda x: x @ w
+
+    placer.plan_then_create(build, [X], devices=two_cpus(), solver=all_there)
+    assert computed == [0]
+    assert initial.times == 1
 
 
 def test_a_keras_model_is_created_by_its_plan_and_trains_as_plain(tmp_path: Path) -> None:
