@@ -57,6 +57,8 @@ class PlacedFunction:
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):
             raise OptionError(f"cannot place {fn!r}, which is not a function: pass a callable or a tf.function.")
+        if kind := _untraceable(fn):
+            raise OptionError(f"cannot place {fn!r}, which is {kind}.")
         self._fn = fn
         self._options = options
         self._plans = plans
@@ -518,6 +520,19 @@ class PlacedFunction:
             found = harvest(step, placement, steps)
         keep(found, placement)
         return found
+
+
+def _untraceable(fn: Any) -> str:
+    """What a callable is, and what to pass instead, where calling it does not run ops; "" for any other."""
+    fn = getattr(fn, "python_function", fn)  # what a tf.function was made of
+    if isinstance(fn, type):
+        return "a class: pass a function, or an instance that can be called"
+    for called in (fn, fn.__call__):
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            return "an async function: pass one that returns its results, and call that from there"
+        if inspect.isgeneratorfunction(called):
+            return "a generator function: pass one that returns its results"
+    return ""
 
 
 def _placement(entry: _Entry, name: str) -> Placement:

@@ -37,7 +37,8 @@ def expand(
 ) -> Placement:
     """The plan behind `solution`, which must hold an assignment.
 
-    Its baselines are priced by the same problem, without the pins: they are what a user has without a plan.
+    Its baselines are priced by the same problem, without the pins: they are what a user has without a plan. What pins forbid of
+    them is noted.
     """
     problem, assignment = formulation.problem, solution.assignment
     assert assignment is not None
@@ -46,7 +47,7 @@ def expand(
     if options.pins:
         unpinned = replace(problem, unit_allowed=constrain(graph, machine, replace(options, pins={})).allowed)
     kinds = {d.kind for d in machine.devices}
-    others = {name: _baseline(unpinned, name, options) for name, kind in BASELINES.items() if kind in kinds}
+    others = {name: _baseline(unpinned, problem, name, options) for name, kind in BASELINES.items() if kind in kinds}
     default = others["tf_default"][1]
     schedule, held = problem.simulator.run(assignment), usage(problem, assignment)
     return Placement(
@@ -184,7 +185,9 @@ def _totals(problem: PlacementProblem, assignment: Assignment, held: Ints) -> di
     return dict(zip(problem.device_names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
 
 
-def _baseline(problem: PlacementProblem, name: str, options: Options) -> tuple[Baseline, Assignment | None]:
+def _baseline(
+    problem: PlacementProblem, pinned: PlacementProblem, name: str, options: Options
+) -> tuple[Baseline, Assignment | None]:
     chosen = solver(name)
     solution = chosen.solve(problem, options.objective, seed=options.seed)
     assignment = solution.assignment
@@ -192,15 +195,16 @@ def _baseline(problem: PlacementProblem, name: str, options: Options) -> tuple[B
         return Baseline(False, 0, 0, solution.stop_reason), None
     over = excess(problem, assignment)
     worst = int(np.argmax(over))
-    note = ""
-    if name != "tf_default":
-        stay = int((np.array(problem.device_kinds)[assignment.device] != BASELINES[name]).sum())
-        note = f"{stay} of {problem.units} units cannot be there" if stay else ""
+    notes = []
     if over[worst]:
         limit = format_bytes(int(problem.memory_limit_bytes[worst]))
-        note = f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}"
+        notes.append(f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}")
+    elif name != "tf_default" and (stay := int((np.array(problem.device_kinds)[assignment.device] != BASELINES[name]).sum())):
+        notes.append(f"{stay} of {problem.units} units cannot be there")
+    if broken := int((~pinned.unit_allowed[np.arange(problem.units), assignment.device]).sum()):
+        notes.append(f"{broken} of {problem.units} units are pinned elsewhere")
     cost, step = total_cost_ns(problem, assignment), problem.simulator.step_ns(assignment)
-    return Baseline(not over[worst], cost, step, note), assignment
+    return Baseline(not over[worst], cost, step, ", ".join(notes)), assignment
 
 
 def _more_than_there_is(machine: Machine, limit_bytes: Ints) -> list[str]:

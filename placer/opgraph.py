@@ -5,10 +5,10 @@ Nothing here needs TensorFlow: a saved graph can be solved, compared and drawn w
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -19,6 +19,7 @@ import networkx as nx
 
 from cost_models.base import OpSignature
 from placer.errors import OptionError, PlanError
+from placer.nearest import did_you_mean
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
@@ -156,14 +157,13 @@ class OpGraph:
             f"list(placement.ops) has its {len(self)} names."
         )
 
-    def near(self, name: str) -> str:
-        """The end of an error's sentence: up to five names of ops and variables that may have been meant, or a full stop."""
-        wanted = name.strip("*?").lower()
-        lowered = {n.lower(): n for n in (*self.resources, *self.graph)}
-        inside = [n for low, n in lowered.items() if wanted and wanted in low]
-        inside.sort(key=lambda n: (n.lower() != wanted, n.lower().rpartition("/")[2] != wanted))
-        close = inside[:5] or [lowered[low] for low in difflib.get_close_matches(wanted, lowered, n=5, cutoff=0.5)]
-        return f"; did you mean {', '.join(close)}?" if close else "."
+    def near(self, name: str, *, pins: bool = False) -> str:
+        """The end of an error's sentence: ops and variables, and for pins op types and scopes, that may have been meant."""
+        known = [*self.resources, *self.graph]
+        if pins:
+            scopes = (f"{n[: slash.start()]}/*" for n in self.graph for slash in re.finditer("/", n))
+            known = [*(op.op_type for op in self if "/" not in name), *scopes, *known]
+        return did_you_mean(name, known)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from placer.devicespec import DeviceSpec, parse
 from placer.errors import OptionError
+from placer.nearest import did_you_mean
 from placer.units import check_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ class Options:
         known = [f.name for f in fields(cls)]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"Did you mean {near[0]!r}? " if near else ""
-                raise OptionError(f"unknown option {name!r}. {hint}The options are {', '.join(known)}.")
+                raise OptionError(f"unknown option {name!r}{did_you_mean(name, known)} The options are {', '.join(known)}.")
         return cls(**given)
 
 

@@ -112,7 +112,7 @@ class Baseline:
     total_cost_ns: int
     step_time_ns: int
     note: str
-    """Why it is infeasible, or what could not be as its name says; "" for neither."""
+    """Why it is infeasible, what could not be as its name says, and what pins forbid; "" for none of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +330,12 @@ class Placement:
         Raises OptionError where there is no such view, or it does not take these options.
         """
         draw = view(name)
+        signature = inspect.signature(draw)
         try:
-            inspect.signature(draw).bind(self, **options)
+            signature.bind(self, **options)
         except TypeError as error:
-            raise OptionError(f"the view {name!r} cannot be drawn so: {error}.") from error
+            takes = ", ".join(list(signature.parameters)[1:]) or "no options"
+            raise OptionError(f"the view {name!r} cannot be drawn so: {error}. It takes {takes}.") from error
         return draw(self, **options)
 
     def write(self, name: str, path: str | Path, **options: Any) -> None:

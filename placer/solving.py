@@ -22,7 +22,7 @@ from placer.pausing import paused_collection
 from placer.placement import Placement
 from placer.problem.constraints import Constraints, constrain, guesses
 from placer.problem.formulate import formulate
-from placer.problem.problem import Bools
+from placer.problem.problem import Bools, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
@@ -81,13 +81,12 @@ def _solved(
     """The plan, and what to warn of."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
-    if why := chosen.unsupported(problem, options.objective):
-        unlimited = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
-        if chosen.unsupported(unlimited, options.objective):
-            raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
-        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
-    limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
-    solution = chosen.solve(problem, options.objective, seed=options.seed, **limit)
+    try:
+        solution = _searched(problem, chosen, options)
+    except PlacerError:
+        raise
+    except Exception as error:  # whatever a solver of the user's own raises
+        raise OptionError(f"solver {chosen.name!r} failed: {type(error).__name__}: {error}") from error
     if not isinstance(solution, Solution):
         raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     if solution.assignment is None or solution.status is Status.UNKNOWN:
@@ -99,6 +98,17 @@ def _solved(
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
     return placement, constraints.notes
+
+
+def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
+    """What the solver answers; OptionError or InfeasibleError where it cannot take the problem."""
+    if why := chosen.unsupported(problem, options.objective):
+        unlimited = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
+        if chosen.unsupported(unlimited, options.objective):
+            raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
+        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
+    limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
+    return chosen.solve(problem, options.objective, seed=options.seed, **limit)
 
 
 def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from placer.errors import OptionError, PlanError
+from placer.nearest import did_you_mean
 
 Drawn: TypeAlias = str | bytes | Mapping[str, bytes]
 """Text; the bytes of a file; or files, by their paths below a folder."""
@@ -39,7 +40,7 @@ def view(name: str) -> Callable[..., Drawn]:
     """The view registered under `name`; OptionError listing them where there is none."""
     found = views()
     if name not in found:
-        raise OptionError(f"no view is called {name!r}; there are {', '.join(found)}.")
+        raise OptionError(f"no view is called {name!r}{did_you_mean(name, found)} There are {', '.join(found)}.")
     function: Callable[..., Drawn] = found[name].load()
     return function
 

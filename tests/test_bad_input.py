@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from cost_models import OpCost
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
+from placer.viewing import views
 from tests.graphs import layers
 
 GRAPH = layers()
@@ -59,6 +62,29 @@ UNTYPED = ("", "/", "/job:localhost", "task:0")
 SIZES = (1.5, math.nan, "1.5", "lots", "-1", b"8GiB", None, True, 2**63, 10**400, "9" * 400 + "GB")
 
 
+def fails(*_: object) -> Any:
+    raise KeyError("of their own")
+
+
+async def awaited(x: tf.Tensor) -> tf.Tensor:
+    return x
+
+
+async def awaited_often(x: tf.Tensor) -> Any:
+    yield x
+
+
+def yielding(x: tf.Tensor) -> Any:
+    yield x
+
+
+class Awaited:
+    """An instance that is called as an async function is."""
+
+    async def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return x
+
+
 def everywhere(device: float) -> Callable[[PlacementProblem], Assignment]:
     return lambda problem: Assignment(np.full(problem.units, device))
 
@@ -89,7 +115,7 @@ def double(x: tf.Tensor) -> tf.Tensor:
         ("stale", ["keep", None], "'repoint'"),
         ("variables", [None, True, b"fixed"], "'fixed'"),
         ("no_such_option", [1], "The options are devices, "),
-        ("device", ["h100"], r"unknown option 'device'. Did you mean 'devices'\? The options"),
+        ("device", ["h100"], r"unknown option 'device'; did you mean devices, .*\? The options"),
     ],
 )
 def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], words: str) -> None:
@@ -110,11 +136,22 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "'seed': 1", lambda: placer.solve(GRAPH, "h100", {"seed": 1})),
         (OptionError, "'auto'", lambda: placer.solve(GRAPH, "h100", "auto")),
         (OptionError, "returns.*None", lambda: placer.solve(GRAPH, "h100", solver=Returns(lambda _: None))),
-        (OptionError, "returns.*integers", lambda: placer.solve(GRAPH, "h100", solver=Returns(lambda _: "here"))),
+        (OptionError, "returns.*str.*integers", lambda: placer.solve(GRAPH, "h100", solver=Returns(lambda _: "here"))),
+        (OptionError, "fails.*KeyError.*of their own", lambda: placer.solve(GRAPH, "h100", solver=fails)),
+        (OptionError, "returns.*KeyError", lambda: placer.solve(GRAPH, "h100", solver=Returns(fails))),
+        (OptionError, "len.*TypeError", lambda: placer.solve(GRAPH, "h100", solver=len)),
+        (OptionError, "lambda.*list.*Assignment", lambda: placer.solve(GRAPH, "h100", solver=lambda p: [0] * p.units)),
+        (OptionError, "did you mean step_time", lambda: placer.solve(GRAPH, "h100", solver="stepTime")),
         (OptionError, "returns.*shape", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(0.0)))),
         (OptionError, "returns.*device 9", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(9)))),
         (OptionError, "returns.*device -1", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(-1)))),
         (OptionError, "answers.*nan", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(OpCost(math.nan, 0, 0, 0, "")))),
+        (OptionError, "answers.*None", lambda: placer.solve(GRAPH, "h100", cost_model=Answers(OpCost(None, 0, 0, 0, "")))),
+        (
+            OptionError,
+            "theirs.*KeyError.*of their own",
+            lambda: placer.solve(GRAPH, "h100", cost_model=SimpleNamespace(name="theirs", op_cost=fails)),
+        ),
         (OptionError, "'no_such_op'", lambda: placer.solve(GRAPH, "h100", pins={"no_such_op": "CPU:0"})),
         (DeviceError, "'GPU:7'.*GPU:0", lambda: placer.solve(GRAPH, "h100", pins={"MatMul": "GPU:7"})),
         (
@@ -137,7 +174,8 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "boxes=0", lambda: PLAN.view("dot", boxes=0)),
         (OptionError, "boxes='many'", lambda: PLAN.view("dot", boxes="many")),
         (OptionError, "diff.*'plan.json'", lambda: PLAN.diff("plan.json")),
-        (OptionError, "'dot'.*'colour'", lambda: PLAN.view("dot", colour="red")),
+        (OptionError, "'dot'.*'colour'.*takes boxes", lambda: PLAN.view("dot", colour="red")),
+        (OptionError, "did you mean summary", lambda: PLAN.view("sumary")),
         (PlanError, "/no/such/folder/p.json cannot be written", lambda: PLAN.save("/no/such/folder/p.json")),
         (PlanError, "cannot be written", lambda: GRAPH.save(Path("/"))),
         (PlanError, "cannot be written", lambda: GRAPH.save("\0")),
@@ -148,6 +186,25 @@ def test_a_call_that_cannot_be_served_says_why(error: type[PlacerError], words: 
     with pytest.raises(error) as raised:
         call()
     assert re.search(words, str(raised.value), re.DOTALL), str(raised.value)
+
+
+@pytest.mark.parametrize("name", views())
+def test_a_view_names_the_options_that_it_takes(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name}.*It takes") as raised:
+        PLAN.view(name, type="MatMul")
+    takes = [p for p in inspect.signature(views()[name].load()).parameters if p != "placement"]
+    assert all(option in str(raised.value) for option in takes)
+
+
+PLACING = (placer.optimized_placement, placer.optimized_placement(seed=1), placer.place, lambda fn: placer.apply(fn, PLAN))
+
+
+@pytest.mark.parametrize("fn", [awaited, awaited_often, yielding, Awaited(), Awaited, tf.Module, functools.partial(yielding, 1)])
+def test_what_runs_no_ops_when_called_is_not_placed(fn: Any) -> None:
+    for wrapped in (fn, tf.function(fn)):
+        for take in PLACING:
+            with pytest.raises(OptionError, match=r"cannot place .*, which is an? .*: pass"):
+                take(wrapped)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

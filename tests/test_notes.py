@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from tests.graphs import layers
 from tests.machines import two_cpus
 
 
@@ -56,13 +58,23 @@ def test_baselines_know_no_pins_and_sums_add_up() -> None:
     w = tf.Variable(tf.ones([256, 256]))
     graph = placer.build_graph(lambda x: tf.strings.length(tf.strings.as_string(tf.nn.relu(x @ w))), tf.ones([256, 256]))
     free, pinned = (placer.solve(graph, "h100", pins=pins) for pins in ({}, {"Relu": "CPU:0", "matmul": "CPU:0"}))
-    assert pinned.baselines == free.baselines
+    assert [b.step_time_ns for b in pinned.baselines.values()] == [b.step_time_ns for b in free.baselines.values()]
     for plan in (free, pinned):
         assert plan.total_cost_ns == sum(t.time_ns for t in plan.totals.values()) + sum(t.time_ns for t in plan.transfers)
         assert all(t.src != t.dst or t.nbytes for t in plan.transfers)
     home = free.device_of("matmul/ReadVariableOp")
     assert home == "GPU:0"
     assert free.totals[home].peak_bytes <= 3 * 4 * 256 * 256  # w, x and the product: what is read is in the variable's own memory
+
+
+@pytest.mark.parametrize(("device", "broken"), [("CPU:0", {"tf_default", "all_gpu"}), ("GPU:0", {"all_cpu"})])
+def test_what_pins_and_limits_forbid_is_said_of_every_baseline(device: str, broken: set[str]) -> None:
+    plan = placer.solve(layers(), "h100", pins={"MatMul": device})
+    said = f"3 of {len(plan.units)} units are pinned elsewhere"
+    assert {name for name, baseline in plan.baselines.items() if said in baseline.note} == broken
+    assert plan.summary().count(said) == len(broken)
+    tight = placer.solve(layers(), "h100", pins={"MatMul": "CPU:0", "Relu": "CPU:0"}, memory_limits={"GPU:0": "50KiB"})
+    assert re.search(r"all on GPU .* exceeds the limit of GPU:0 .*, 6 of \d+ units are pinned elsewhere", tight.summary())
 
 
 def test_a_compiled_call_costs_what_its_ops_do(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placer.errors import OptionError, PlanError
 from placer.opgraph import OpGraph
@@ -115,6 +117,35 @@ def test_near_names_come_nearest_first() -> None:
     for name in ("Conv2D_30", "block/Conv2D_3", "Conv2D_3"):
         b.op(name, "Conv2D")
     assert b.build("Conv2D_3").near("conv2d_3") == "; did you mean Conv2D_3, block/Conv2D_3, Conv2D_30?"
+
+
+@pytest.mark.parametrize(
+    ("name", "pin", "near"),
+    [
+        ("MatMull", False, [f"{side}/dense{k}/MatMul" for side in ("left", "right") for k in range(6)][:5]),
+        ("left/dense1/MatMull", False, ["left/dense1/MatMul"]),
+        ("dense1/MatMull", False, ["left/dense1/MatMul", "right/dense1/MatMul"]),
+        ("PartitionedCall/model/left/dense1/MatMul", False, ["left/dense1/MatMul"]),
+        ("left/dense1/kernel:0", False, ["left/dense1/kernel"]),
+        ("Matmull", True, ["MatMul"]),
+        ("rihgt/*", True, ["right/*"]),
+        ("left/dense_1", True, ["left/dense1/*"]),
+        ("left/dence1/*", True, ["left/dense1/*"]),
+        ("nothing_like_it", True, []),
+        ("***", True, []),
+    ],
+)
+def test_names_are_guessed_by_what_they_end_in_and_pins_by_scope_and_type_too(name: str, pin: bool, near: list[str]) -> None:
+    said = towers().near(name, pins=pin)
+    assert said.startswith(f"; did you mean {near[0]}" if near else "."), said
+    assert len(near) <= 1 or said == f"; did you mean {', '.join(near)}?"
+
+
+@given(st.sampled_from(list(towers().graph)), st.data())
+def test_a_name_with_a_letter_too_few_or_too_many_is_found(name: str, data: st.DataObject) -> None:
+    position = data.draw(st.integers(0, len(name) - 1))
+    for typed in (name[:position] + name[position + 1 :], name[:position] + "q" + name[position:]):
+        assert typed in towers().graph or name in towers().near(typed)
 
 
 @pytest.mark.parametrize(

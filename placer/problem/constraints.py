@@ -125,8 +125,9 @@ class _Constrainer:
                 )
             matched = self._matching(pattern)
             if not matched:
+                near = self.graph.near(pattern, pins=True)
                 raise OptionError(
-                    f"pin {pattern!r} matches no op, op type or variable of {self.graph.name!r}{self._near(pattern)} "
+                    f"pin {pattern!r} matches no op, op type or variable of {self.graph.name!r}{near} "
                     "A pin is an op's name or a glob over names, an op type, or a variable's name."
                 )
             for i in matched:
@@ -268,14 +269,6 @@ class _Constrainer:
         return "; ".join(
             op.refusals.get(kind) or f"{op.op_type} has no {kind} kernel" for kind in kinds if kind not in op.kernels
         )
-
-    def _near(self, pattern: str) -> str:
-        near = self.graph.near(pattern)
-        if near != ".":
-            return near
-        wanted = pattern.strip("*?").lower()
-        close = [n for n in dict.fromkeys(op.op_type for op in self.ops) if wanted and wanted in n.lower()][:5]
-        return f"; did you mean {', '.join(close)}?" if close else "."
 
     def _list(self, mask: int) -> str:
         return " or ".join(name for d, name in enumerate(self.names) if mask >> d & 1) or "no device"

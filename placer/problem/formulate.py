@@ -202,10 +202,15 @@ def _op_costs(
 def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str]:
     if device.kind not in kinds:
         return (0, 0, 0, 0), ""
-    cost = model.op_cost(signature, device)
+    try:
+        cost = model.op_cost(signature, device)
+    except Exception as error:  # whatever a model of the user's own raises
+        raise OptionError(
+            f"cost model {model.name!r} failed to price {signature.op_type} on {device.name}: {type(error).__name__}: {error}"
+        ) from error
     if isinstance(cost, OpCost):
-        figures = (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes)
-        if all(0 <= figure < MOST for figure in figures):
+        figures: tuple[Any, ...] = (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes)
+        if all(isinstance(figure, (int, float, np.number)) and 0 <= figure < MOST for figure in figures):
             return figures, cost.source
     raise OptionError(
         f"cost model {model.name!r} prices {signature.op_type} on {device.name} as {cost!r}: "

@@ -39,7 +39,12 @@ def answer(
 
 def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
     """The assignment that the user's own solver `name` made. Raises OptionError where it is none for this problem."""
-    device = np.asarray(getattr(made, "device", None))
+    if not isinstance(made, Assignment):
+        raise OptionError(
+            f"{name} returned a {type(made).__name__}: give a placer.problem.problem.Assignment, whose `device` is an array of "
+            f"{problem.units} integers, a device's number for each unit."
+        )
+    device = np.asarray(made.device)
     if device.shape != (problem.units,) or device.dtype.kind not in "iu":
         raise OptionError(
             f"{name} returned no Assignment of {problem.units} integers, a device's number for each unit, "

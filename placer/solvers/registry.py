@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from placer.errors import OptionError
+from placer.nearest import did_you_mean
 from placer.solvers.base import Solver
 from placer.solvers.heuristic import Rule
 from placer.solvers.heuristics.own import own
@@ -64,7 +65,8 @@ def solver(named_or_own: str | Solver | Rule) -> Solver:
     if isinstance(named_or_own, str):
         entry = solvers().get(named_or_own)
         if entry is None:
-            raise OptionError(f"no solver {named_or_own!r}; there are {', '.join(solvers())}, or pass a Solver.")
+            near = did_you_mean(named_or_own, solvers())
+            raise OptionError(f"no solver {named_or_own!r}{near} There are {', '.join(solvers())}, or pass a Solver.")
         return cast(Solver, entry.load()())
     if not isinstance(named_or_own, type):
         if isinstance(named_or_own, Solver):

@@ -65,9 +65,22 @@ def rows(
     return sorted(found, key=ORDERS[sort])
 
 
-def ops(placement: Placement, *, limit: int | None = None, **filters: Any) -> str:
+def ops(
+    placement: Placement,
+    *,
+    limit: int | None = None,
+    device: str | None = None,
+    op_type: str | None = None,
+    scope: str | None = None,
+    crossing: bool = False,
+    flagged: bool = False,
+    moved: bool = False,
+    sort: str = "order",
+) -> str:
     """A line per op of `rows`, the first `limit` of them, and what they take together."""
-    found = rows(placement, **filters)
+    found = rows(
+        placement, device=device, op_type=op_type, scope=scope, crossing=crossing, flagged=flagged, moved=moved, sort=sort
+    )
     shown = found[:limit]
     lines = [
         [
