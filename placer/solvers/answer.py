@@ -39,16 +39,11 @@ def answer(
 
 def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
     """The assignment that the user's own solver `name` made. Raises OptionError where it is none for this problem."""
-    if not isinstance(made, Assignment):
+    device = np.asarray(getattr(made, "device", None))
+    if not isinstance(made, Assignment) or device.shape != (problem.units,) or device.dtype.kind not in "iu":
+        given = f"shape {device.shape} of {device.dtype}" if isinstance(made, Assignment) else f"a {type(made).__name__}"
         raise OptionError(
-            f"{name} returned a {type(made).__name__}: give a placer.problem.problem.Assignment, whose `device` is an array of "
-            f"{problem.units} integers, a device's number for each unit."
-        )
-    device = np.asarray(made.device)
-    if device.shape != (problem.units,) or device.dtype.kind not in "iu":
-        raise OptionError(
-            f"{name} returned no Assignment of {problem.units} integers, a device's number for each unit, "
-            f"but shape {device.shape} of {device.dtype}."
+            f"{name} returned no Assignment of {problem.units} integers, a device's number for each unit, but {given}."
         )
     known = (device >= 0) & (device < problem.devices)
     wrong = np.flatnonzero(~(known & problem.unit_allowed[np.arange(problem.units), np.where(known, device, 0)]))
