@@ -76,6 +76,7 @@ def random_problem(
         device_call_ns=rng.integers(0, 30, size=devices) * gpu,
         split_ns=int(rng.integers(0, 30)),
         copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
+        device_wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
     )
 
 
@@ -83,8 +84,8 @@ def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
     """The same machine with its devices in another order; device 0, the first CPU, must stay."""
     places = [*order, *(problem.devices + d for d in order)]
     by_device = (
-        "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "op_time_ns", "op_dispatch_ns", "op_compute_ns",
-        "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
+        "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns",
+        "op_dispatch_ns", "op_compute_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
     )  # fmt: skip
     changed = {name: getattr(problem, name)[..., order] for name in by_device}
     return replace(

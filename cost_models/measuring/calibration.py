@@ -19,6 +19,7 @@ from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
 from cost_models.measuring.timing import measure
+from cost_models.measuring.waking import wake_ns
 from cost_models.store import Measurement
 from cost_models.work import work_of
 
@@ -116,7 +117,9 @@ class Calibration:
         if other := self._other_rate(device):
             rates["default"] = other
         device = replace(device, flops={**device.flops, **rates})
-        return device if device.asynchronous or device.cores == 1 else replace(device, threads=self._threads(device))
+        if device.asynchronous or device.cores == 1:
+            return device
+        return replace(device, threads=self._threads(device), wake_ns=self._wake_ns(device))
 
     def _matrix_rate(self, device: Device, dtype: str) -> float:
         """Operations per second of the largest product that it makes sense to run; 0 where none can be measured."""
@@ -147,6 +150,11 @@ class Calibration:
             least = [min(call.seconds() for _ in range(20)) for call in calls]
         alone, abreast = least[1] - least[0], least[2] - least[0]
         return min(device.cores, max(1, round(device.cores * alone / abreast))) if abreast > 0 < alone else device.threads
+
+    def _wake_ns(self, device: Device) -> int:
+        """What waking the threads of a CPU adds to an op that uses them all."""
+        self._spent_s(f"threads woken on {device.name}")
+        return wake_ns(device.name, 10 * self._effort_s)
 
     # -- between devices -----------------------------------------------------------------------------------------------
 

@@ -122,6 +122,24 @@ class Bench:
                 raise UnmeasurableError(f"what it was given made {list(found)} of what should be {list(spec.shape)}")
 
 
+def in_turns(benches: Sequence[Bench], rounds: int) -> Call:
+    """The benches' ops, one after the other, so many times; all on one device. A bench may be there several times."""
+    distinct = list(dict.fromkeys(benches))
+
+    def body(token: Any, *args: Any) -> Any:
+        rest = iter(args)
+        own = {bench: [next(rest) for _ in bench._args[1:]] for bench in distinct}
+        last: list[Any] = []
+        with tf.device(benches[0].device):
+            for bench in [*benches] * rounds:
+                with tf.control_dependencies(last):
+                    last = [bench._taken(bench._add(own[bench]))]
+            with tf.control_dependencies(last):
+                return tf.identity(token)
+
+    return traced(body, benches[0]._args[0], *(value for bench in distinct for value in bench._args[1:]))
+
+
 def traced(body: Callable[..., Any], *args: Any) -> Call:
     """A function of these arguments, ready to be called."""
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in args]

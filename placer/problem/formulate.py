@@ -104,6 +104,7 @@ def formulate(
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
+        device_wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
         tensor_shared=np.array([op.op_type == "ReadVariableOp" and not is_copied(op.signature) for op in ops], np.bool_)[
             tensors["tensor_op"]

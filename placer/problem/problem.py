@@ -117,6 +117,8 @@ class PlacementProblem:
     """What a call takes more for each further device that has ops."""
     device_threads: Ints | None = None
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
+    device_wake_ns: Ints | None = None
+    """[D]: what an op that uses all cores of a CPU takes more where these sleep; nothing if not given."""
     op_follows_input: Bools | None = None
     """[N]: ops that TensorFlow's placer leaves beside their first input, if all of their unit are such; none if not given."""
     tensor_shared: Bools | None = None
@@ -137,7 +139,7 @@ class PlacementProblem:
         )
         shapes = {
             "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
-            "device_call_ns": (d,), "tensor_copy_bytes": (t,),
+            "device_call_ns": (d,), "device_wake_ns": (d,), "tensor_copy_bytes": (t,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),

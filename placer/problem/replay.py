@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.problem import Assignment
-from placer.problem.simulate import Simulator, State
+from placer.problem.simulate import WIDE, Simulator, State
 
 MARKS = 48
 """States kept of a step: more of them shorten each replay, and take longer to keep."""
@@ -35,7 +35,7 @@ class Replay:
         self._marks: list[Mark] = []
         state = simulator.beginning()
         while state.queue:
-            self._marks.append(Mark(state.copy(), problem.ops))
+            self._marks.append(Mark(state.copy(), problem.ops, simulator.awake_ns))
             simulator.advance(self._script, state, self._stride)
         self._position = np.empty(problem.ops, np.int64)
         self._position[self._script.order] = np.arange(problem.ops)
@@ -103,6 +103,7 @@ class Mark:
 
     state: State
     ops: int
+    awake_ns: int
     latest_ns: int = 0
     """When the last of the ops that start after it, up to the next mark, is done."""
 
@@ -130,7 +131,8 @@ class Mark:
     def shift_ns(self, other: State) -> int | None:
         """By how much later `other` goes on as this state does; None if it differs by more than that.
 
-        When something was free or ready makes no difference once it lies in the past.
+        When something was free or ready makes no difference once it lies in the past; when the threads of a CPU last worked
+        does until they sleep.
         """
         mine = self.state
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
@@ -142,6 +144,8 @@ class Mark:
         if [key + shift * self.ops for key in sorted(mine.queue)] != sorted(other.queue):
             return None
         same = all(max(a - was, 0) == max(b - now, 0) for a, b in zip(_resources(mine), _resources(other), strict=True))
+        last = zip(mine.alone_free[WIDE], other.alone_free[WIDE], strict=True)
+        same = same and all(max(a - was, -self.awake_ns) == max(b - now, -self.awake_ns) for a, b in last)
         same = same and all(max(mine.ready[op] - was, 0) == max(other.ready[op] - now, 0) for op in self.waiting)
         return shift if same else None
 

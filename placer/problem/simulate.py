@@ -20,6 +20,10 @@ SMALL_NS = 3_000
 """An op on a CPU that takes less per run is run by the thread that made it ready: 8,000 cycles in TensorFlow's executor.cc."""
 PARALLEL, SMALL, WIDE = 0, 1, 2  # how an op uses the threads of a CPU
 
+AWAKE_NS = 50_000
+"""So long after an op that used all cores of a CPU its threads still look for work; after that they sleep."""
+NEVER_NS = -(2**62)
+
 ISSUED, DONE = -2, -1  # when an edge that needs no copy lets its consumer go
 
 
@@ -66,7 +70,8 @@ class Simulator:
 
     - A device that is not asynchronous runs an op for ``op_time_ns`` on one of its threads. An op that computes longer than
       `WIDE_NS` per run uses all its cores, so no two of those overlap; ``op_serial`` ones never do. Nor do two that take less
-      than `SMALL_NS`, which are not worth another thread.
+      than `SMALL_NS`, which are not worth another thread. One that uses all cores takes ``device_wake_ns`` more where the one
+      before it was done more than `AWAKE_NS` ago.
     - An asynchronous device is fed by one host thread, busy ``op_dispatch_ns`` with each op, which runs ahead of the device's
       stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
@@ -179,6 +184,12 @@ class Simulator:
         return np.where(self.wide, WIDE, np.where(small, SMALL, PARALLEL))
 
     @cached_property
+    def awake_ns(self) -> int:
+        """Longer ago than this, it makes no difference when the threads of a CPU last worked."""
+        wakes = self.problem.device_wake_ns
+        return round(AWAKE_NS * float(self.runs.max())) if wakes is not None and wakes.any() else 0
+
+    @cached_property
     def edges(self) -> Edges:
         return Edges.of(self.problem)
 
@@ -204,10 +215,14 @@ class Simulator:
             moved = np.maximum(moved, handled)
             np.add.at(sends, places.op[x], handled)
         dispatch, compute, runs = problem.op_dispatch_ns[ops, device], problem.op_compute_ns[ops, device], self.runs[ops]
+        sharing = self.sharing[ops, device]
+        wake = 0 if problem.device_wake_ns is None else problem.device_wake_ns[device]
         by_op = (
             device,
             problem.asynchronous[device] & ~self.host_only[ops, device],
-            self.sharing[ops, device],
+            sharing,
+            np.rint(np.where(sharing == WIDE, wake * runs, 0)).astype(np.int64),
+            np.rint(AWAKE_NS * runs).astype(np.int64),
             problem.op_time_ns[ops, device],
             dispatch,
             compute,
@@ -228,7 +243,7 @@ class Simulator:
         return State(
             pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.devices)],
             stream_free=[0] * problem.devices,
-            alone_free=[[0] * problem.devices for _ in range(1 + WIDE)],
+            alone_free=[[NEVER_NS] * problem.devices for _ in range(1 + WIDE)],
             link_free=[0] * (2 * problem.devices) ** 2,
             ready=[0] * problem.ops,
             waits=waits,
@@ -239,7 +254,7 @@ class Simulator:
         """Starts the next ops, at most so many."""
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops = self.problem.ops
-        device, stream, sharing, spent, dispatch, compute, first, last, send = script.by_op
+        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send = script.by_op
         code, (total, busy, link, hop, into) = script.code, script.by_copy
         start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
         consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
@@ -269,6 +284,8 @@ class Simulator:
                     begin = max(begin, pool[0])
                     if sharing[i]:
                         alone = alone_free[sharing[i]]
+                        if begin - alone[d] > awake[i]:
+                            takes += wake[i]
                         begin = max(begin, alone[d])
                         alone[d] = begin + takes
                     heapreplace(pool, begin + takes)
@@ -308,8 +325,8 @@ class Script:
     """An assignment as the model's loop reads it, in lists, and what the loop writes down."""
 
     by_op: tuple[list[Any], ...]
-    """Device, whether it enters a stream, how it shares threads; time, dispatch, compute; the first run's dispatch, the last
-    run's compute; what sending its results takes of the feeding thread."""
+    """Device, whether it enters a stream, how it shares threads, what waking them takes, after how long; time, dispatch, compute;
+    the first run's dispatch, the last run's compute; what sending its results takes of the feeding thread."""
     code: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, one more if an edge before has begun it."""
     by_copy: tuple[list[Any], ...]
@@ -338,7 +355,7 @@ class State:
     """By device: when each thread is free, a heap."""
     stream_free: list[int]
     alone_free: list[list[int]]
-    """By `SMALL` or `WIDE` and device: when the last such op is done."""
+    """By `SMALL` or `WIDE` and device: when the last such op is done; `NEVER_NS` where there was none."""
     link_free: list[int]
     ready: list[int]
     """By op: when what it has waited for so far was there."""

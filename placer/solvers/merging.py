@@ -57,4 +57,5 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
         copy_interval_ns=None,
         device_call_ns=None,
         device_threads=None,
+        device_wake_ns=None,
     )

@@ -46,6 +46,14 @@ def effects() -> Iterator[tuple[str, Callable[[], Workload]]]:
         yield f"suppressions_4_crowded_{where}", partial(suppressions, where, 4, side=0.5)
         yield f"sorted_100000_random_{where}", partial(in_order, where, 100_000, drawn=True)
         yield f"sorted_100000_ascending_{where}", partial(in_order, where, 100_000, drawn=False)
+    for pause in (0, 10, 30, 100, 1000):
+        yield f"products_16_after_{pause}_near", partial(interrupted, NEAR, 16, pause)
+    for own in (False, True):
+        yield f"vectors_24_{'own' if own else 'one'}_near", partial(vectors, NEAR, 24, own=own)
+    yield "products_4x4096_near", partial(weighted, NEAR, 4)
+    for src, dst in ((NEAR, FAR), (FAR, NEAR)):
+        yield f"chain_200_tapped_40_{src}_{dst}", partial(tapped, src, dst, 200, 5)
+        yield f"chain_200_fed_40_{src}_{dst}", partial(fed, src, dst, 200, 5)
     yield "call_both", partial(both, 1, 64)
     yield "chains_100_both", partial(both, 100, 64)
     yield "passes_20x4MiB_both", partial(both, 20, 2**20)
@@ -165,6 +173,80 @@ def products(where: str, side: int, length: int, *, abreast: int = 1) -> Workloa
             return ends
 
     return _workload(run, where, *[_floats(side, side, seed=i) / side for i in range(abreast)])
+
+
+def interrupted(where: str, count: int, pause: int) -> Workload:
+    """Products that all cores work on, before each so many tiny ops that one core does."""
+
+    def run(x: Any, tiny: Any) -> Any:
+        with on(where):
+            y = x
+            for _ in range(count):
+                with tf.control_dependencies([y]):
+                    tiny = steps(tiny, pause)
+                with tf.control_dependencies([tiny]):
+                    y = x @ y
+            return y[0, 0], tf.reduce_max(tiny)
+
+    return _workload(run, where, _floats(256, 256) / 256, _floats(64))
+
+
+def vectors(where: str, count: int, *, own: bool) -> Workload:
+    """A vector times matrices of 4 MiB: each with its ``own``, as layers have them, or all with one."""
+    with on(where):
+        matrices = [tf.Variable(_floats(1024, 1024, seed=i) / 1024) for i in range(count if own else 1)]
+
+    def run(x: Any) -> Any:
+        with on(where):
+            for i in range(count):
+                x = x @ matrices[i % len(matrices)]
+            return x
+
+    return _workload(run, where, _floats(1, 1024), state=matrices)
+
+
+def weighted(where: str, count: int) -> Workload:
+    """Wide layers without anything between them."""
+    with on(where):
+        matrices = [tf.Variable(_floats(4096, 4096, seed=i) / 4096) for i in range(count)]
+
+    def run(x: Any) -> Any:
+        with on(where):
+            for matrix in matrices:
+                x = x @ matrix
+            return tf.reduce_max(x)
+
+    return _workload(run, where, _floats(512, 4096), state=matrices)
+
+
+def tapped(src: str, dst: str, length: int, every: int) -> Workload:
+    """A chain some of whose results are taken elsewhere, beside it."""
+
+    def run(x: Any, other: Any) -> Any:
+        sent = []
+        for _ in range(length // every):
+            with on(src):
+                x = steps(x, every)
+            sent.append(x)
+        with on(dst):
+            return [tf.raw_ops.Maximum(x=y, y=other) for y in sent]
+
+    return _workload(run, src, _floats(64), _floats(64, seed=1))
+
+
+def fed(src: str, dst: str, length: int, every: int) -> Workload:
+    """A chain that takes something at times that was made elsewhere, beside it."""
+
+    def run(x: Any, *starts: Any) -> Any:
+        y = x
+        for _ in range(length // every):
+            with on(src):
+                x = tf.raw_ops.Maximum(x=x, y=starts[0])
+            with on(dst):
+                y = tf.raw_ops.Maximum(x=steps(y, every - 1), y=x)
+        return y
+
+    return _workload(run, src, _floats(64), _floats(64, seed=1))
 
 
 def distinct(where: str, count: int, abreast: int) -> Workload:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placer.problem import replay
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import Simulator, simulate
+from placer.problem.simulate import AWAKE_NS, Simulator, simulate
 from tests.random_problems import problems, random_assignment
 
 
@@ -114,6 +114,17 @@ def test_cpu_threads_run_ops_side_by_side_unless_they_are_small_or_large() -> No
     assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads), [0] * 4) == 4 * 100_000 + 7
     serial = np.ones(4, np.bool_)
     assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads, op_serial=serial), [0] * 4) == 2 * 100_000 + 7
+
+
+def test_threads_that_had_nothing_to_do_for_long_are_woken() -> None:
+    """Two ops on all cores, in between nothing, or one op of a GPU that takes less or more time than threads stay awake."""
+    wide, wake = 100_000, 3000
+    waking = {"device_wake_ns": np.array([wake, 0]), "copy_latency_ns": np.zeros((4, 4), np.int64)}
+    assert step(ops_of([(0, 1)], wide, 5, 5, **waking), [0, 0]) == wake + 2 * wide + 7
+    for idle, woken in ((AWAKE_NS, 1), (AWAKE_NS + 1, 2)):
+        assert step(ops_of([(0, 1), (1, 2)], wide, 0, idle, **waking), [0, 1, 0]) == woken * wake + 2 * wide + idle + 7
+    assert step(ops_of([(0, 1)], wide * 10, 5, 5, count=10, **waking), [0, 0]) == 10 * wake + 20 * wide + 7
+    assert step(ops_of([(0, 1)], 1000, 5, 5, **waking), [0, 0]) == 2 * 1000 + 7
 
 
 def test_a_copy_into_a_gpu_waits_for_its_stream() -> None:
