@@ -155,11 +155,12 @@ def deep(layers: int, width: int, batch: int, limit_bytes: int) -> Program:
     return Program(make, _pair(batch, width), limit_bytes, hand, fast=2)
 
 
-def towers(layers: int, width: int, batch: int, limit_bytes: int | None = None) -> Program:
-    """Two chains of equal layers that meet at the end."""
+def towers(layers: int, width: int, narrow: int, batch: int) -> Program:
+    """Two chains of equal layers, narrow at both ends, that meet at the last."""
+    widths = [narrow, *[width] * (layers - 1), narrow]
 
     def make(at: At) -> Any:
-        chains = [_Chain.of(at, [tower] * layers, [width] * (layers + 1), 50 * i) for i, tower in enumerate(("left", "right"))]
+        chains = [_Chain.of(at, [tower] * layers, widths, 50 * i) for i, tower in enumerate(("left", "right"))]
 
         def step(x: Any, target: Any) -> Any:
             left, right = (chain.forward(x) for chain in chains)
@@ -177,8 +178,7 @@ def towers(layers: int, width: int, batch: int, limit_bytes: int | None = None) 
 
         return step, [w for chain in chains for w in chain.weights]
 
-    hand = {"left": 0, "right": 1}
-    return Program(make, _pair(batch, width), limit_bytes, hand, fast=2)
+    return Program(make, _pair(batch, narrow), None, {"left": 0, "right": 1}, fast=2)
 
 
 def adam(layers: int, width: int, batch: int, limit_bytes: int) -> Program:
@@ -255,7 +255,7 @@ SMALL: dict[str, Callable[[], Program]] = {
     "giant": lambda: giant(1_024, 4_096, 128, 15 * MIB),
     "deep": lambda: deep(8, 256, 64, 2 * MIB),
     "forty": lambda: deep(40, 64, 32, 600 * KIB),
-    "towers": lambda: towers(4, 512, 256),
+    "towers": lambda: towers(4, 512, 64, 256),
 }
 FULL: dict[str, Callable[[], Program]] = {
     "recommender": lambda: recommender(6, 2_000_000, 64, 2_048, 8_192, 2_048 * MIB),
@@ -263,5 +263,5 @@ FULL: dict[str, Callable[[], Program]] = {
     "giant": lambda: giant(1_024, 262_144, 256, 1_024 * MIB),
     "deep": lambda: deep(16, 4_096, 1_024, 1_024 * MIB),
     "forty": lambda: deep(40, 2_048, 2_048, 890 * MIB),  # 60% of what it holds, beside the reserve
-    "towers": lambda: towers(8, 4_096, 1_024),
+    "towers": lambda: towers(8, 4_096, 256, 2_048),
 }

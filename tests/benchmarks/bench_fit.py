@@ -144,13 +144,14 @@ def compared(placement: Placement, crossed: Mapping[str, int]) -> dict[str, Any]
     for transfer in placement.transfers:
         if transfer.src != transfer.dst and transfer.nbytes:
             promised[transfer.tensor] += round(transfer.nbytes * transfer.count)
+    made = [name for name in crossed if placement.graph.op(name.rpartition(":")[0]).role != "argument"]
     return {
         "predicted_ms": placement.step_time_ns / 1e6,
         "predicted_peak_bytes": {device: totals.peak_bytes for device, totals in placement.totals.items()},
         "predicted_crossing_bytes": sum(promised.values()),
         "crossing_bytes": sum(crossed.values()),
         "crossings": len(crossed),
-        "forward_crossings": sum(not name.startswith("gradient_tape/") for name in crossed),
+        "forward_crossings": sum(not name.startswith("gradient_tape/") for name in made),
         "default": placement.baselines["tf_default"].note,
         "status": placement.status.value,
         "gap": placement.gap,
