@@ -15,6 +15,7 @@ import networkx as nx
 
 from placer.errors import OptionError, PlanError
 from placer.opgraph import OpGraph, check_format, read_json, write_json
+from placer.pausing import paused_collection
 from placer.reasons import Reason
 from placer.solvers.base import Objective, Status
 from placer.tables import table
@@ -336,7 +337,8 @@ class Placement:
         except TypeError as error:
             takes = ", ".join(list(signature.parameters)[1:]) or "no options"
             raise OptionError(f"the view {name!r} cannot be drawn so: {error}. It takes {takes}.") from error
-        return draw(self, **options)
+        with paused_collection():
+            return draw(self, **options)
 
     def write(self, name: str, path: str | Path, **options: Any) -> None:
         """Writes a view to the file `path`, or to files below the folder `path`.

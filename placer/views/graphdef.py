@@ -37,10 +37,10 @@ def graph_def(placement: Placement, devices: Literal["plan", "default"]) -> Any:
     attr_value_pb2, _, _, graph_pb2, types_pb2 = protos()
     made = graph_pb2.GraphDef()
     made.versions.producer = 1
+    full = {"": "", **{device: parse(device).full for device in placement.devices}}
     for op in placement.graph:
         plan = placement.ops[op.name]
-        device = plan.device if devices == "plan" else plan.default
-        node = made.node.add(name=op.name, op=op.op_type, device=parse(device).full if device else "")
+        node = made.node.add(name=op.name, op=op.op_type, device=full[plan.device if devices == "plan" else plan.default])
         node.input.extend(_inputs(placement, op))
         for name, value in op.signature.attrs:
             node.attr[name].CopyFrom(_attribute(value, attr_value_pb2, types_pb2))

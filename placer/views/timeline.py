@@ -122,9 +122,7 @@ def _slices(placement: Placement) -> tuple[dict[str, Span], list[list[str]]]:
             about = {"tensor": transfer.tensor, "bytes": transfer.nbytes, "copies": transfer.count, "to": transfer.dst_memory}
             track = (f"{src} to {dst}" if src != dst else f"{src} to its host") + (f" ({lane + 1})" if lane else "")
             label = format_bytes(transfer.nbytes) if transfer.nbytes else "control"
-            slices[key] = Span(
-                COPIES, track + (f" ({lane + 1})" if lane else ""), label, transfer.start_ns, transfer.end_ns, about
-            )
+            slices[key] = Span(COPIES, track, label, transfer.start_ns, transfer.end_ns, about)
             path = [f"op {transfer.producer}", key, *_first_reader(placement, transfer)]
             arrows.append([key for key in path if key in slices])
     return slices, [path for path in arrows if len(path) > 1]

@@ -7,7 +7,7 @@ class Story {
   }
 
   tell(parts) {
-    this.place.replaceChildren(...parts.flat().filter(Boolean));
+    this.place.replaceChildren(...parts.flat(Infinity).filter(Boolean));
     this.place.scrollTop = 0;
   }
 
@@ -76,7 +76,7 @@ class Story {
     return [
       seen.size ? [el("h3", {}, "In"), this.#some([...seen.values()].map(([from, output]) => this.#tensor(from, output, plan.ops.device[op])))] : null,
       waits.size ? [el("h3", {}, "Waits for"), this.#some([...waits].map((from) => el("li", {}, this.link(from))))] : null,
-    ].flat(2);
+    ];
   }
 
   #outputs(op) {
@@ -85,7 +85,7 @@ class Story {
     return [
       plan.ops.outputs[op].length ? [el("h3", {}, "Out"), this.#some(plan.ops.outputs[op].map((_, k) => this.#tensor(op, k, -1)))] : null,
       readers.length ? [el("h3", {}, "Read by"), this.#some(readers.map((reader) => el("li", { class: "reader" }, swatch(plan, plan.ops.device[reader]), this.link(reader))))] : null,
-    ].flat(2);
+    ];
   }
 
   scope(node) {

@@ -7,7 +7,8 @@ class Timeline {
     this.plan = plan;
     this.app = app;
     this.tracks = this.#tracks();
-    this.end = Math.max(1, ...plan.ops.start.map((start, op) => start + plan.ops.length[op]), ...plan.transfers.map((t) => t.end));
+    const last = plan.ops.start.reduce((end, start, op) => Math.max(end, start + plan.ops.length[op]), 1);
+    this.end = plan.transfers.reduce((end, t) => Math.max(end, t.end), last);
     [this.left, this.right] = [0, this.end];
     this.canvas = el("canvas", {
       tabindex: "0", role: "img",
@@ -52,7 +53,7 @@ class Timeline {
     const links = new Map();
     for (const t of plan.transfers) {
       if (t.end <= t.start) continue;
-      const key = `${plan.devices[t.src].name} → ${plan.devices[t.dst].name}`;
+      const key = `${plan.devices[t.src].name} → ${t.src === t.dst ? "its host" : plan.devices[t.dst].name}`;
       if (!links.has(key)) links.set(key, []);
       links.get(key).push([t.start, t.end, t]);
     }
