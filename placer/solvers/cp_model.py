@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ LINEARIZATION = 2
 with it proves in a second what eight strategies in turns do in a minute."""
 DETERMINISTIC_PER_SECOND = 0.3
 """How much of its own unit of work the solver surely does in a second, so that this ends a search before the clock does."""
+HEAD_START_S = 0.2
+"""What is solved before that needs no second search beside it."""
 STRETCHES = 8
 """Parts of a step in each of which the worst moment over a limit becomes a constraint."""
 
@@ -138,40 +141,85 @@ class Model:
         present = [self._any(holders[a:b]) for a, b in pairwise(held.start.tolist())]
         return self._cp.LinearExpr.weighted_sum(present, held.nbytes.tolist())
 
-    def minimise(self, hint: Assignment, seconds: float, seed: int) -> tuple[Status, Assignment | None, int]:
-        """What is known of this relaxation within the time: its status, its best assignment and its bound."""
+    def minimise(
+        self, hint: Assignment, seconds: float, seed: int, *, proving: bool = False
+    ) -> tuple[Status, Assignment | None, int]:
+        """What is known of this relaxation within the time: its status, its best assignment and its bound.
+
+        Args:
+            proving: beside the search for assignments, on another processor, one raises the bound from below.
+        """
         self._model.minimize(self._cost)
         self._model.clear_hints()
         for row, device in zip(self._on, canonical(hint, self._groups).device.tolist(), strict=True):
             open_to = [d for d, literal in enumerate(row) if literal is not self._never]
             for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
                 self._model.add_hint(row[d], d == device)
-        solver, status = self._search(seconds, seed)
+        solver = self._solver(seconds, seed)
+        status, proved = self._search_and_prove(solver, seconds, seed) if proving else (solver.solve(self._model), 0)
         if status == self._cp.INFEASIBLE:
             return Status.INFEASIBLE, None, 0
-        bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
+        bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
             return Status.UNKNOWN, None, bound
         device = [next(d for d, literal in enumerate(row) if solver.boolean_value(literal)) for row in self._on]
-        found = Assignment(np.array(device, np.int64))
-        if status == self._cp.OPTIMAL:
-            return Status.OPTIMAL, found, round(solver.objective_value)
+        found, value = Assignment(np.array(device, np.int64)), round(solver.objective_value)
+        if status == self._cp.OPTIMAL or value <= bound:
+            return Status.OPTIMAL, found, value
         return Status.FEASIBLE, found, bound
+
+    def _search_and_prove(self, solver: Any, seconds: float, seed: int) -> tuple[Any, int]:
+        """The status of a search, and the bound that another proved meanwhile.
+
+        What the other finds is not taken, so that equal runs give equal assignments.
+        """
+        prover, proved, value, ended = self._solver(seconds, seed), 0, math.inf, Event()
+        prover.parameters.use_objective_lb_search = True
+        prover.parameters.max_deterministic_time = math.inf
+
+        def at_least(bound: float) -> None:
+            nonlocal proved
+            proved = max(proved, math.ceil(bound - 0.5))
+            if value <= proved:
+                solver.stop_search()
+
+        class Found(self._cp.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
+            def on_solution_callback(self) -> None:
+                nonlocal value
+                value = round(self.objective_value)
+                if value <= proved:
+                    self.stop_search()
+
+        def prove() -> None:
+            if not ended.wait(HEAD_START_S):
+                prover.solve(self._model)
+
+        prover.best_bound_callback = at_least
+        thread = Thread(target=prove)
+        thread.start()
+        try:
+            return solver.solve(self._model, Found()), proved
+        finally:
+            ended.set()
+            while thread.is_alive():
+                prover.stop_search()
+                thread.join(0.01)
 
     def least_raise(self, seconds: float, seed: int) -> int:
         """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""
         self._short.proto.domain[:] = [0, self._most]
         self._model.clear_hints()
         self._model.minimize(self._short)
-        solver, _ = self._search(seconds, seed)
+        solver = self._solver(seconds, seed)
+        solver.solve(self._model)
         bound: int = math.ceil(solver.best_objective_bound - 0.5)
         return max(1, bound)
 
-    def _search(self, seconds: float, seed: int) -> tuple[Any, Any]:
+    def _solver(self, seconds: float, seed: int) -> Any:
         solver = self._cp.CpSolver()
         solver.parameters.num_workers = 1  # equal runs are equal
         solver.parameters.linearization_level = LINEARIZATION
         solver.parameters.random_seed = seed
         solver.parameters.max_time_in_seconds = seconds
         solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_PER_SECOND
-        return solver, solver.solve(self._model)
+        return solver

@@ -18,13 +18,15 @@ from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.lagrangian import Relaxed, lagrangian
-from placer.solvers.neighbourhoods import LARGEST, improved
+from placer.solvers.neighbourhoods import improved
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
 from placer.solvers.sources import PERRON, SHAW, lines
 
+LARGEST = 2_000
+"""Units to decide, up to which the whole program finds more than neighbourhoods."""
 SHARE = 0.3
-"""Of the time, for neighbourhoods of a problem larger than one."""
+"""Of the time, for neighbourhoods of a larger problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class CpSat:
     """Total cost under memory limits, with a proved bound, until the time is over.
 
     Limits become constraints only at moments where a solution exceeds them, so that every model on the way is a relaxation and
-    its bound holds. The search is seeded and single-threaded in effect, and ends by deterministic time before the clock ends it.
+    its bound holds. The search is seeded and ends by deterministic time before the clock ends it; a second one beside it, on
+    another processor, has a part in the bound alone.
     """
 
     name: str = "cp_sat"
@@ -68,7 +71,7 @@ class CpSat:
             if best is not None and total_cost_ns(problem, best) <= bound:
                 reason = "optimal"
                 break
-            verdict, found, proved = model.minimise(best or starts[0], left, seed)
+            verdict, found, proved = model.minimise(best or starts[0], left, seed, proving=True)
             if verdict is Status.INFEASIBLE:
                 short = model.least_raise(max(1.0, left), seed)
                 why = f"no assignment meets the limits; they would have to be at least {short} bytes higher"
