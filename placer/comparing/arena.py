@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from placer import __version__
+from placer.comparing.code import digest
 from placer.comparing.comparison import Comparison, Record, add_line, key, open_lines
 from placer.comparing.problems import fingerprint, named_problems
 from placer.comparing.worker import Job
@@ -187,7 +187,11 @@ class _Contestant:
             raise OptionError(
                 f"solver {chosen.name!r} cannot be sent to another process ({error}): define it at the top level of a module."
             ) from error
-        told = {"solver": chosen.name, "options": _options(chosen), "code": _code(parts)}
+        told = {
+            "solver": chosen.name,
+            "options": _options(chosen),
+            "code": digest({"placer.comparing.worker", *map(_module, parts)}),
+        }
         return cls(told, pickled, script, isinstance(chosen, Heuristic))
 
 
@@ -207,14 +211,3 @@ def _module(part: Any) -> str:
     while isinstance(part, partial):
         part = part.func
     return str(getattr(part, "__module__", "") or type(part).__module__)
-
-
-def _code(parts: Iterable[Any]) -> str:
-    """The start of a SHA-256 of the files that define these, this package's own left out, which its version tells."""
-    digest = hashlib.sha256()
-    files = {getattr(sys.modules.get(_module(part)), "__file__", None) for part in parts}
-    own = str(Path(__file__).parents[1])
-    others = sorted(file for file in files if file and not file.startswith(own) and Path(file).suffix == ".py")
-    for file in others:
-        digest.update(Path(file).read_bytes())
-    return digest.hexdigest()[:12] if others else ""

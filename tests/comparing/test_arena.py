@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import placer
 from placer.comparing import arena as arena_module
+from placer.comparing import code
 from placer.comparing.comparison import KEY
 from placer.errors import OptionError, PlanError
 from placer.problem.problem import Assignment, PlacementProblem
@@ -95,6 +97,30 @@ def test_what_was_run_is_not_run_again(tmp_path: Path) -> None:
     run(synthetic("layered", ops=24, memory=0.6), [0])
     assert runs() == 6
     assert results.read_text().splitlines()[:-1] == text.splitlines()[:-1]
+
+
+def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {
+        "rule": "def rule(problem):\n    from placer.below.deep import why\n",
+        "below/deep": "import placer.deeper as it",
+        "deeper": "",
+        "apart": "",
+    }
+    for name, text in sources.items():
+        path = tmp_path / "placer" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    rule = types.ModuleType("placer.rule")
+    rule.__file__ = str(tmp_path / "placer" / "rule.py")
+    monkeypatch.setitem(sys.modules, "placer.rule", rule)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    seen = [code.digest(["placer.rule"])]
+    for name in ("apart", "deeper", "below/deep", "rule"):
+        with (tmp_path / "placer" / f"{name}.py").open("a") as file:
+            file.write("\nchanged = True\n")
+        seen.append(code.digest(["placer.rule"]))
+    assert seen[1] == seen[0]
+    assert len({*seen[1:]}) == 4
 
 
 def test_rules_run_once_whatever_the_seeds() -> None:
