@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,28 @@ def test_a_loop_that_only_reads_a_variable_has_its_gradient_wherever_it_runs(hoi
         gradients.append(tape.gradient(value, weights))
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5)
     assert np.abs(gradients[0]).max() > 0
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_loop_reads_what_is_gathered_from_once_before_it(before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow copies such a variable at each read: it is gathered from in the loop, or only before it."""
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    table = tf.Variable(np.random.default_rng(0).random((50, 8), np.float32))
+
+    @tf.function
+    def f(row: tf.Tensor) -> tf.Tensor:
+        x = tf.gather(table, row)
+        for _ in tf.range(5):
+            row = tf.argmax(tf.matmul(x, table, transpose_b=True), axis=-1, output_type=tf.int32)
+            x = -x if before else -tf.gather(table, row)
+        return row
+
+    placed = placer.place(f, tf.constant([3]), devices=two_cpus(), pins={"*": "CPU:0"})
+    for _ in range(2):
+        assert placed(tf.constant([3])).numpy() == f(tf.constant([3])).numpy()
+        table.assign(tf.reverse(table, [0]))
+    found = placed.harvest(tf.constant([3]), steps=4)
+    assert [len(node.host_ns) for node in found.nodes.values() if node.op_type == "ReadVariableOp"] == [4]
 
 
 def test_a_function_goes_by_its_own_name() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -15,10 +16,11 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.errors import RewriteError
 from placer.pausing import paused_collection
+from placer.problem.formulate import BY_ROWS
 from placer.tf import _private
 from placer.tf.kernels import KernelIndex
 from placer.tf.optypes import functions_of, is_stateful
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, split_input
+from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, origin, split_input
 
 
 @paused_collection()
@@ -143,16 +145,28 @@ class _Rewriter:
         return frame.parent.children[frame.site][1]
 
     def lifted(self, frame: Body) -> list[int]:
-        """Of a loop: the hoists done, those whose variable is on another device than the loop keeps its value on."""
+        """Of a loop: the hoists done, those whose variable is copied, or on another device than the loop keeps its value on."""
         if self.device_of is None or frame.kind not in ("cond", "body") or frame.parent is None:
             return []
         path = frame.parent.names[frame.site]
         inner = self._loop_body(frame)
-        return [
-            j
-            for j in range(len(inner.hoists))
-            if self.device(f"{path}/read{j}") != self.device(f"{path}/in{len(inner.passed) + j}")
-        ]
+        found = []
+        for j, hoist in enumerate(inner.hoists):
+            device = self.device(f"{path}/read{j}")
+            copied = bool(device) and origin(frame.parent, *hoist.handle) in self.by_rows
+            if copied or device != self.device(f"{path}/in{len(inner.passed) + j}"):
+                found.append(j)
+        return found
+
+    @cached_property
+    def by_rows(self) -> set[tuple[Body, str, int]]:
+        """Where handles are from that some op uses by rows: TensorFlow copies such a variable at each read."""
+        return {
+            origin(body, *split_input(node.input[0]))
+            for body in self.trace.root.walk()
+            for node in body.nodes.values()
+            if node.op.startswith(BY_ROWS)
+        }
 
     def _register(self, frame: Body, outer: Any) -> str:
         with outer.as_default():
@@ -404,7 +418,7 @@ class _Assembly:
         return self.rewriter.device(body.names[name])
 
     def _lift(self, body: Body, name: str, loop: NodeDef, waits: Sequence[str]) -> None:
-        """Reads in front of a loop what its body would read in each iteration from another device."""
+        """Reads in front of a loop what its body would read in each iteration from another device, or copy."""
         inner = body.children[name][1]
         for j in self.rewriter.lifted(inner):
             hoist = inner.hoists[j]

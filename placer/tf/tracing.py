@@ -388,6 +388,19 @@ def _outside(body: Body, name: str, index: int, parent: Body | None) -> tuple[st
     return name, index
 
 
+def origin(body: Body, name: str, index: int) -> tuple[Body, str, int]:
+    """Where output `index` of op `name` is made: inputs of bodies, and calls, only hand on what they are given."""
+    while True:
+        if name in body.inputs and body.parent is not None:
+            name, index = body.passed[body.inputs[name]]
+            body = body.parent
+        elif name in body.children and body.children[name][0].kind == "call":
+            body = body.children[name][0]
+            name, index = body.outputs[index]
+        else:
+            return body, name, index
+
+
 def is_compiled(node: NodeDef, function: Any = None) -> bool:
     """True for a call that XLA compiles as a whole: it cannot be split."""
     if "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b:
