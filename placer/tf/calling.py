@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from placer.devicespec import parse
@@ -21,9 +22,9 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
     """A key under which calls share a trace: equal keys, equal traces. None where TensorFlow itself must look.
 
-    Only eager tensors, plain Python values and lists, tuples and dicts of them have one; everything else (variables, models,
-    arrays, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules, as are calls under a distribution
-    strategy, and where functions are to run eagerly.
+    Only eager tensors, arrays of numbers, plain Python values and lists, tuples and dicts of them have one; everything else
+    (variables, models, composite and symbolic tensors) is recognised by TensorFlow's own, slower rules, as are calls under a
+    distribution strategy, and where functions are to run eagerly.
     """
     if not tf.executing_eagerly() or runs_eagerly() or tf.distribute.has_strategy():
         return None
@@ -75,6 +76,8 @@ def _part(value: Any) -> Hashable:
         return (value._datatype_enum(), value._shape_tuple())
     if kind in _PLAIN:
         return (kind, value)
+    if (kind is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in "biufc":
+        return (value.dtype, value.shape)
     if kind in (list, tuple):
         return (kind, *map(_part, value))
     if kind is dict:

@@ -397,6 +397,31 @@ def test_a_method_keeps_no_instance_alive() -> None:
 # -- signatures and threads --------------------------------------------------------------------------------------------
 
 
+ARRAY_TYPES = (np.float32, np.float64, np.int32, np.bool_, np.complex64, ">f4", "S2", tf.bfloat16.as_numpy_dtype)
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, lambda array: [array, {"k": array}], tf.constant])
+def test_arrays_are_told_apart_by_type_and_shape_and_not_by_value(wrap: Any) -> None:
+    arrays = [np.zeros(shape, kind) for kind in ARRAY_TYPES for shape in ((), (2,), (2, 1), (0,))]
+    arrays += [np.float32(1), np.float64(1), np.int32(1), np.asfortranarray(np.ones([2, 2])), np.ones([4, 2])[::2]]
+    traces: list[Any] = []
+
+    def handed_on(x: Any) -> Any:
+        traces.append(x)
+        return tf.nest.map_structure(tf.identity, x)
+
+    found = []
+    for fn in (tf.function(handed_on), placer.place(handed_on, devices=two_cpus())):
+        before = len(traces)
+        results = [fn(wrap(array)) for array in (*arrays, *map(np.ones_like, arrays), *arrays)]
+        found.append((len(traces) - before, tf.nest.flatten(results)))
+    (plain_traces, plain), (placed_traces, placed) = found
+    assert placed_traces == plain_traces
+    for have, want in zip(placed, plain, strict=True):
+        assert have.dtype is want.dtype
+        np.testing.assert_array_equal(have.numpy(), want.numpy())
+
+
 def counted() -> tuple[Any, list[Any]]:
     traces: list[Any] = []
 
