@@ -102,6 +102,7 @@ class PlacedFunction:
         if instance is None:
             return self
         from placer.tf.calling import is_composite
+        from placer.tf.exporting import is_saving
 
         if is_composite(instance):
             return MethodType(self, instance)  # an argument like any other, as it is to tf.function
@@ -109,7 +110,8 @@ class PlacedFunction:
         with self._lock:
             if key not in self._bound:
                 self._bound[key] = self._bind(instance, owner)
-            return self._bound[key][1]
+            bound = self._bound[key][1]
+            return bound._method_to_save() if is_saving() else bound
 
     def _bind(self, instance: Any, owner: type | None) -> tuple[Any, PlacedFunction]:
         from placer.tf.tracing import traceable
@@ -402,8 +404,9 @@ class PlacedFunction:
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The ConcreteFunction for a call with these arguments or TensorSpecs: calls of it run by plan.
 
-        `tf.saved_model.save` takes it, but not the placed function itself, as a signature or as an attribute of what is saved,
-        and writes it without devices, so that it runs where others are; so too with a tf.function that calls the placed function.
+        `tf.saved_model.save` takes it as a signature or as an attribute of what is saved, and writes it without devices, so that
+        it runs where others are; so too a tf.function that calls the placed function, and a method that is decorated in its
+        class. A placed function that is an attribute of an instance is left out: assign what this returns.
 
         Raises:
             PlacerError: planning failed, or the plan's devices are not here.
@@ -420,6 +423,19 @@ class PlacedFunction:
             if key not in self._exportable:
                 self._exportable[key] = ExportableFunction(entry.run, without_devices(entry.trace))
             return self._exportable[key]
+
+    def _method_to_save(self) -> Any:
+        """What `tf.saved_model.save` finds of a method: a tf.function without devices, of the signatures that were planned."""
+        for entry in tuple(self._entries.values()):
+            args, kwargs = entry.concrete.structured_input_signature
+            self._around.get_concrete_function(*args, **kwargs)
+        return self._around
+
+    @functools.cached_property
+    def _around(self) -> Any:
+        from placer.tf.exporting import around
+
+        return around(self)
 
     def _to_save(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The ConcreteFunction for a call from a function that is traced to be saved."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from placer.tf import _private
 from placer.tf.rewriting import rewrite
@@ -20,6 +23,16 @@ def without_devices(trace: Trace) -> Any:
         RewriteError: see `placer.tf.rewriting.rewrite`.
     """
     return rewrite(trace, defaultdict(str))
+
+
+def around(placed: Any) -> Any:
+    """A tf.function that calls a placed one and has its parameters."""
+
+    @functools.wraps(placed)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return placed(*args, **kwargs)
+
+    return tf.function(call, input_signature=placed._traceable.input_signature, autograph=False)
 
 
 class ExportableFunction(_private.ConcreteFunction):  # type: ignore[misc]

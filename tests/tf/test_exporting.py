@@ -153,6 +153,63 @@ def test_what_is_loaded_can_be_planned_again(saved: Path, name: str) -> None:
     assert {"CPU:1"} == {again.placement.device_of(op.name) for op in graph if op.op_type == "MatMul"}
 
 
+def decorated(decorator: Callable[..., Any]) -> Any:
+    """A module whose methods are tf.functions, decorated."""
+
+    class Decorated(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = tf.Variable(tf.fill([16, 4], 0.1))
+
+        @decorator
+        @tf.function
+        def called(self, x: Any, power: int = 2, more: Any = None) -> Any:
+            h = (x @ self.weights) ** power
+            return {"h": h if more is None else h + more["bias"]}
+
+        @decorator
+        @tf.function
+        def looped(self, x: Any) -> Any:
+            for _ in tf.range(3):
+                with tf.device("/CPU:1"):
+                    x = tf.tanh(self.called(x)["h"]) @ tf.transpose(self.weights)
+            return x
+
+        @decorator
+        @tf.function(input_signature=[ANY_BATCH])
+        def sized(self, x: Any) -> Any:
+            return self.looped(x) + 1.0
+
+        @decorator
+        @tf.function
+        def never_called(self, x: Any) -> Any:
+            return x
+
+    return Decorated()
+
+
+@pytest.mark.filterwarnings("ignore:.*relaxed:placer.PlacementWarning")
+def test_methods_are_saved_as_those_of_a_plain_class_are(tmp_path: Path) -> None:
+    calls = [lambda m: m.called(X), lambda m: m.called(X[:1], 3), lambda m: m.looped(X)]
+    later = [lambda m: m.called(x=X, more={"bias": tf.ones([4])}), lambda m: m.looped(X[:1])]
+    loaded = []
+    for name, decorator in {"plain": lambda fn: fn, "placed": placer.optimized_placement(devices=two_cpus())}.items():
+        model = decorated(decorator)
+        for some in (calls, later):
+            for call in some:
+                call(model)
+            tf.saved_model.save(model, str(tmp_path / name))
+        loaded.append(tf.saved_model.load(str(tmp_path / name)))
+    for call in (*calls, *later, lambda m: m.sized(X)):
+        want, have = map(call, loaded)
+        tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(b, a, rtol=1e-5), want, have)
+    for again in loaded:
+        with pytest.raises(ValueError, match="zero restored functions"):
+            again.never_called(X)
+    assert isinstance(model.called, placer.PlacedFunction)
+    assert not any("CPU:1" in device for device in devices(tmp_path / "placed"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_concrete_function_is_the_plain_ones_like_and_runs_by_plan(name: str) -> None:
     model = Model()
