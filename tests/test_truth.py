@@ -67,7 +67,7 @@ def test_an_effect_is_predicted_where_it_was_written_to_be(tmp_path: Path, capsy
     record = json.loads((tmp_path / "call_both.json").read_text())
     (case,) = record["cases"].values()
     assert {"0", "1"} == set(case["devices"])
-    assert bench_truth.predict(record, tmp_path, cost_model("auto")) == [1e6 * case["predicted_ms"]]
+    assert bench_truth.predict(record, tmp_path, cost_model("auto")) == pytest.approx([1e6 * case["predicted_ms"]])
 
 
 @pytest.mark.parametrize("name", MORE)
