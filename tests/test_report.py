@@ -219,6 +219,28 @@ def test_each_op_has_its_whole_story(browser: Any, tmp_path: Path, plan: Placeme
             assert all(f"copied to {copy['dst']}" in shown for copy in tensor["copies"])
 
 
+@pytest.mark.parametrize("name", ["detector", "towers", "loop"])
+def test_what_a_crossing_says_hides_no_box_and_no_name(browser: Any, tmp_path: Path, name: str) -> None:
+    plan = PLANS.get(name) or solve(shipped_graph(name), "h100")
+    plan.write("html", tmp_path / "report.html")
+    open_report(browser, tmp_path / "report.html")
+    covered = """
+        const words = {includeNodes: false, includeEdges: false, includeLabels: true, includeOverlays: false};
+        const all = {includeLabels: false, includeOverlays: false};
+        const meet = (a, b) => Math.min(a.x2, b.x2) - Math.max(a.x1, b.x1) > 3 && Math.min(a.y2, b.y2) - Math.max(a.y1, b.y1) > 3;
+        const edges = app.graph.cy.edges('.crosses').filter((edge) => edge.data('label')), found = [];
+        for (const edge of edges) {
+            for (const node of app.graph.cy.nodes()) {
+                const box = node.boundingBox(node.isParent() ? words : all);
+                if (meet(edge.boundingBox(words), box)) found.push([edge.id(), node.data('label')]);
+            }
+        }
+        return [edges.length, found]"""
+    labels, found = browser.execute_script(covered)
+    assert labels
+    assert found == []
+
+
 def test_all_can_be_done_with_the_keyboard(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -105,7 +105,7 @@ def served(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-def test_tensorboard_colours_the_graph_by_device_and_by_compute_time(served: str) -> None:
+def test_tensorboard_colours_the_graph_by_device_compute_time_and_memory(served: str) -> None:
     plan = PLANS["loop"]
 
     def choose(browser: Any, tag: str, words: str) -> bool:
@@ -145,8 +145,9 @@ def test_tensorboard_colours_the_graph_by_device_and_by_compute_time(served: str
             for other in shown_ops:
                 assert (colours[name] == colours[other]) == (plan.device_of(name) == plan.device_of(other))
         wait(lambda: choose(browser, "PAPER-ITEM", "predicted step"))
-        wait(lambda: choose(browser, "PAPER-RADIO-BUTTON", "Compute time"))
-        assert wait(lambda: len(set(painted(browser).values())) > 2)
+        for colouring in ("Compute time", "Memory"):
+            wait(lambda words=colouring: choose(browser, "PAPER-RADIO-BUTTON", words))
+            assert wait(lambda: len(set(painted(browser).values())) > 2)
 
 
 def test_netron_shows_the_ops_and_their_devices(tmp_path: Path) -> None:

@@ -16,12 +16,31 @@ from hypothesis import strategies as st
 from placer.placement import Placement
 from placer.solving import solve
 from placer.units import format_bytes, format_ns
+from placer.views.colours import CROSSING
 from placer.views.folding import ALIKE, fold, told
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
-from placer.views.picture import LEGEND
+from placer.views.picture import EDGE, HEAD, LEGEND
 from tests.graphs import GraphBuilder, layers, stacked, towers
 
+
+def past_a_lane() -> Placement:
+    """Tensors go from the first device to the third and back while the second is busy."""
+    graph = GraphBuilder("past a lane")
+    makers = [graph.op(f"make/{word}", "Relu") for word in ("one", "two", "three")]
+    before = "make/one"
+    for word in ("a", "b", "c", "d", "e", "f"):
+        graph.op(f"middle/{word}", "Tanh", [before])
+        before = f"middle/{word}"
+    graph.op("take/all", "AddN", [*makers, before])
+    graph.op("back/one", "Sin", ["take/all"])
+    return solve(
+        graph.build("back/one"), "2xh100", pins={"make/*": "CPU:0", "back/*": "CPU:0", "middle/*": "GPU:0", "take/*": "GPU:1"}
+    )
+
+
 PLANS = {graph.name: solve(graph, "2xh100", objective="total_cost") for graph in (layers(), towers(), stacked(30))}
+PLANS["pinned"] = solve(towers(), "2xh100", pins={"left/*": "GPU:1", "front/embed3": "CPU:0"})
+PLANS["past a lane"] = past_a_lane()
 
 
 def shown(plan: Placement) -> list[str]:
@@ -146,6 +165,54 @@ def test_svg_says_what_crosses_and_what_its_colours_mean(name: str) -> None:
     assert sizes == Counter(word for word in words if word in sizes)
     for _, data in folded.nodes(data=True):
         assert any(word and data["box"].label.endswith(word.removeprefix("…")) for word in words)
+
+
+@pytest.mark.parametrize("boxes", [8, 30])
+@pytest.mark.parametrize("name", PLANS)
+def test_crossings_pass_no_box_and_their_labels_stand_free(name: str, boxes: int) -> None:
+    pytest.importorskip("matplotlib")
+    plan = PLANS[name]
+    drawn = ElementTree.fromstring(str(plan.view("svg", boxes=boxes)))
+    tag = "{http://www.w3.org/2000/svg}"
+    placed = layout(fold(plan, boxes), plan.devices)
+    centres = [(72 * (x + EDGE), 72 * (y + HEAD + EDGE)) for x, y in placed.centres.values()]
+    ways = [
+        [(float(x), float(y)) for x, y in re.findall(r"[ML] (\S+) (\S+)", path.get("d", ""))]
+        for path in drawn.iter(f"{tag}path")
+        if f"stroke: {CROSSING}" in path.get("style", "") and "fill: none" in path.get("style", "")
+    ]
+    assert len(ways) == 1 + sum(flow.crosses for *_, flow in fold(plan, boxes).edges(data="flow"))  # and the legend's
+    for (a, b), (c, d) in (pair for way in ways for pair in pairwise(way)):
+        for k in range(1, 40):
+            x, y = a + k / 40 * (c - a), b + k / 40 * (d - b)
+            assert not any(abs(x - at) < 72 * WIDTH / 2 - 1 and abs(y - row) < 72 * HEIGHT / 2 - 1 for at, row in centres)
+    labels = [
+        (float(text.get("x", "")), float(text.get("y", "")))
+        for text in drawn.iter(f"{tag}text")
+        if f"fill: {CROSSING}" in text.get("style", "")
+    ]
+    for i, (x, y) in enumerate(labels):
+        assert all(abs(x - a) > 72 or abs(y - b) >= 15 for a, b in labels[:i])
+        assert all(abs(x - a) > 72 * (WIDTH + 1) / 2 for a, _ in centres)
+
+
+def test_names_that_begin_alike_share_a_box_where_a_scope_holds_too_many() -> None:
+    graph = GraphBuilder()
+    graph.op("in", "Relu")
+    before = "in"
+    for stage, blocks in ((1, 1), (2, 3), (3, 4), (4, 6), (5, 3)):
+        for block in range(blocks):
+            for layer in ("conv", "bn", "relu"):
+                graph.op(f"net/conv{stage}_block{block}_{layer}/Tanh", "Tanh", [before])
+                before = f"net/conv{stage}_block{block}_{layer}/Tanh"
+    plan = solve(graph.build(before), "cpu2", pins={"*": "CPU:0"})
+    few = [data["box"].label for _, data in fold(plan, 7).nodes(data=True)]
+    assert few == ["in", *(f"net/conv{stage}_*" for stage in range(1, 6))]
+    more = [data["box"] for _, data in fold(plan, 16).nodes(data=True)]
+    assert "net/conv4_*" not in {box.label for box in more}
+    assert {box.label: box.ops for box in more if box.label.startswith("net/conv4")} == {
+        f"net/conv4_block{k}_*": 3 for k in range(6)
+    }
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import networkx as nx
@@ -17,6 +17,8 @@ NUMBER = re.compile(r"(?:(?:_\d+)+|(?<=[a-z])\d+)$")
 """What tells siblings of like names apart: the end of "AddN_12", "dense_3_1", "layer7"."""
 ALIKE = 3
 """So many siblings of like names share a box."""
+ENOUGH = 6
+"""For fewer boxes a scope is not opened if most of it would be the rest."""
 
 
 WAITS = -1
@@ -28,8 +30,8 @@ class Box:
     """Ops of one scope on one device. Stored as the node attribute "box"."""
 
     scope: str
-    """What their names begin with, "*" for the numbers of siblings that share the box; an op's own name where the box holds one
-    op; "" for the whole graph."""
+    """What their names begin with, "*" for the numbers of siblings that share the box, "_*" for all that follows a beginning; an
+    op's own name where the box holds one op; "" for the whole graph."""
     label: str
     device: str
     ops: int
@@ -58,20 +60,23 @@ class _Part:
     device: str
     ops: list[str]
     time_ns: int
+    begins: str = ""
+    """Where a scope holds too many to show: what the names that share the box begin with, within that scope."""
     rest: bool = False
     """Holds what was left over when its heaviest siblings got boxes of their own."""
 
     @property
     def heaviest_first(self) -> tuple[int, int, tuple[str, ...], str]:
-        return (-self.time_ns, -len(self.ops), self.scope, self.device)
+        return (-self.time_ns, -len(self.ops), (*self.scope, self.begins), self.device)
 
 
 def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     """Boxes of ops by scope and device, at most `limit` of them, and what flows between them.
 
-    Starts with one box per device and opens the one that takes longest until the limit is reached; where a scope holds too
-    many to open, its heaviest members get boxes and the rest share one. Siblings of like names are one: of the layers "layer0"
-    to "layer7" it may show "layer*/MatMul". Constants and variables' handles are left out: nothing of theirs moves in a step.
+    Starts with one box per device and opens the one that takes longest until the limit is reached. Siblings of like names are
+    one: of the layers "layer0" to "layer7" it may show "layer*/MatMul". Where a scope holds too many to open, those whose names
+    begin alike share a box, "conv2_*"; where that is none, its heaviest members get boxes and the rest share one. Constants and
+    variables' handles are left out: nothing of theirs moves in a step.
     The result may have cycles, for a scope can feed another and be fed by it.
 
     Raises OptionError where the limit is no whole number above 0.
@@ -90,13 +95,15 @@ def fold(placement: Placement, limit: int = 60) -> nx.DiGraph:
     while heap:
         _, part = heapq.heappop(heap)
         room = limit - len(closed) - len(heap)
-        inner = sorted(_opened(part, times), key=lambda p: p.heaviest_first) if len(part.ops) > 1 else []
-        if not inner or (len(inner) > 1 and room < 2):
+        inner = sorted(_opened(part, times, room), key=lambda p: p.heaviest_first) if len(part.ops) > 1 else []
+        small = inner[max(room - 1, 0) :] if len(inner) > room else []
+        small_ns = sum(p.time_ns for p in small)
+        if not inner or (small and (part.begins or room < 2 or (room < ENOUGH and 2 * small_ns > part.time_ns))):
             closed.append(part)
             continue
-        if len(inner) > room:
-            small = [op for p in inner[room - 1 :] for op in p.ops]
-            closed.append(_Part(part.scope, part.device, small, sum(times[op] for op in small), rest=True))
+        if small:
+            ops = [op for p in small for op in p.ops]
+            closed.append(_Part(part.scope, part.device, ops, small_ns, rest=True))
             inner = inner[: room - 1]
         for child in inner:
             heapq.heappush(heap, (child.heaviest_first, child))
@@ -115,8 +122,22 @@ def told(folded: nx.DiGraph) -> nx.DiGraph:
     return kept
 
 
-def _opened(part: _Part, times: dict[str, int]) -> list[_Part]:
-    """A part by the next scope of its ops' names, siblings of like names together; nothing where no name has one."""
+def beginnings(steps: Collection[str], most: int) -> dict[str, list[str]]:
+    """Names by first words, "conv2" of "conv2_block1_add": by as few as give several groups, at most `most`; else no group."""
+    for words in range(1, max(step.count("_") for step in steps) + 1):
+        groups: dict[str, list[str]] = defaultdict(list)
+        for step in steps:
+            groups["_".join(step.split("_")[:words])].append(step)
+        if 1 < len(groups) <= most:
+            return groups
+    return {}
+
+
+def _opened(part: _Part, times: dict[str, int], most: int) -> list[_Part]:
+    """A part by the next scope of its ops' names, siblings of like names together; nothing where no name has one.
+
+    Where that is more than `most`, by how the names begin, if that is fewer.
+    """
     depth = len(part.scope)
     members: dict[str, list[str]] = defaultdict(list)
     for name in part.ops:
@@ -127,11 +148,19 @@ def _opened(part: _Part, times: dict[str, int]) -> list[_Part]:
     alike: dict[str, list[str]] = defaultdict(list)
     for scope in members:
         alike[NUMBER.sub("", scope)].append(scope)
-    parts = []
+    together: dict[str, list[str]] = {}
     for stem, scopes in alike.items():
-        groups = {f"{stem}*": [op for scope in scopes for op in members[scope]]} if len(scopes) >= ALIKE else None
-        for scope, ops in (groups or {scope: members[scope] for scope in scopes}).items():
-            parts.append(_Part((*part.scope, scope), part.device, ops, sum(times[op] for op in ops)))
+        if len(scopes) >= ALIKE:
+            together[f"{stem}*"] = [op for scope in scopes for op in members[scope]]
+        else:
+            together |= {scope: members[scope] for scope in scopes}
+    groups = beginnings(together, most) if len(together) > most else {}
+    parts = []
+    for begins, steps in (groups or {step: [step] for step in together}).items():
+        ops = [op for step in steps for op in together[step]]
+        step = (steps[0],) if len(steps) == 1 else ()
+        time_ns = sum(times[op] for op in ops)
+        parts.append(_Part((*part.scope, *step), part.device, ops, time_ns, begins="" if step else begins))
     return parts
 
 
@@ -141,7 +170,8 @@ def _boxes(placement: Placement, parts: list[_Part]) -> nx.DiGraph:
     folded: nx.DiGraph = nx.DiGraph(name=placement.graph.name)
     of: dict[str, int] = {}
     for number, part in enumerate(parts):
-        scope = part.ops[0] if len(part.ops) == 1 else "/".join(filter(None, part.scope))
+        group = f"{part.begins}_*" if part.begins else ""
+        scope = part.ops[0] if len(part.ops) == 1 else "/".join(filter(None, (*part.scope, group)))
         label = f"rest of {scope or placement.graph.name}" if part.rest else scope or placement.graph.name
         types = {placement.graph.op(name).op_type for name in part.ops}
         what = types.pop() if len(types) == 1 else "ops"

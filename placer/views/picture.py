@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import networkx as nx
 
@@ -17,8 +18,13 @@ from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, sp
 
 HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
 """Inches above the lanes for their titles, below for the legend, and around everything."""
-BESIDE = 0.8
-"""Inches from a box to the label of an arrow that starts or ends there."""
+BESIDE, STUB = 0.8, 1.45
+"""Inches from a box to the middle of the label of an arrow that starts or ends there, and to where the arrow leaves its row."""
+LETTER = 0.085
+"""Inches that a letter of the legend takes, at most, whatever font it is shown in."""
+LABEL = 0.22
+"""Inches between labels, one below the other."""
+Point: TypeAlias = tuple[float, float]
 LEGEND = (
     ("crosses: bytes and time per step", CROSSING, 2.4, "-"),
     ("stays on the device", QUIET, 1.2, "-"),
@@ -91,32 +97,82 @@ def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str,
 
 
 def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
-    crossing = [edge for *edge, flow in folded.edges(data="flow") if flow.crosses]
-    leaving, coming = (Counter(edge[k] for edge in crossing) for k in (0, 1))
-    labels: dict[float, list[tuple[float, str]]] = defaultdict(list)
+    heavy = [edge for *edge, flow in folded.edges(data="flow") if flow.crosses and flow.nbytes]
+    leaving, coming = (Counter(edge[k] for edge in heavy) for k in (0, 1))
+    ways = _Ways(plan)
+    labels: dict[float, list[_Crossing]] = defaultdict(list)
     for source, target, data in folded.edges(data=True):
         flow: Flow = data["flow"]
         (x, y), (to_x, to_y) = plan.centres[source], plan.centres[target]
-        line = "-" if flow.nbytes else ":"
         if not flow.crosses:
-            _arrow(axes, _within(plan, (x, y), (to_x, to_y)), QUIET, 1.2, line)
+            points = _within(plan, (x, y), (to_x, to_y))
+            _arrow(axes, points, QUIET, 1.2, "-" if flow.nbytes else ":", curved=len(points) > 2)
             continue
         side = 1 if to_x > x else -1
         start, end = (x + side * WIDTH / 2, y), (to_x - side * WIDTH / 2, to_y)
-        _arrow(axes, [start, end], CROSSING, 2.4 if flow.nbytes else 1.2, line)
-        if flow.nbytes:  # beside the box at which fewer arrows meet
-            at = BESIDE if leaving[source] <= coming[target] else abs(end[0] - start[0]) - BESIDE
-            share = at / abs(end[0] - start[0])
-            labels[start[0] + side * at].append(
-                (y + share * (to_y - y), f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}")
-            )
+        if flow.nbytes:  # its label is beside the box at which fewer arrows meet
+            first = leaving[source] <= coming[target]
+            at, away = (start[0] + side * BESIDE, end[1]) if first else (end[0] - side * BESIDE, start[1])
+            labels[round(at, 3)].append(_Crossing(flow, start, end, first, away))
+        else:
+            _arrow(axes, ways.between(start, end), CROSSING, 1.2, ":")
     for at, here in labels.items():
-        for y, (_, text) in zip(spread([y for y, _ in here], 0.22), here, strict=True):
+        here.sort(key=lambda crossing: (crossing.row, crossing.away))
+        for y, crossing in zip(spread([crossing.row for crossing in here], LABEL), here, strict=True):
+            _arrow(axes, crossing.through(y, ways), CROSSING, 2.4, "-")
+            text = f"{format_bytes(crossing.flow.nbytes)}, {format_ns(crossing.flow.time_ns)}"
             paper = {"fc": "white", "ec": CROSSING, "lw": 0.6, "pad": 1.5}
             axes.text(at, y, text, ha="center", va="center", fontsize=9, color=CROSSING, zorder=6, bbox=paper)
 
 
-def _within(plan: Layout, start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """An arrow with a label beside its source or its target."""
+
+    flow: Flow
+    start: Point
+    end: Point
+    first: bool
+    """The label is beside the source."""
+    away: float
+    """Where the other end is."""
+
+    @property
+    def row(self) -> float:
+        """Where the box is that the label stands beside."""
+        return (self.start if self.first else self.end)[1]
+
+    def through(self, y: float, ways: _Ways) -> list[Point]:
+        """The arrow's way through its label, which is at `y`."""
+        side = 1 if self.end[0] > self.start[0] else -1
+        if self.first:
+            return [self.start, (self.start[0] + side * 0.2, y), *ways.between((self.start[0] + side * STUB, y), self.end)]
+        return [*ways.between(self.start, (self.end[0] - side * STUB, y)), (self.end[0] - side * 0.2, y), self.end]
+
+
+class _Ways:
+    """Ways from lane to lane that cross no box: past lanes between they go where two rows meet."""
+
+    def __init__(self, plan: Layout) -> None:
+        self.lanes = sorted(plan.lanes.values())
+        self.taken: Counter[tuple[float, int]] = Counter()
+
+    def between(self, start: Point, end: Point) -> list[Point]:
+        """The corners from one point to another, both beside lanes."""
+        (x, y), (to_x, to_y) = start, end
+        passed = [(left + MARGIN, right - MARGIN) for left, right in self.lanes if min(x, to_x) < left and right < max(x, to_x)]
+        points = [start]
+        for left, right in passed if x < to_x else reversed(passed):
+            height = y + (to_y - y) * ((left + right) / 2 - x) / (to_x - x)
+            row = round((height - GAP_Y / 2) / (HEIGHT + GAP_Y))
+            others = self.taken[left, row]
+            self.taken[left, row] += 1
+            gap = GAP_Y / 2 + row * (HEIGHT + GAP_Y) + (0.0, -0.07, 0.07)[others % 3]
+            points += [(left, gap), (right, gap)] if x < to_x else [(right, gap), (left, gap)]
+        return [*points, end]
+
+
+def _within(plan: Layout, start: Point, end: Point) -> list[Point]:
     """From a box down to the next one, or round the boxes between on the side that faces no other lane, or the left."""
     (x, y), (_, to_y) = start, end
     distance = to_y - y
@@ -129,12 +185,12 @@ def _within(plan: Layout, start: tuple[float, float], end: tuple[float, float]) 
     return [(edge, y), (bow, y), (bow, to_y), (edge, to_y)]
 
 
-def _arrow(axes: Any, points: list[tuple[float, float]], colour: str, weight: float, line: str) -> None:
-    """An arrow through two points, or along the cubic curve of four."""
+def _arrow(axes: Any, points: list[Point], colour: str, weight: float, line: str, *, curved: bool = False) -> None:
+    """An arrow through points, or along the cubic curve of four."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
-    codes = [Path.MOVETO, *([Path.LINETO] if len(points) == 2 else [Path.CURVE4] * 3)]
+    codes = [Path.MOVETO, *[Path.CURVE4 if curved else Path.LINETO] * (len(points) - 1)]
     axes.add_patch(
         FancyArrowPatch(
             path=Path(points, codes),
@@ -143,6 +199,7 @@ def _arrow(axes: Any, points: list[tuple[float, float]], colour: str, weight: fl
             lw=weight,
             linestyle=line,
             color=colour,
+            joinstyle="round",
             zorder=1 + weight,
         )
     )
@@ -157,11 +214,11 @@ def _draw_legend(axes: Any, devices: tuple[str, ...], plan: Layout) -> None:
         fill, line = colour[device]
         axes.add_patch(Rectangle((x, y - 0.1), 0.35, 0.2, fc=fill, ec=line, lw=1.2))
         axes.text(x + 0.45, y, device, ha="left", va="center", fontsize=9.5)
-        x += 1.2
+        x += 0.85 + LETTER * len(device)
     for text, arrow, weight, style in LEGEND:
         _arrow(axes, [(x, y), (x + 0.5, y)], arrow, weight, style)
         axes.text(x + 0.6, y, text, ha="left", va="center", fontsize=9.5)
-        x += 2.5
+        x += 1.0 + LETTER * len(text)
 
 
 def _fit(text: str, length: int) -> str:

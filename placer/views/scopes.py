@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from placer.views.folding import ALIKE, NUMBER
+from placer.views.folding import ALIKE, NUMBER, beginnings
 
 MOST = 32
 """What one scope holds at most."""
@@ -32,7 +32,7 @@ def scopes(names: Mapping[int, str], label: str = "", most: int = MOST) -> Scope
     """The tree of ops by number, in order of execution.
 
     A scope that holds only one other is one with it. Siblings of like names, from `ALIKE` of them, have a scope of their own.
-    What then still holds more than `most` is grouped by how names begin, "conv2_block1_*", or else cut into stretches.
+    What then still holds more than `most` is grouped by how names begin, "conv2_*", or else cut into stretches.
     """
     paths = {op: name.split("/") for op, name in names.items()}
     return Scope(label, _inside(list(names), 0, paths, most))
@@ -68,18 +68,9 @@ def _few(parts: Mapping[str, Part], most: int) -> tuple[Part, ...]:
     parts = dict(sorted(parts.items(), key=lambda item: first(item[1])))
     if len(parts) <= most:
         return tuple(parts.values())
-    words = max(step.count("_") for step in parts)
-    for k in range(words, 0, -1):
-        groups: dict[str, dict[str, Part]] = defaultdict(dict)
-        for step, part in parts.items():
-            begins = step.split("_")[:k]
-            groups["_".join(begins)][step] = part
-        if 1 < len(groups) <= most:
-            grouped = {
-                f"{begins}_*": Scope(f"{begins}_*", _few(group, most)) if len(group) > 1 else next(iter(group.values()))
-                for begins, group in groups.items()
-            }
-            return _few(grouped, most)
+    if groups := beginnings(parts, most):
+        inside = {begins: _few({step: parts[step] for step in steps}, most) for begins, steps in groups.items()}
+        return tuple(group[0] if len(group) == 1 else Scope(f"{begins}_*", group) for begins, group in inside.items())
     steps = list(parts)
     size = min(most, max(-(-len(steps) // most), round(len(steps) ** 0.5)))
     stretches: dict[str, Part] = {}

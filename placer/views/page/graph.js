@@ -151,11 +151,12 @@ class GraphView {
       const data = { id: `n${node.id}`, node: node.id, parent, label, width, height };
       elements.push({ group: "nodes", data, position: { x, y }, classes: open ? "open" : node.op < 0 ? "closed" : "op" });
     }
+    for (const flow of flows) flow.label = flow.crosses && flow.crossing ? `${formatBytes(flow.crossing)}, ${formatNs(flow.time)}` : "";
+    const offsets = labelsPlaced(flows.filter(({ label }) => label), plan.nodes, at, drawn, scopes);
     for (const flow of flows) {
-      const label = flow.crosses && flow.crossing ? `${formatBytes(flow.crossing)}, ${formatNs(flow.time)}` : "";
-      const kind = flow.crosses ? "crosses" : flow.shares ? "shares" : flow.nbytes ? "stays" : "waits";
-      const weight = flow.crosses ? Math.min(7, 2.5 + Math.log2(1 + flow.crossing / 65536) / 3) : 1.3;
-      const data = { ...flow, id: `e${flow.from}-${flow.to}`, source: `n${flow.from}`, target: `n${flow.to}`, label, weight };
+      const kind = flow.crosses ? (flow.crossing ? "crosses" : "crosses waits") : flow.shares ? "shares" : flow.nbytes ? "stays" : "waits";
+      const weight = flow.crossing ? Math.min(7, 2.5 + Math.log2(1 + flow.crossing / 65536) / 3) : 1.3;
+      const data = { ...flow, id: `e${flow.from}-${flow.to}`, source: `n${flow.from}`, target: `n${flow.to}`, weight, offset: offsets.get(flow) ?? 0 };
       elements.push({ group: "edges", data, classes: kind + (flow.repeats ? " repeats" : "") });
     }
     this.cy.batch(() => {
@@ -227,13 +228,13 @@ class GraphView {
           "line-color": quiet, "target-arrow-color": quiet, "z-index": 1,
         },
       },
-      { selector: ".waits", style: { "line-style": "dashed", "line-opacity": 0.55 } },
+      { selector: ".waits", style: { "line-style": "dotted", "line-opacity": 0.7 } },
       { selector: ".repeats", style: { display: "none" } },
       { selector: ".shares", style: { "line-color": crossing, "target-arrow-color": crossing, "line-style": "dashed" } },
       {
         selector: ".crosses",
         style: {
-          "line-color": crossing, "target-arrow-color": crossing, label: "data(label)", color: crossing, "font-size": 11,
+          "line-color": crossing, "target-arrow-color": crossing, "source-label": "data(label)", "source-text-offset": "data(offset)", color: crossing, "font-size": 11,
           "text-background-color": panel, "text-background-opacity": 0.92, "text-background-padding": 2, "z-index": 5,
           "text-border-color": crossing, "text-border-width": 0.6, "text-border-opacity": 1,
         },
@@ -299,7 +300,7 @@ class GraphView {
       el("li", {}, line("var(--crossing)", 4, "none"), "crosses"),
       el("li", {}, line("var(--crossing)", 1.5, "4 3"), "takes a copy that is there"),
       el("li", {}, line("var(--soft)", 1.5, "none"), "stays"),
-      el("li", {}, line("var(--soft)", 1.5, "4 3"), "waits"),
+      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "waits"),
       el("li", {}, el("span", { class: "crosses" }, "⇄"), " crossings inside"),
       el("li", { class: "soft" }, "double-click opens ▸ and closes ▾"),
     );

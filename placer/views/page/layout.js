@@ -75,3 +75,35 @@ function wrapped(children, at, sizes) {
     }
   }
 }
+
+/**
+ * How far along its arrow each flow's label stands: as near the middle as can be where it covers no box, no scope's name and no
+ * other label, else where it covers least.
+ */
+function labelsPlaced(flows, nodes, at, drawn, scopes) {
+  const taken = drawn.map((node) => at.get(node));
+  for (const scope of scopes) {
+    const { x, y, width, height } = at.get(scope);
+    taken.push({ x, y: y - height / 2 + 16, width: Math.min(width, 8 * fitted(scope.label, 44).length + 24), height: 22 });
+  }
+  const common = (a, b) => {
+    const wide = (a.width + b.width) / 2 - Math.abs(a.x - b.x), high = (a.height + b.height) / 2 - Math.abs(a.y - b.y);
+    return wide > 0 && high > 0 ? wide * high : 0;
+  };
+  const offsets = new Map();
+  for (const flow of flows) {
+    const from = at.get(nodes[flow.from]), to = at.get(nodes[flow.to]), [dx, dy] = [to.x - from.x, to.y - from.y];
+    const edge = (box) => Math.min(box.width / 2 / Math.abs(dx), box.height / 2 / Math.abs(dy));  // share of the way that it covers
+    const [start, end] = [edge(from), 1 - edge(to)], size = { width: 6.4 * flow.label.length + 8, height: 18 };
+    let best = null;
+    for (let k = 0; k < 17 && best?.covered !== 0; k++) {
+      const share = 0.5 + (k % 2 ? -1 : 1) * Math.ceil(k / 2) * 0.05, along = start + share * (end - start);
+      const place = { x: from.x + along * dx, y: from.y + along * dy, ...size };
+      const covered = taken.reduce((sum, other) => sum + common(place, other), 0);
+      if (!best || covered < best.covered) best = { covered, place, offset: share * (end - start) * Math.hypot(dx, dy) };
+    }
+    taken.push(best.place);
+    offsets.set(flow, best.offset);
+  }
+  return offsets;
+}
