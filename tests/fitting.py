@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.placement import Placement
+from tests.copies import copies
 
 RATE = 1e-2
 At = Callable[[str], AbstractContextManager[Any]]
@@ -240,11 +241,9 @@ def crossings(placement: Placement, partitions: Sequence[Any]) -> dict[str, int]
         partitions: what `placer.tf._private.recorded_partitions` collected.
     """
     found: Counter[str] = Counter()
-    for node in (node for function in partitions for graph in function.partition_graphs for node in graph.node):
-        if node.op in ("_Send", "_HostSend") and "/ctrl/" not in node.input[0]:
-            made, _, output = node.attr["tensor_name"].s.decode().split("_", 2)[2].partition("/sent")
-            index = int(output or 0)
-            found[f"{made}:{index}"] += placement.graph.op(made).signature.outputs[index].nbytes
+    for tensor, _, _ in (copy for function in partitions for copy in copies(function.partition_graphs)):
+        made, _, index = tensor.rpartition(":")
+        found[tensor] += placement.graph.op(made).signature.outputs[int(index)].nbytes
     return dict(found)
 
 

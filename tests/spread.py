@@ -6,8 +6,6 @@ A process of its own, since the tests' one has two devices: python -m tests.spre
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,6 +14,7 @@ import tensorflow as tf
 
 import placer
 from placer.tf import _private
+from tests.copies import copies
 from tests.machines import cpus
 from tests.model_parallel import Program, encoder, mlp_training, towers
 
@@ -48,8 +47,8 @@ def run(program: Program, devices: int, share: float) -> dict[str, Any]:
     with _private.recorded_partitions() as found:
         again, args, _ = placed._fresh(work.args, {})
         tf.nest.map_structure(lambda t: t.numpy(), again(*args))
-    copies = {(t.tensor, t.src, t.dst) for t in plan.transfers if t.nbytes}
-    made = set(crossings(found))
+    planned = {(t.tensor, t.src, t.dst) for t in plan.transfers if t.nbytes}
+    made = set(copies(largest(found)))
     return {
         "wrong": [k for k, (a, b) in enumerate(zip(expected, got, strict=True)) if not np.allclose(a, b, rtol=1e-4, atol=1e-5)],
         "mismatches": [str(m) for m in seen.mismatches],
@@ -57,8 +56,8 @@ def run(program: Program, devices: int, share: float) -> dict[str, Any]:
         "variables": sorted({short(v.device) for v in work.state}),
         "over limits": [name for name, limit in limits.items() if plan.totals[name].peak_bytes > limit],
         "copies": len(made),
-        "not predicted": sorted(made - copies),
-        "not made": sorted(copy for copy in copies - made if copy[0].partition(":")[0] not in seen.folded),
+        "not predicted": sorted(made - planned),
+        "not made": sorted(copy for copy in planned - made if copy[0].partition(":")[0] not in seen.folded),
     }
 
 
@@ -70,16 +69,9 @@ def steps(fn: Any, program: Program, start: list[Any]) -> list[Any]:
     return [t.numpy() for t in (*tf.nest.flatten(results), *program.work.state)]
 
 
-def crossings(found: list[Any]) -> Iterator[tuple[str, str, str]]:
-    """Tensor, source and destination of every copy in the largest of the functions that ran; control edges copy nothing."""
-    largest = max((f.partition_graphs for f in found), key=lambda parts: sum(len(graph.node) for graph in parts))
-    for graph in largest:
-        arguments = {node.name for node in graph.node if node.op == "_Arg"}
-        for node in graph.node:
-            sent = re.fullmatch(r"(.+)/sent(\d+)", node.input[0]) if node.op == "_Send" else None
-            if sent or (node.op == "_Send" and node.input[0] in arguments):
-                src, dst = (short(node.attr[key].s.decode()) for key in ("send_device", "recv_device"))
-                yield f"{sent[1]}:{sent[2]}" if sent else f"{node.input[0]}:0", src, dst
+def largest(found: list[Any]) -> Any:
+    """The partitions of the largest of the functions that ran."""
+    return max((f.partition_graphs for f in found), key=lambda parts: sum(len(graph.node) for graph in parts))
 
 
 def short(device: str) -> str:

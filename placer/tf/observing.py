@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.opgraph import OpGraph
+from placer.opgraph import OpGraph, OpNode
 from placer.placement import Placement
 from placer.tf import _private
 
@@ -85,10 +85,15 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
     mismatches = tuple(
         Mismatch(name, planned[name], device)
         for name, device in ran.items()
-        if device != planned[name] and graph.graph.nodes[name]["op"].role not in ("argument", "capture", "constant")
+        if device != planned[name] and _has_a_place(graph.op(name))
     )
     folded = tuple(n for n in planned if n not in ran)
     return Observation(outputs, ran, mismatches, fused, folded)
+
+
+def _has_a_place(op: OpNode) -> bool:
+    """Whether it runs for its own sake: not what enters, a constant, or what nothing needs and a function may leave out."""
+    return op.role not in ("argument", "capture", "constant") and op.count > 0
 
 
 def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

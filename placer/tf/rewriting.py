@@ -22,6 +22,8 @@ from placer.tf.kernels import KernelIndex
 from placer.tf.optypes import functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, origin, split_input
 
+_KEPT = "_grappler_do_not_remove"
+
 
 @paused_collection()
 def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
@@ -324,15 +326,37 @@ class _Assembly:
     produced: dict[str, NodeDef] = field(default_factory=dict)
     """The frame's own nodes, by name."""
     taken: set[str] = field(init=False)
-    sent: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By node and output that crosses: the node that takes it over the border."""
+    arrived: dict[tuple[str, int, str, bool], tuple[str, int]] = field(default_factory=dict)
+    """By node, output, device that it crosses to and whether it stays in host memory there: what is read for it."""
 
     def __post_init__(self) -> None:
         self.taken = {path for body in inlined(self.frame) for path in body.names.values()}
 
     def nodes(self) -> list[NodeDef]:
         self._body(self.frame, ())
+        self._release_dead()
         return self.made
+
+    def _release_dead(self) -> None:
+        """Lets Grappler remove kept nodes that nothing needs, and with them what only leads there.
+
+        It does not look at a function that gives nothing: there, what nothing needs has no device, since being sent makes it run.
+        """
+        rewriter, frame = self.rewriter, self.frame
+        nodes = {node.name: node for node in self.made}
+        ends = [rewriter.local(frame, *ref)[0] for ref in frame.outputs]
+        ends += [n for name in frame.control_outputs for n in rewriter._finished(frame, name)]
+        ends += [node.name for node in self.made if is_stateful(node.op)]
+        alive: set[str] = set()
+        while ends:
+            name = ends.pop()
+            if name in nodes and name not in alive:
+                alive.add(name)
+                ends += [split_input(text.removeprefix("^"))[0] for text in nodes[name].input]
+        for name in nodes.keys() - alive:
+            nodes[name].attr.pop(_KEPT, None)
+            if not (frame.outputs or frame.control_outputs):
+                nodes[name].device = ""
 
     def _body(self, body: Body, before: Sequence[str]) -> None:
         rewriter = self.rewriter
@@ -379,7 +403,7 @@ class _Assembly:
                     wanted = self._carried_device(body, name, node, position, source)
                 dtype = body.operations[name].inputs[position].dtype
                 enters = f"{path}/enter{position}" if node.op in LOOPS else ""
-                source, index = self._at(source, index, wanted, dtype, enters)
+                source, index = self._at(source, index, wanted, dtype, enters, (new, position))
                 if placed and position == 0 and node.op in ("If", "StatelessIf") and _has_loop(children or ()):
                     source, index = self._undecided(source, index, device, dtype, path), 0
                 new.input.append(source if index == 0 else f"{source}:{index}")
@@ -448,11 +472,20 @@ class _Assembly:
             return self.rewriter.device_of.get(f"{path}/in{position}", "")  # type: ignore[union-attr]
         return self.devices.get(source, "")
 
-    def _at(self, source: str, index: int, device: str, dtype: tf.DType, enters: str = "") -> tuple[str, int]:
+    def _at(
+        self,
+        source: str,
+        index: int,
+        device: str,
+        dtype: tf.DType,
+        enters: str = "",
+        reader: tuple[NodeDef, int] | None = None,
+    ) -> tuple[str, int]:
         """`source`, of type `dtype`, for a reader on `device`: a constant has a copy there, a loop variable enters there.
 
         Args:
             enters: for the value of a loop variable, what to call the node by which it enters.
+            reader: the node that reads it, if it is there yet, and as which of its inputs.
         """
         here = self.devices.get(source)
         if not device or here == device:
@@ -470,13 +503,30 @@ class _Assembly:
         if enters:
             # TensorFlow keeps a loop variable where its first value comes from, so that has to be the planned device.
             return self._identity(source, index, device, dtype, f"{enters}_on_{_token(device)}"), 0
-        if not here or dtype in (tf.resource, tf.variant) or not self._stays_in_memory(source, index, here, dtype):
+        if not here or dtype in (tf.resource, tf.variant):
             return source, index
-        if (source, index) not in self.sent:
-            # Grappler merges an op with those that feed it whatever their devices, but not across a node that is kept.
-            self.sent[source, index] = self._identity(source, index, here, dtype, f"{source}/sent{index}")
-            _keep(self.made[-1])
-        return self.sent[source, index], 0
+        on_host = reader is not None and _takes_on_host(*reader)
+        key = source, index, device, on_host
+        if key not in self.arrived:
+            self.arrived[key] = self._apart(source, index, device, dtype, on_host)
+        return self.arrived[key]
+
+    def _apart(self, source: str, index: int, device: str, dtype: tf.DType, on_host: bool) -> tuple[str, int]:
+        """A kept node between `source` and a reader on another device.
+
+        Grappler merges an op with those that feed it whatever their devices, but not across a node that is kept. It stands with
+        the reader: what a host's op makes is in pinned memory, which copies need for their speed, only if it is sent right away.
+        """
+        here = self.devices[source]
+        if _passes_on_host(device, dtype) == on_host:
+            at = device
+        elif self._stays_in_memory(source, index, here, dtype):
+            at = here
+        else:
+            return source, index
+        name = self._identity(source, index, at, dtype, f"{source}/crossing{index}_to_{_token(device)}")
+        _keep(self.made[-1])
+        return name, 0
 
     def _undecided(self, source: str, index: int, device: str, dtype: tf.DType, path: str) -> str:
         """A kept node that passes on the predicate of the branch `path`, which is on `device`.
@@ -572,9 +622,25 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
     return gradient
 
 
+def _takes_on_host(node: NodeDef, position: int) -> bool:
+    """Whether an op on another device than a CPU takes this input in the host's memory."""
+    kernel = KernelIndex.shared().lookup(node).kernels.get(_kind(node.device))
+    return kernel is not None and position in kernel.host_inputs
+
+
+def _passes_on_host(device: str, dtype: tf.DType) -> bool | None:
+    """Whether an Identity on the device, if it is not a CPU, is one of host memory; None where it has none for the type."""
+    kernel = KernelIndex.shared().lookup_type("Identity", {"T": dtype.name}).kernels.get(_kind(device))
+    return None if kernel is None else 0 in kernel.host_outputs
+
+
+def _kind(device: str) -> str:
+    return str(tf.DeviceSpec.from_string(device).device_type)
+
+
 def _keep(node: NodeDef) -> None:
     """Makes Grappler leave a node as it is: neither removed nor fused."""
-    node.attr["_grappler_do_not_remove"].b = True
+    node.attr[_KEPT].b = True
 
 
 def _in_loop(body: Body) -> bool:

@@ -116,10 +116,18 @@ def measure_all(args: argparse.Namespace) -> list[str]:
 def builders() -> dict[str, Callable[..., Any]]:
     """The encoder has three layers of twelve: each further one is as those."""
     from examples.workloads import encoder_training
+    from tests import model_parallel
     from tests.benchmarks.bench_step_time import BUILDERS
     from tests.benchmarks.more_workloads import MORE
 
-    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE}
+    wide = {"mlp_40_training": model_parallel.mlp_training, "towers_2_training": model_parallel.towers}
+    of_parts = {name: partial(_work_of, make) for name, make in wide.items()}
+    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE, **of_parts}
+
+
+def _work_of(make: Callable[..., Any], size: str) -> Workload:
+    work: Workload = make(size).work
+    return work
 
 
 def measure(name: str, size: str, out: Path, budget_s: float, *, two_cpu: bool = False, traces: bool = False) -> None:

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.tf import _private
+from tests.copies import copies
 from tests.machines import two_cpus
 
 
@@ -39,3 +41,36 @@ def test_a_loop_over_an_old_style_function_is_kept_whole() -> None:
     x = tf.ones([1, 4, 3])
     placer.place(fn, devices="h100").plan(x)
     np.testing.assert_allclose(placer.place(fn, devices=two_cpus())(x), fn(x), rtol=1e-5)
+
+
+def partitions(fn: Any, pins: Any, *args: Any) -> list[Any]:
+    """What TensorFlow runs of a placed function, a GraphDef a device."""
+    placed = placer.place(fn, devices=two_cpus(), pins=pins)
+    with _private.recorded_partitions() as recorded:
+        np.testing.assert_allclose(placed(*args), fn(*args), rtol=1e-5)
+    return [graph for function in recorded for graph in function.partition_graphs]
+
+
+def test_an_op_on_the_host_sends_what_it_makes_by_itself() -> None:
+    """Only what goes straight from op to send is in pinned memory on the way to a GPU."""
+
+    def fn(x: Any) -> Any:
+        return tf.matmul(tf.sort(x, name="sorted"), tf.exp(x, name="exp"))
+
+    x = tf.random.stateless_uniform([8, 8], [1, 2])
+    graphs = partitions(fn, {"*sorted*": "CPU:0", "*exp": "CPU:0", "MatMul": "CPU:1"}, x)
+    makers = {node.name: node for graph in graphs for node in graph.node}
+    sends = [node for graph in graphs for node in graph.node if node.op == "_Send" and node.device.endswith("CPU:0")]
+    assert {makers[send.input[0].partition(":")[0]].op for send in sends} == {"Neg", "Exp"}
+    assert {"CPU:0", "CPU:1"} == {dst for *_, dst in copies(graphs)}
+
+
+def test_what_nothing_needs_does_not_run_where_it_crosses() -> None:
+    def fn(x: Any) -> Any:
+        tf.matmul(tf.exp(x, name="before"), x, name="unused")
+        return tf.sin(tf.matmul(x, x, name="used"), name="result")
+
+    graphs = partitions(fn, {"before": "CPU:0", "unused": "CPU:1", "used": "CPU:0", "result": "CPU:1"}, tf.eye(4))
+    ran = {node.name for graph in graphs for node in graph.node}
+    assert {"used", "result"} <= ran
+    assert not {"unused", "before"} & ran
