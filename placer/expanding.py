@@ -58,7 +58,7 @@ def expand(
         units=_units(problem, constraints, move_costs_ns(problem, assignment)),
         transfers=_transfers(formulation, assignment, schedule),
         totals=_totals(problem, assignment, held),
-        memory={name: tuple(row) for name, row in zip(problem.device_names, held.tolist(), strict=True)},
+        memory={name: tuple(row) for name, row in zip(problem.device_names, held[:, problem.moment].tolist(), strict=True)},
         baselines={name: baseline for name, (baseline, _) in others.items()},
         objective=solution.objective,
         status=solution.status,

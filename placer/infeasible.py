@@ -124,17 +124,14 @@ def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:
 def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
     """[N]: bytes on device `d` while it holds most, by the op that made them, without what is kept from step to step."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
-    until = problem.tensor_op.copy()
-    np.maximum.at(until, problem.consumer_tensor, problem.consumer_op)
-    until[problem.tensor_is_result] = problem.ops - 1
-    made_here = problem.place_device[
-        problem.tensor_place[np.arange(len(until)), assignment.device[problem.op_unit[problem.tensor_op]]]
-    ]
-    alive = (made_here == d) & ~problem.shared & (problem.tensor_op <= moment) & (moment <= until)
+    every = np.arange(len(problem.tensor_op))
+    made_here = problem.place_device[problem.tensor_place[every, assignment.device[problem.op_unit[problem.tensor_op]]]]
+    alive = (made_here == d) & ~problem.shared & (problem.tensor_begin <= moment) & (moment <= problem.tensor_last)
     passing = np.zeros(problem.ops, np.int64)
-    np.add.at(passing, problem.tensor_op[alive], problem.tensor_bytes[alive])
-    if assignment.device[problem.op_unit[moment]] == d:
-        passing[moment] += problem.op_workspace_bytes[moment, d]
+    np.add.at(passing, problem.tensor_op[alive], problem.held_bytes[alive])
+    now = problem.moment_op[moment]
+    if assignment.device[problem.op_unit[now]] == d:
+        passing[now] += problem.op_workspace_bytes[now, d]
     return passing
 
 

@@ -176,7 +176,7 @@ class Placement:
     """Those that take longest first."""
     totals: Mapping[str, DeviceTotals]
     memory: Mapping[str, tuple[int, ...]]
-    """By device: the bytes it holds while each op runs, ops running in their order."""
+    """By device: the bytes it holds while each op runs, one after the other as TensorFlow's executor comes to them."""
     baselines: Mapping[str, Baseline]
     """"tf_default", "all_cpu", "all_gpu"."""
     objective: Objective

@@ -40,26 +40,30 @@ def peak_bytes(problem: PlacementProblem, device: Ints) -> Ints:
     op_device = device[:, problem.op_unit]
     source, taken = places(problem, op_device)
     peak = np.zeros((len(device), problem.devices), np.int64)
+    runs = np.arange(problem.ops) if problem.op_moment is None else problem.op_moment
+    ends = runs[problem.consumer_op] if problem.consumer_until is None else problem.consumer_until
+    size = problem.tensor_bytes if problem.tensor_held_bytes is None else problem.tensor_held_bytes
     for moment in range(problem.ops):
         held = np.zeros_like(peak)
+        now = int(np.flatnonzero(runs == moment)[0])
         for d in range(problem.devices):
             held[:, d] = ((device == d) * problem.unit_persistent_bytes).sum(axis=1)
-            held[:, d] += np.where(op_device[:, moment] == d, problem.op_workspace_bytes[moment, d], 0)
+            held[:, d] += np.where(op_device[:, now] == d, problem.op_workspace_bytes[now, d], 0)
         for t, maker in enumerate(problem.tensor_op.tolist()):
             entries = problem.consumer_tensor == t
-            last = problem.ops - 1 if problem.tensor_is_result[t] else max([maker, *problem.consumer_op[entries]])
+            last = problem.ops - 1 if problem.tensor_is_result[t] else max([runs[maker], *ends[entries]])
             free = bool(problem.tensor_free[t])
-            if not (free or maker <= moment):
+            if not (free or runs[maker] <= moment):
                 continue
             for place in range(2 * problem.devices):
                 if problem.tensor_shared is not None and problem.tensor_shared[t]:
                     elsewhere = source[:, t] != place  # the value of a variable takes nothing where that is
                 else:
                     elsewhere = np.ones(len(device), np.bool_)
-                waiting = entries & (free | (problem.consumer_op >= moment))
+                waiting = entries & (free | (ends >= moment))
                 there = (taken[:, waiting] == place).any(axis=1)
                 there |= (source[:, t] == place) & (free or last >= moment)
-                held[:, problem.place_device[place]] += np.where(there & elsewhere, problem.tensor_bytes[t], 0)
+                held[:, problem.place_device[place]] += np.where(there & elsewhere, size[t], 0)
         peak = np.maximum(peak, held)
     return peak
 

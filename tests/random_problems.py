@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.problem import Assignment, Ints, PlacementProblem
 
 
 def random_problem(
@@ -40,6 +40,10 @@ def random_problem(
     per_byte = rng.random((2 * devices, 2 * devices)) * 2
     np.fill_diagonal(slow, 0)
     np.fill_diagonal(per_byte, 0)
+    tensor_bytes = rng.integers(0, 100, size=tensors)
+    moment = _other_order(rng, ops, [*zip(np.repeat(tensor_op, np.diff(start)).tolist(), consumers, strict=True), *control])
+    made = moment[np.repeat(np.array(tensor_op, np.int64), np.diff(start))]
+    until = np.clip(moment[np.array(consumers, np.int64)] + rng.integers(-1, 3, size=entries), made, ops - 1)
     dispatch = rng.integers(0, 100, size=(ops, devices))
     compute = rng.integers(0, 400, size=(ops, devices)) * np.array([1, 1, 1, 30, 150])[rng.integers(5, size=(ops, 1))]
     return PlacementProblem(
@@ -57,7 +61,8 @@ def random_problem(
         unit_allowed=allowed,
         unit_persistent_bytes=rng.integers(0, 60, size=units),
         tensor_op=np.array(tensor_op, np.int64),
-        tensor_bytes=rng.integers(0, 100, size=tensors),
+        tensor_bytes=tensor_bytes,
+        tensor_held_bytes=tensor_bytes + rng.integers(0, 8, size=tensors),
         tensor_copy_bytes=rng.integers(0, 300, size=tensors),
         tensor_count=np.array([1.0, 1.0, 0.5, 10.0])[rng.integers(4, size=tensors)],
         tensor_on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
@@ -67,6 +72,8 @@ def random_problem(
         tensor_free=rng.random(tensors) < 0.15,
         tensor_is_result=rng.random(tensors) < 0.2,
         tensor_shared=rng.random(tensors) < 0.3,
+        op_moment=moment,
+        consumer_until=until,
         control_src=np.array([a for a, _ in control], np.int64),
         control_dst=np.array([b for _, b in control], np.int64),
         copy_latency_ns=slow,
@@ -78,6 +85,15 @@ def random_problem(
         copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
         device_wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
     )
+
+
+def _other_order(rng: np.random.Generator, ops: int, edges: list[tuple[int, int]]) -> Ints:
+    """[ops]: when each runs, in a random topological order."""
+    moment = np.full(ops, -1, np.int64)
+    for now in range(ops):
+        ready = [op for op in range(ops) if moment[op] < 0 and all(moment[a] >= 0 for a, b in edges if b == op)]
+        moment[int(rng.choice(ready))] = now
+    return moment
 
 
 def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:

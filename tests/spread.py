@@ -27,7 +27,7 @@ RUNS = {
     "mlp_training": (partial(mlp_training, "small"), 3, 0.6),
     "mlp_training_on_4": (partial(mlp_training, "small"), 5, 0.35),
     "table_and_towers_2_training": (partial(towers, "small", rows=1_000), 3, 0.6),
-    "encoder_training": (partial(encoder, "small"), 3, 0.6),
+    "encoder_training": (partial(encoder, "small"), 3, 0.5),
 }
 """The program, how many devices there are with the host's, and what share of all of it each but the host's may hold."""
 

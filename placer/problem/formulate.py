@@ -17,6 +17,7 @@ from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
+from placer.problem.lifetimes import allocated, breadth_first, lifetimes
 from placer.problem.problem import Bools, Ints, PlacementProblem
 from placer.units import parse_bytes
 
@@ -69,7 +70,7 @@ def formulate(
     A list that a loop adds to is as large as all that is added, from where it is made to where it is last taken from.
 
     Outputs nobody takes live only while their op runs and count as its workspace. Variables, captures and constants count as
-    persistent; a capture or variable with its unit, a constant wherever it is copied.
+    persistent; a capture or variable with its unit, a constant wherever it is copied. The caller has arguments throughout.
 
     Args:
         memory_limits: bytes (see `placer.units.parse_bytes`) by device spec, "GPU" for each GPU; the machine's memory less its
@@ -106,9 +107,6 @@ def formulate(
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         device_wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
-        tensor_shared=np.array([op.op_type == "ReadVariableOp" and not is_copied(op.signature) for op in ops], np.bool_)[
-            tensors["tensor_op"]
-        ],
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
@@ -225,15 +223,18 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
     control: list[tuple[int, int]] = []
+    links: list[tuple[int, int]] = []
     for src, (_, targets) in enumerate(graph.graph.adjacency()):
         for name, data in targets.items():
             dst = index[name]
+            links.append((src, dst))
             if not data["tensors"]:
                 control.append((src, dst))
             entries += [
                 (numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index) for edge in data["tensors"]
             ]
-    lists = _lists(graph, ops)
+    moment = breadth_first(len(ops), *np.array(links, np.int64).reshape(-1, 2).T)
+    lists = _lists(graph, ops, moment)
     entries += [(numbers[maker, 0], last, position) for maker, last, position, _ in lists if (maker, 0) in numbers]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
@@ -245,28 +246,39 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     count = np.array([op.count for op in ops], np.float64)
     producer, output = np.array(list(numbers), np.int64).reshape(-1, 2).T.copy()
     consumers = np.array(entries, np.int64).reshape(-1, 3)
-    tensor, consumer, position = consumers[np.argsort(consumers[:, 0], kind="stable")].T.copy()
+    consumers = consumers[np.argsort(consumers[:, 0], kind="stable")]
+    tensor, consumer, position = consumers.T.copy()
     busiest = np.zeros(len(producer))
     np.maximum.at(busiest, tensor, count[consumer])
     controls = np.array(control, np.int64).reshape(-1, 2).T.copy()
     sizes = {(i, k): ops[i].signature.outputs[k].nbytes for i, k in numbers}
     sizes |= {(maker, 0): nbytes for maker, _, _, nbytes in lists if (maker, 0) in numbers}
+    nbytes = np.array(list(sizes.values()), np.int64)
+    free = np.array([op.role == "constant" for op in ops], np.bool_)[producer]
+    held = np.isin(np.arange(len(producer)), results) | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
+    kept_anyway = (op.role == "capture" or (op.op_type == "ReadVariableOp" and not is_copied(op.signature)) for op in ops)
+    there = np.array([*kept_anyway], np.bool_)
+    until, view = lifetimes(ops, moment, producer, output, held | free, consumers)
     return output, {
+        "op_moment": moment,
+        "consumer_until": until,
+        "tensor_shared": view | there[producer],
+        "tensor_held_bytes": allocated(nbytes),
         "tensor_op": producer,
-        "tensor_bytes": np.array(list(sizes.values()), np.int64),
+        "tensor_bytes": nbytes,
         "tensor_count": np.minimum(count[producer], busiest),
         "tensor_on_host": _on_host(ops, machine, producer, output, "host_outputs"),
         "consumer_start": np.searchsorted(tensor, np.arange(len(producer) + 1)).astype(np.int64),
         "consumer_op": consumer,
         "consumer_on_host": _on_host(ops, machine, consumer, position, "host_inputs"),
-        "tensor_free": np.array([op.role == "constant" for op in ops], np.bool_)[producer],
-        "tensor_is_result": np.isin(np.arange(len(producer)), results),
+        "tensor_free": free,
+        "tensor_is_result": held,
         "control_src": controls[0],
         "control_dst": controls[1],
     }
 
 
-def _lists(graph: OpGraph, ops: list[OpNode]) -> list[tuple[int, int, int, int]]:
+def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, int, int, int]]:
     """What lists of tensors grow to, such as those in which a loop keeps for its gradient what each round made.
 
     For each: the op that makes it, whose output stands for all of it; the last op that takes it, and as which input; its bytes.
@@ -280,7 +292,7 @@ def _lists(graph: OpGraph, ops: list[OpNode]) -> list[tuple[int, int, int, int]]
         if not op.group or not op.count:
             continue
         if taken is not None:
-            last[op.group] = i, taken
+            last[op.group] = max(last.get(op.group, (i, taken)), (i, taken), key=lambda end: int(moment[end[0]]))
         elif op.op_type in LIST_MAKERS:
             made.setdefault(op.group, i)
         if op.op_type in LIST_GROWERS and not _is_read(graph, op.name, LIST_GROWERS[op.op_type]):

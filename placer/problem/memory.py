@@ -10,11 +10,12 @@ from placer.problem.problem import Assignment, Ints, PlacementProblem
 
 
 def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
-    """Bytes held on each device while each op runs, shape [D, N], ops running in their order.
+    """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``problem.moment[i]``.
 
     - A tensor is held where it is produced from its producer to its last consumer, wherever that is, or to the end of the
-      step where it is a result; each copy is held at its place from the producer to the last consumer there. A variable's
-      value, read, is in the variable's memory: only its copies count.
+      step where the caller has it; each copy is held at its place from the producer to the last consumer there. What a
+      consumer's result takes the place of is given back just before; what it is a view of is held as long as the view.
+    - A view, and a variable's value, read, is in memory that something else is counted for: only its copies count.
     - A free tensor (a constant) is held all the time at each place that makes or takes it.
     - Persistent bytes are held all the time on their unit's device, workspace while its op runs.
     - A device pays for its own place; the first CPU pays for all views of host memory.
@@ -27,21 +28,17 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     dst = problem.consumer_place[np.arange(len(problem.consumer_op)), op_device[problem.consumer_op]]
 
     until = np.full((tensors, 2 * problem.devices), -1, np.int64)
-    np.maximum.at(until, (problem.consumer_tensor, dst), problem.consumer_op)
-    last = np.maximum(until.max(axis=1, initial=-1), problem.tensor_op)
-    until[every, src] = np.where(problem.tensor_is_result, ops - 1, last)
+    np.maximum.at(until, (problem.consumer_tensor, dst), problem.consumer_last)
+    until[every, src] = problem.tensor_last
     tensor, place = np.nonzero(until >= 0)
-    free = problem.tensor_free[tensor]
-    begin = np.where(free, 0, problem.tensor_op[tensor])
-    end = np.where(free, ops - 1, until[tensor, place])
 
-    nbytes = np.where(problem.shared[tensor] & (place == src[tensor]), 0, problem.tensor_bytes[tensor])
+    nbytes = np.where(problem.shared[tensor] & (place == src[tensor]), 0, problem.held_bytes[tensor])
     change = np.zeros((problem.devices, ops + 1), np.int64)
-    np.add.at(change, (problem.place_device[place], begin), nbytes)
-    np.subtract.at(change, (problem.place_device[place], end + 1), nbytes)
+    np.add.at(change, (problem.place_device[place], problem.tensor_begin[tensor]), nbytes)
+    np.subtract.at(change, (problem.place_device[place], until[tensor, place] + 1), nbytes)
     np.add.at(change[:, 0], device, problem.unit_persistent_bytes)
     held = np.cumsum(change[:, :-1], axis=1)
-    held[op_device, np.arange(ops)] += problem.op_workspace_bytes[np.arange(ops), op_device]
+    held[op_device, problem.moment] += problem.op_workspace_bytes[np.arange(ops), op_device]
     return held
 
 
@@ -73,18 +70,16 @@ class Holdings:
 
 
 def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
-    """What `usage` of `device` while op `moment` runs depends on: the bytes whose holders are true sum up to it."""
-    until = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
-    np.maximum.at(until, problem.consumer_tensor, problem.consumer_op)
-    live = problem.tensor_free | ((problem.tensor_op <= moment) & (until >= moment))
-    waiting = problem.tensor_free[problem.consumer_tensor] | (problem.consumer_op >= moment)
-    waiting &= live[problem.consumer_tensor]
+    """What `usage` of `device` at a moment depends on: the bytes whose holders are true sum up to it."""
+    live = (problem.tensor_begin <= moment) & (problem.tensor_last >= moment)
+    waiting = live[problem.consumer_tensor] & (problem.consumer_last >= moment)
+    now = problem.moment_op[moment]
 
     kept = np.flatnonzero(problem.unit_persistent_bytes)
     keys = [np.arange(-1, len(kept))]
-    units = [np.append(problem.op_unit[moment], kept)]
+    units = [np.append(problem.op_unit[now], kept)]
     devices = [np.full(len(kept) + 1, device)]
-    nbytes = [np.append(problem.op_workspace_bytes[moment, device], problem.unit_persistent_bytes[kept])]
+    nbytes = [np.append(problem.op_workspace_bytes[now, device], problem.unit_persistent_bytes[kept])]
     for q in np.flatnonzero(problem.place_device == device).tolist():
         e = q % problem.devices
         made = np.flatnonzero(live & (problem.tensor_place[:, e] == q))
@@ -96,7 +91,7 @@ def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
         holder = np.concatenate([problem.tensor_op[made], problem.consumer_op[taken], problem.tensor_op[back]])
         units.append(problem.op_unit[holder])
         devices.append(np.full(len(holder), e))
-        nbytes.append(sign * problem.tensor_bytes[tensor])
+        nbytes.append(sign * problem.held_bytes[tensor])
     key, unit, on_device, size = (np.concatenate(parts) for parts in (keys, units, devices, nbytes))
     order = np.lexsort((on_device, unit, key))
     order = order[size[order] != 0]

@@ -96,7 +96,7 @@ class PlacementProblem:
     tensor_free: Bools
     """[T]: copying it to a further place costs no time at run time (a constant, copied when the plan is applied)."""
     tensor_is_result: Bools
-    """[T]: returned to the caller, so it lives to the end of the step."""
+    """[T]: the caller has it, as a result or an argument, so it lives to the end of the step."""
 
     control_src: Ints
     """[K]"""
@@ -125,6 +125,13 @@ class PlacementProblem:
     """[T]: takes no memory of its own where it is made, as the value of a variable, read; none if not given."""
     copy_interval_ns: Ints | None = None
     """[P, P]: least time from the start of one copy to that of the next between the same places; 0 if not given."""
+    op_moment: Ints | None = None
+    """[N]: when each op takes and gives back memory, a permutation of 0..N-1 in a topological order; their own if not given."""
+    consumer_until: Ints | None = None
+    """[C]: the last moment at which a tensor is held for an entry: one before its consumer's where the consumer's result may take
+    the tensor's memory, later where the result is a view of it; its consumer's if not given."""
+    tensor_held_bytes: Ints | None = None
+    """[T]: bytes as memory counts them, as allocators round up; `tensor_bytes` if not given."""
     op_serial: Bools | None = None
     """[N]: the kernel uses one thread of a CPU however long it takes, so several run side by side; None for none."""
 
@@ -141,10 +148,11 @@ class PlacementProblem:
             "device_kinds": (d,), "memory_limit_bytes": (d,), "asynchronous": (d,), "device_threads": (d,),
             "device_call_ns": (d,), "device_wake_ns": (d,), "tensor_copy_bytes": (t,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
-            "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,),
+            "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,), "op_moment": (n,), "consumer_until": (c,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
             "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,), "tensor_shared": (t,),
+            "tensor_held_bytes": (t,),
             "control_src": (k,), "control_dst": (k,), "copy_latency_ns": (2 * d, 2 * d), "copy_ns_per_byte": (2 * d, 2 * d),
             "copy_interval_ns": (2 * d, 2 * d),
         }  # fmt: skip
@@ -169,6 +177,10 @@ class PlacementProblem:
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
                 raise ValueError(f"{self.op_names[src[i]]} feeds {self.op_names[dst[i]]}, which does not come after it.")
+        if (np.sort(self.moment) != np.arange(n)).any():
+            raise ValueError("op_moment is no order of the ops.")
+        if (self.consumer_last < self.tensor_begin[self.consumer_tensor]).any():
+            raise ValueError("consumer_until has a tensor given back before it is made.")
 
     @cached_property
     def ops(self) -> int:
@@ -207,10 +219,36 @@ class PlacementProblem:
         return np.zeros(len(self.tensor_op), np.bool_) if self.tensor_shared is None else self.tensor_shared
 
     @cached_property
+    def moment(self) -> Ints:
+        """[N]: `op_moment`, the ops' own order where it is not given."""
+        return np.arange(self.ops) if self.op_moment is None else self.op_moment
+
+    @cached_property
+    def moment_op(self) -> Ints:
+        """[N]: the op that runs at each moment."""
+        return np.argsort(self.moment)
+
+    @cached_property
+    def held_bytes(self) -> Ints:
+        """[T]: what a tensor takes of a memory that it is in."""
+        return self.tensor_bytes if self.tensor_held_bytes is None else self.tensor_held_bytes
+
+    @cached_property
+    def tensor_begin(self) -> Ints:
+        """[T]: the first moment at which a tensor is held, wherever it is."""
+        return np.where(self.tensor_free, 0, self.moment[self.tensor_op])
+
+    @cached_property
+    def consumer_last(self) -> Ints:
+        """[C]: the last moment at which a tensor is held for an entry, at the entry's place."""
+        until = self.moment[self.consumer_op] if self.consumer_until is None else self.consumer_until
+        return np.where(self.tensor_free[self.consumer_tensor], self.ops - 1, until)
+
+    @cached_property
     def tensor_last(self) -> Ints:
-        """[T]: the last op that runs while a tensor is held where it is made."""
-        last = self.tensor_op.copy()
-        np.maximum.at(last, self.consumer_tensor, self.consumer_op)
+        """[T]: the last moment at which a tensor is held where it is made."""
+        last = self.tensor_begin.copy()
+        np.maximum.at(last, self.consumer_tensor, self.consumer_last)
         return np.where(self.tensor_is_result | self.tensor_free, self.ops - 1, last)
 
     @cached_property

@@ -98,7 +98,10 @@ def _places(problem: PlacementProblem, where: list[int]) -> list[list[int]]:
 
 def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
     where = [device[u] for u in problem.op_unit.tolist()]
+    moment = range(len(where)) if problem.op_moment is None else problem.op_moment.tolist()
     start, consumer = problem.consumer_start.tolist(), problem.consumer_op.tolist()
+    ends = [moment[op] for op in consumer] if problem.consumer_until is None else problem.consumer_until.tolist()
+    sizes = problem.tensor_bytes if problem.tensor_held_bytes is None else problem.tensor_held_bytes
     host = problem.device_kinds.index("CPU") if "CPU" in problem.device_kinds else 0
     ops = len(where)
     change = [[0] * (ops + 1) for _ in problem.device_names]
@@ -110,21 +113,21 @@ def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
     for d, nbytes in zip(device, problem.unit_persistent_bytes.tolist(), strict=True):
         hold(d, nbytes, 0, ops - 1)
     for op, row in enumerate(problem.op_workspace_bytes.tolist()):
-        hold(where[op], row[where[op]], op, op)
+        hold(where[op], row[where[op]], moment[op], moment[op])
     for t, (src, *places) in enumerate(_places(problem, where)):
-        first = int(problem.tensor_op[t])
+        first, nbytes = moment[int(problem.tensor_op[t])], int(sizes[t])
         until: dict[int, int] = {}
         for place, c in zip(places, range(start[t], start[t + 1]), strict=True):
-            until[place] = max(until.get(place, 0), consumer[c])
+            until[place] = max(until.get(place, 0), ends[c])
         until[src] = ops - 1 if problem.tensor_is_result[t] else max([first, *until.values()])
         for place, last in until.items():
             if place == src and problem.tensor_shared is not None and problem.tensor_shared[t]:
                 continue
             memory = place if place < problem.devices else host
             if problem.tensor_free[t]:
-                hold(memory, int(problem.tensor_bytes[t]), 0, ops - 1)
+                hold(memory, nbytes, 0, ops - 1)
             else:
-                hold(memory, int(problem.tensor_bytes[t]), first, last)
+                hold(memory, nbytes, first, last)
     peak = []
     for changes in change:
         held = most = 0

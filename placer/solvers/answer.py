@@ -69,7 +69,7 @@ def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
 
 def limits_can_bind(problem: PlacementProblem) -> bool:
     """Whether holding everything at once, a copy at every place, could exceed any limit; False is cheap proof that all fits."""
-    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.tensor_bytes.sum())
+    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.held_bytes.sum())
     most += int(np.max(problem.op_workspace_bytes, initial=0))
     limits = problem.memory_limit_bytes
     return bool(((limits >= 0) & (limits < most)).any())

@@ -38,7 +38,7 @@ class Model:
         self._never = self._model.new_constant(0)
         self._always = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
-        self._most = int(2 * problem.devices * problem.tensor_bytes.sum() + problem.unit_persistent_bytes.sum())
+        self._most = int(2 * problem.devices * problem.held_bytes.sum() + problem.unit_persistent_bytes.sum())
         self._most += int(np.max(problem.op_workspace_bytes, initial=0))
         self._short: Any = self._model.new_int_var(0, 0, "")  # by how much limits are missed
         self._limited: set[tuple[int, int]] = set()

@@ -48,7 +48,7 @@ def fit(problem: PlacementProblem, assignment: Assignment) -> Assignment | None:
 
 
 def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int, moment: int) -> Ints:
-    """Bytes of `device`'s memory that each unit has a part in while op `moment` runs, shape [U].
+    """Bytes of `device`'s memory that each unit has a part in at a moment of the step, shape [U].
 
     A tensor counts for its maker where it is made, and for each unit that still waits for it at a place it is copied to.
     """
@@ -56,17 +56,15 @@ def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int,
     every, entries = np.arange(len(problem.tensor_op)), np.arange(len(problem.consumer_op))
     src = problem.tensor_place[every, op_device[problem.tensor_op]]
     dst = problem.consumer_place[entries, op_device[problem.consumer_op]]
-    last = np.where(problem.tensor_is_result, problem.ops, problem.tensor_op)
-    np.maximum.at(last, problem.consumer_tensor, problem.consumer_op)
-    begun = problem.tensor_op <= moment
-    made = (problem.place_device[src] == device) & ~problem.shared & (problem.tensor_free | (begun & (last >= moment)))
+    begun = problem.tensor_begin <= moment
+    made = (problem.place_device[src] == device) & ~problem.shared & begun & (problem.tensor_last >= moment)
 
     held = np.where(assignment.device == device, problem.unit_persistent_bytes, 0)
-    np.add.at(held, problem.op_unit[problem.tensor_op[made]], problem.tensor_bytes[made])
+    np.add.at(held, problem.op_unit[problem.tensor_op[made]], problem.held_bytes[made])
     t = problem.consumer_tensor
-    waits = problem.tensor_free[t] | (begun[t] & (problem.consumer_op >= moment))
-    copied = (problem.place_device[dst] == device) & (dst != src[t]) & waits
-    np.add.at(held, problem.op_unit[problem.consumer_op[copied]], problem.tensor_bytes[t[copied]])
-    if op_device[moment] == device:
-        held[problem.op_unit[moment]] += problem.op_workspace_bytes[moment, device]
+    copied = (problem.place_device[dst] == device) & (dst != src[t]) & begun[t] & (problem.consumer_last >= moment)
+    np.add.at(held, problem.op_unit[problem.consumer_op[copied]], problem.held_bytes[t[copied]])
+    now = problem.moment_op[moment]
+    if op_device[now] == device:
+        held[problem.op_unit[now]] += problem.op_workspace_bytes[now, device]
     return held

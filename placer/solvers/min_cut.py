@@ -84,7 +84,7 @@ def expansion(
         stay: where units are that do not move; those that may not be on `to` stay.
         work_ns: shape [U, D], what to take for `problem.unit_time_ns`.
         copies: scales what every copy costs.
-        rent: shape [D, N], ns for each byte that a device holds while an op runs (`placer.problem.memory.usage`), added to the
+        rent: shape [D, N], ns for each byte that a device holds at a moment (`placer.problem.memory.usage`), added to the
             total, rounded down for each unit and for each tensor at each place. The bound is then one on that sum.
         tilt: shape [N], what the rent of the tensors that an op makes is multiplied by. The bound is then none.
     """
@@ -237,7 +237,7 @@ def _charge_the_rest(
 def _rent_of_units(problem: PlacementProblem, rent: Floats) -> Ints:
     """[U, D]: for what a unit keeps, and for its workspace."""
     kept = np.outer(problem.unit_persistent_bytes, rent.sum(axis=1))
-    np.add.at(kept, problem.op_unit, problem.op_workspace_bytes * rent.T)
+    np.add.at(kept, problem.op_unit, problem.op_workspace_bytes * rent.T[problem.moment])
     return np.floor(np.minimum(kept, MOST_RENT_NS)).astype(np.int64)
 
 
@@ -253,10 +253,8 @@ def _add_rent_of_tensors(
     until = np.concatenate([np.zeros((problem.devices, 1)), np.cumsum(rent, axis=1)], axis=1)
     what = np.append(np.arange(len(problem.tensor_op)), problem.consumer_tensor)
     unit = problem.op_unit[np.append(problem.tensor_op, problem.consumer_op)]
-    begin = np.where(problem.tensor_free, 0, problem.tensor_op)[what]
-    taken = np.where(problem.tensor_free[problem.consumer_tensor], problem.ops - 1, problem.consumer_op)
-    end = np.append(problem.tensor_last, taken)
-    size = problem.tensor_bytes if tilt is None else problem.tensor_bytes * tilt[problem.tensor_op]
+    begin, end = problem.tensor_begin[what], np.append(problem.tensor_last, problem.consumer_last)
+    size = problem.held_bytes if tilt is None else problem.held_bytes * tilt[problem.tensor_op]
     at = np.concatenate([problem.tensor_place, problem.consumer_place])
     pays = ~problem.shared[what] | (np.arange(len(what)) >= len(problem.tensor_op))
     maker = problem.op_unit[problem.tensor_op[what]]

@@ -32,18 +32,16 @@ class Room:
 
         self._memory: list[int] = problem.place_device.tolist()
         self._persistent: list[int] = problem.unit_persistent_bytes.tolist()
-        self._nbytes: list[int] = problem.tensor_bytes.tolist()
+        self._nbytes: list[int] = problem.held_bytes.tolist()
         self._shared: list[bool] = problem.shared.tolist()
-        free = problem.tensor_free  # as if made first and taken last
-        self._begin: list[int] = np.where(free, 0, problem.tensor_op).tolist()
-        last = np.where(problem.tensor_is_result, ops - 1, problem.tensor_op)
-        np.maximum.at(last, problem.consumer_tensor, problem.consumer_op)
-        self._last: list[int] = np.where(free, ops - 1, last).tolist()
+        self._moment: list[int] = problem.moment.tolist()
+        self._begin: list[int] = problem.tensor_begin.tolist()
+        self._last: list[int] = problem.tensor_last.tolist()
         self._made_at: list[list[int]] = problem.tensor_place.tolist()
         self._source = [NOWHERE] * tensors
-        self._taken: list[int] = np.where(free[problem.consumer_tensor], ops - 1, problem.consumer_op).tolist()
+        self._taken: list[int] = problem.consumer_last.tolist()
         self._taken_at: list[list[int]] = problem.consumer_place.tolist()
-        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: the placed ops that take it there
+        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
         self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
         self._workspace: list[list[int]] = problem.op_workspace_bytes.tolist()
         self._ops = grouped(problem.op_unit, problem.units)
@@ -82,7 +80,7 @@ class Room:
         if before != NOWHERE:
             self._kept[before] -= self._persistent[unit]
             for op in self._ops[unit]:
-                self._pass(before, op, op, -self._workspace[op][before])
+                self._pass(before, self._moment[op], self._moment[op], -self._workspace[op][before])
             for entry in self._uses[unit]:
                 self._leave(entry, self._taken_at[entry][before])
         self._device[unit] = device
@@ -91,7 +89,7 @@ class Room:
         if device != NOWHERE:
             self._kept[device] += self._persistent[unit]
             for op in self._ops[unit]:
-                self._pass(device, op, op, self._workspace[op][device])
+                self._pass(device, self._moment[op], self._moment[op], self._workspace[op][device])
             for entry in self._uses[unit]:
                 self._join(entry, self._taken_at[entry][device])
 
@@ -121,31 +119,31 @@ class Room:
 
     def _join(self, entry: int, at: int) -> None:
         """A consumer takes its tensor at a place."""
-        tensor, op = self._tensor_of[entry], self._taken[entry]
+        tensor, end = self._tensor_of[entry], self._taken[entry]
         until = self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}
-        self._users[tensor].setdefault(at, []).append(op)
+        self._users[tensor].setdefault(at, []).append(end)
         if at not in until:
-            until[at] = op
+            until[at] = end
             if copied:
-                self._hold(tensor, at, self._begin[tensor], op, 1)
-        elif op > until[at]:
+                self._hold(tensor, at, self._begin[tensor], end, 1)
+        elif end > until[at]:
             if copied:
-                self._hold(tensor, at, until[at] + 1, op, 1)
-            until[at] = op
+                self._hold(tensor, at, until[at] + 1, end, 1)
+            until[at] = end
 
     def _leave(self, entry: int, at: int) -> None:
         """A consumer takes its tensor there no more."""
-        tensor, op = self._tensor_of[entry], self._taken[entry]
+        tensor, end = self._tensor_of[entry], self._taken[entry]
         users, until = self._users[tensor][at], self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}
-        users.remove(op)
+        users.remove(end)
         if not users:
             if copied:
                 self._hold(tensor, at, self._begin[tensor], until[at], -1)
             del self._users[tensor][at], until[at]
-        elif op == until[at]:
+        elif end == until[at]:
             last = max(users)
             if copied:
-                self._hold(tensor, at, last + 1, op, -1)
+                self._hold(tensor, at, last + 1, end, -1)
             until[at] = last

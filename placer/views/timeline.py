@@ -60,16 +60,14 @@ def timeline(placement: Placement, *, measured: Sequence[Span] = ()) -> str:
 def memory_over_time(placement: Placement, device: str) -> Iterator[tuple[int, int]]:
     """When what a device holds changes (ns from the start of the step), and the bytes it holds from then on.
 
-    A plan's memory is that of ops running one by one in their order. Each is shown when it and all before it have started; of
-    several at one moment the one with most is. The largest is the peak that the limit is for.
+    A plan's memory is that of ops launched one by one. What is held then is shown when the op starts; of several that start
+    together the one with most is. The largest is the peak that the limit is for.
     """
     at: dict[int, int] = {}
-    moment = 0
     for plan, held in zip(placement.ops.values(), placement.memory[device], strict=True):
-        moment = max(moment, plan.start_ns)
-        at[moment] = max(held, at.get(moment, 0))
+        at[plan.start_ns] = max(held, at.get(plan.start_ns, 0))
     before = -1
-    for moment, held in at.items():
+    for moment, held in sorted(at.items()):
         if held != before:
             yield moment, held
         before = held

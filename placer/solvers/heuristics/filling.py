@@ -45,7 +45,7 @@ def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = 
 def unit_bytes(problem: PlacementProblem) -> Ints:
     """[U]: what it keeps, all that it makes, as if nothing were freed, and the largest workspace of its ops."""
     kept = problem.unit_persistent_bytes.copy()
-    made = np.where(problem.shared, 0, problem.tensor_bytes)
+    made = np.where(problem.shared, 0, problem.held_bytes)
     np.add.at(kept, problem.op_unit[problem.tensor_op], made)
     workspace = np.zeros(problem.units, np.int64)
     np.maximum.at(workspace, problem.op_unit, problem.op_workspace_bytes.max(axis=1))

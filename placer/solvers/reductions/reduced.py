@@ -65,7 +65,7 @@ def choices(problem: PlacementProblem) -> int:
 
 def roomy(problem: PlacementProblem) -> Bools:
     """[D]: nothing that is moved to this device can break a limit, its own or, for what it keeps in host memory, the host's."""
-    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.tensor_bytes.sum())
+    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.held_bytes.sum())
     most += int(np.max(problem.op_workspace_bytes, initial=0))
     enough = (problem.memory_limit_bytes < 0) | (problem.memory_limit_bytes >= most)
     result: Bools = enough & enough[problem.host]

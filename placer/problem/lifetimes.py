@@ -1,0 +1,116 @@
+"""When ops take and give back memory, and whose memory a result is in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from placer.opgraph import OpNode
+from placer.problem.problem import Bools, Ints
+
+GRAIN = 256
+"""TensorFlow's GPU allocator gives multiples of so many bytes (kMinAllocationSize in its bfc_allocator.h)."""
+
+T = TypeVar("T", int, Ints)
+
+
+def _types(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS = _types(
+    """Identity IdentityN StopGradient PreventGradient Reshape Squeeze ExpandDims EnsureShape Bitcast LoopVariable NextIteration
+    BranchMerge"""
+)
+"""Op types whose results are the memory of what they take, read as another shape or handed on."""
+
+IN_PLACE = _types(
+    """Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Ceil
+    CheckNumerics ClipByValue Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Erf Erfc Erfinv Exp Expm1 Floor FloorDiv
+    FloorMod FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 Igamma Igammac Inv InvGrad Invert LeakyRelu LeakyReluGrad
+    Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LogSoftmax Maximum Minimum Mod Mul MulNoNan Ndtri Neg NextAfter
+    OnesLike Pow RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint Round Rsqrt RsqrtGrad Select
+    SelectV2 Selu SeluGrad Sigmoid SigmoidGrad Sign Sin Sinh Snapshot Softmax Softplus SoftplusGrad Softsign SoftsignGrad
+    Sqrt SqrtGrad Square SquaredDifference Sub Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TensorScatterUpdate TruncateDiv TruncateMod Xdivy Xlog1py Xlogy ZerosLike"""
+)
+"""Op types whose first result takes the memory of an input of its type and size that nothing else needs any more: their
+kernels ask for that (`forward_input_or_allocate_output`)."""
+
+
+def lifetimes(
+    ops: Sequence[OpNode], moment: Ints, tensor_op: Ints, tensor_output: Ints, kept: Bools, entries: Ints
+) -> tuple[Ints, Bools]:
+    """How long tensors are held for those that take them, [C], and which are in the memory of others, [T].
+
+    See `PlacementProblem.consumer_until` and `PlacementProblem.tensor_shared`.
+
+    Args:
+        ops: [N]
+        moment: [N], when each runs.
+        tensor_op: [T], the op that makes each tensor.
+        tensor_output: [T], as which of its outputs.
+        kept: [T], held to the end of the step whoever takes it.
+        entries: [C, 3], tensor, consumer and input index, by tensor.
+    """
+    tensor, consumer, position = entries.T
+    nbytes = [ops[op].signature.outputs[k].nbytes for op, k in zip(tensor_op.tolist(), tensor_output.tolist(), strict=True)]
+    takes: list[list[int]] = [[] for _ in ops]
+    for c, op in enumerate(consumer.tolist()):
+        takes[op].append(c)
+    makes: list[list[int]] = [[] for _ in ops]
+    for t, op in enumerate(tensor_op.tolist()):
+        makes[op].append(t)
+
+    until: list[int] = moment[consumer].tolist()
+    last = np.where(kept, len(ops) - 1, moment[tensor_op]).tolist()
+    start = np.searchsorted(tensor, np.arange(len(tensor_op) + 1)).tolist()
+    of, at, output = tensor.tolist(), position.tolist(), tensor_output.tolist()
+    view = np.zeros(len(tensor_op), np.bool_)
+    for op in np.argsort(-moment).tolist():  # what takes a tensor before what makes it
+        for t in makes[op]:
+            last[t] = max([last[t], *until[start[t] : start[t + 1]]])
+        kind = ops[op].op_type
+        if kind in VIEWS:
+            for t in makes[op]:
+                seen = [c for c in takes[op] if nbytes[of[c]] == nbytes[t] and (kind != "IdentityN" or at[c] == output[t])]
+                for c in seen:
+                    until[c] = max(until[c], last[t])
+                view[t] = bool(seen)
+        elif kind in IN_PLACE and ops[op].signature.outputs:
+            made = ops[op].signature.outputs[0]
+            taken = [of[c] for c in takes[op]]
+            for c in takes[op]:
+                given = ops[op].signature.inputs[at[c]] if 0 <= at[c] < len(ops[op].signature.inputs) else None
+                if given and (given.dtype, given.nbytes) == (made.dtype, made.nbytes) and taken.count(of[c]) == 1:
+                    until[c] -= 1
+    return np.array(until, np.int64), view
+
+
+def allocated(nbytes: T) -> T:
+    """What so many bytes take of a GPU's memory."""
+    return -(-nbytes // GRAIN) * GRAIN
+
+
+def breadth_first(ops: int, src: Ints, dst: Ints) -> Ints:
+    """[ops]: when TensorFlow's executor comes to each op, if one thread starts them all, as it does those of a GPU.
+
+    It keeps a queue: what an op makes ready goes to its end (`ScheduleReady` in its executor.cc). A GPU's memory is taken and
+    given back then, not when the op runs, since its stream keeps their order.
+    """
+    order = np.lexsort((dst, src))
+    after, start = dst[order].tolist(), np.searchsorted(src[order], np.arange(ops + 1)).tolist()
+    waits = np.bincount(dst, minlength=ops).tolist()
+    queue = deque(op for op, n in enumerate(waits) if not n)
+    moment = np.empty(ops, np.int64)
+    for now in range(ops):
+        op = queue.popleft()
+        moment[op] = now
+        for e in range(start[op], start[op + 1]):
+            waits[after[e]] -= 1
+            if not waits[after[e]]:
+                queue.append(after[e])
+    return moment

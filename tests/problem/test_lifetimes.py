@@ -1,0 +1,102 @@
+"""When memory is taken and given back, worked out by hand; and orders and lifetimes of graphs of any kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from placer.opgraph import OpGraph
+from placer.problem.memory import peaks, usage
+from placer.problem.problem import Assignment
+from tests.graphs import GraphBuilder, floats
+from tests.problem.test_formulate import formulated, graphs
+
+KIB = floats(256)
+
+
+def held_on_gpu(graph: OpGraph) -> dict[str, int]:
+    """KiB that the GPU holds while each op runs, everything being there."""
+    problem = formulated(graph).problem
+    held = usage(problem, Assignment(np.ones(problem.units, np.int64)))[1]
+    return {name: int(held[problem.moment[i]]) // 1024 for i, name in enumerate(problem.op_names)}
+
+
+def test_a_result_takes_the_place_of_what_nobody_needs_any_more() -> None:
+    b = GraphBuilder()
+    b.argument("x", KIB)
+    b.op("a", "MatMul", ["x"], (KIB,))
+    b.op("b", "Relu", ["a"], (KIB,))
+    b.op("c", "AddV2", ["b", "a"], (KIB,))
+    b.op("d", "Mul", ["c", "c"], (KIB,))
+    b.op("e", "Greater", ["d", "d"], (floats(64),))
+    assert held_on_gpu(b.build("e")) == {
+        "x": 1,  # the caller's, throughout
+        "a": 2,
+        "b": 3,  # `a` is needed once more
+        "c": 2,
+        "d": 3,  # the kernel has two uses for `c`, so it keeps it
+        "e": 2,
+    }
+
+
+def test_an_argument_and_a_variable_are_never_written_over() -> None:
+    b = GraphBuilder()
+    b.argument("x", KIB)
+    b.variable("w", 1024)
+    b.read("read", "w", KIB)
+    b.op("a", "Relu", ["x"], (KIB,))
+    b.op("b", "Relu", ["read"], (KIB,))
+    b.op("c", "Sum", ["a", "b"], (floats(),))
+    held = held_on_gpu(b.build("c"))
+    assert held["x"] == 2
+    assert held["c"] == 4
+
+
+def test_a_view_is_counted_once_and_keeps_what_it_is_a_view_of() -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    b.op("a", "MatMul", ["x"], (KIB,))
+    b.op("flat", "Reshape", ["a"], (KIB,))
+    b.op("same", "Identity", ["flat"], (KIB,))
+    b.op("b", "MatMul", ["same"], (floats(1),))
+    b.op("c", "MatMul", ["b"], (KIB,))
+    b.op("d", "MatMul", ["c", "same"], (floats(1),))
+    held = held_on_gpu(b.build("d"))
+    assert [held[name] for name in "ab"] == [1, 1]
+    assert held["c"] == held["d"] == 2
+
+
+def test_ops_run_breadth_first_as_tensorflow_starts_them() -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    for k in range(4):
+        b.op(f"wide{k}", "MatMul", ["x"], (KIB,))
+        b.op(f"small{k}", "Sum", [f"wide{k}"], (floats(1),))
+    b.op("end", "AddN", [f"small{k}" for k in range(4)], (floats(1),))
+    assert max(held_on_gpu(b.build("end")).values()) == 4  # in the order of the graph one would go before the next comes
+
+
+@given(graphs())
+@settings(max_examples=50, deadline=None)
+def test_orders_are_topological_and_nothing_is_given_back_before_it_is_made(graph: OpGraph) -> None:
+    problem = formulated(graph).problem  # which checks that
+    for src, dst in graph.graph.edges:
+        assert problem.moment[problem.op_names.index(src)] < problem.moment[problem.op_names.index(dst)]
+    assert (problem.consumer_last <= problem.ops - 1).all()
+
+
+@pytest.mark.parametrize("on_gpu", ["all", "maker", "view"])
+def test_a_view_elsewhere_is_a_copy(on_gpu: str) -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1), location="CPU:0")
+    b.op("a", "MatMul", ["x"], (KIB,))
+    b.op("flat", "Reshape", ["a"], (KIB,))
+    b.op("b", "MatMul", ["flat"], (floats(1),))
+    problem = formulated(b.build("b")).problem
+    there = {"all": ("a", "flat", "b"), "maker": ("a",), "view": ("flat", "b")}[on_gpu]
+    device = np.zeros(problem.units, np.int64)
+    for i, name in enumerate(problem.op_names):
+        device[problem.op_unit[i]] = name in there
+    held = peaks(problem, Assignment(device)) // 1024
+    assert held.tolist() == [0 if on_gpu == "all" else 1, 1]
