@@ -6,10 +6,12 @@ The registry's and the devices' own are imported where they are used, in kernels
 from __future__ import annotations
 
 import itertools
+import os
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -24,9 +26,12 @@ from tensorflow.python.eager.polymorphic_function import atomic_function, concre
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
 from tensorflow.python.ops import gradients_util, handle_data_util, op_selector, resource_variable_ops
 from tensorflow.python.saved_model import save_context
+from tensorflow.python.util import tf_stack
 
 SUPPORTED = ("2.20", "2.21")
 """TensorFlow versions these names were checked with."""
+HERE = str(Path(__file__).parent.parent) + os.sep
+"""Where the files of this package are, which are in the stack when the user's code is traced."""
 
 FuncGraph = func_graph.FuncGraph
 ConcreteFunction = concrete_function.ConcreteFunction
@@ -146,9 +151,26 @@ def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]
 
 
 class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
-    """A function as the runtime has it, but without devices where a SavedModel takes it along with one that calls it."""
+    """A function as the runtime has it, but without devices where a SavedModel takes it along with one that calls it, and with
+    the lines of the source that its nodes' originals are from, which errors name.
+    """
 
     __slots__ = ()
+
+    @property
+    def graph_debug_info(self) -> Any:
+        builder = tf_stack.GraphDebugInfoBuilder()
+        for name, op in originals(self.graph).items():
+            if op.traceback is not None:
+                builder.AccumulateStackTrace("", name, op.traceback.get_user_frames())
+        info = builder.Build()
+        found = {name.removesuffix("@"): trace for name, trace in info.name_to_trace_id.items()}
+        info.name_to_trace_id.clear()
+        info.name_to_trace_id.update(found)
+        own = {frame for frame, line in info.frames_by_id.items() if info.files[line.file_index].startswith(HERE)}
+        for trace in info.traces_by_id.values():
+            trace.frame_id[:] = [frame for frame in trace.frame_id if frame not in own]
+        return info
 
     @property
     def _c_func(self) -> Any:
@@ -159,6 +181,12 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+def originals(graph: Any) -> Mapping[str, Any]:
+    """By node of a graph that is a copy, the op that the user's code made; none of any other graph."""
+    find = getattr(graph, "originals", None)
+    return {} if find is None else find()
 
 
 def trace_type(value: Any) -> Any:

@@ -6,6 +6,7 @@ the latter loses gradients; what a NodeDef cannot say (handle shapes, captures, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -100,6 +101,7 @@ class _Rewriter:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
         graph = _private.FuncGraph(f"{old.name}_placed")
+        graph.originals = functools.partial(_originals, frame)
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)
         given = [*frame.input_tensors, *(self._loop_body(frame).hoists[j].tensor for j in self.lifted(frame))]
@@ -300,6 +302,15 @@ class _Rewriter:
             f"the custom gradient of an op in {body.path or self.trace.name!r} uses {tensor.name}, "
             "which is outside the traced function"
         )
+
+
+def _originals(frame: Body) -> dict[str, Any]:
+    """By node of a frame's copy, the op it is a copy of; of a function that is a copy itself, what that is copied from."""
+    found = {}
+    for body in inlined(frame):
+        earlier = _private.originals(body.graph)
+        found.update({body.names[name]: earlier.get(name, op) for name, op in body.operations.items()})
+    return found
 
 
 @dataclass(frozen=True)

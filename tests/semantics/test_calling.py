@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import inspect
+import re
 import threading
 import weakref
 from collections import namedtuple
@@ -392,6 +394,63 @@ def test_a_method_keeps_no_instance_alive() -> None:
     del instance
     gc.collect()
     assert seen() is None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def picked(x: Any, i: Any) -> Any:
+    return tf.gather(tf.sin(x), i) * 2.0
+
+
+def picked_by_a_function(x: Any, i: Any) -> Any:
+    return tf.function(picked)(x + 1.0, i)
+
+
+def picked_by_a_placed_function(x: Any, i: Any) -> Any:
+    return placer.place(picked_by_a_function, devices=two_cpus())(x, i)
+
+
+def picked_in_a_branch(x: Any, i: Any) -> Any:
+    return picked(x, i) if tf.reduce_sum(x) > 0.0 else x
+
+
+def picked_in_a_loop(x: Any, i: Any) -> Any:
+    for _ in tf.range(2):
+        x += tf.reduce_sum(picked(x, i))
+    return x
+
+
+def picked_under_a_tape(x: Any, i: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = picked(x, i)
+    return tape.gradient(y, x)
+
+
+def under_a_tape(fn: Any) -> Any:
+    def call(x: Any, i: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            return tape.gradient(fn(x, i), x)
+
+    return call
+
+
+PICKING = [picked, picked_by_a_function, picked_in_a_branch, picked_in_a_loop, picked_under_a_tape, picked_by_a_placed_function]
+
+
+@pytest.mark.parametrize("around", [lambda fn: fn, tf.function, under_a_tape], ids=["alone", "in a function", "under a tape"])
+@pytest.mark.parametrize("fn", PICKING, ids=lambda fn: fn.__name__)
+def test_an_error_names_the_lines_of_the_source_that_it_names_of_the_plain_function(fn: Any, around: Any) -> None:
+    lines = []
+    for wrap in (tf.function, functools.partial(placer.place, devices=two_cpus())):
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            around(wrap(fn))(tf.ones([3]), tf.constant([7]))
+        lines.append(re.findall(r'File "(.*)", line (\d+), in (?!test_an_error|call|<module>)(\w+)', raised.value.message))
+    plain, placed = lines
+    assert placed == plain
+    assert fn not in PICKING[:2] or (__file__, str(inspect.getsourcelines(picked)[1] + 1), "picked") in placed
 
 
 # -- signatures and threads --------------------------------------------------------------------------------------------
