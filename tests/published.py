@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-FOLDER = Path(os.environ.get("PLACER_DATA", Path(__file__).parents[2] / "shared" / "data")) / "dnn-partitioning"
+DATA = Path(os.environ.get("PLACER_DATA", Path(__file__).parents[2] / "shared" / "data"))
+FOLDER = DATA / "dnn-partitioning"
 THROUGHPUT = sorted((FOLDER / "throughput-inputs").glob("*/*.json"))
 LATENCY = sorted((FOLDER / "latency-inputs").glob("*/*.json"))
+INTRA_OPERATOR = sorted((DATA / "iopddl").glob("asplos-2025-iopddl-*.json.gz"))
 
 CPU = -1
 """Devices below: accelerators from 0; all CPUs but one of throughput problems are from -1 down."""
@@ -83,3 +87,18 @@ def total_cost(path: Path, device: Mapping[int, int]) -> float:
     work = sum(node["fpgaLatency" if device[node["id"]] > CPU else "cpuLatency"] for node in file["nodes"])
     crossing = {e["sourceId"]: e["cost"] for e in file["edges"] if device[e["sourceId"]] != device[e["destId"]]}
     return float(work + sum(crossing.values()))
+
+
+def pairwise(path: Path, choice: Sequence[int]) -> tuple[int, int, int]:
+    """An instance of the contest on intra-operator parallelism: cost, most memory in use at any time, and its limit."""
+    problem = json.loads(gzip.decompress(path.read_bytes()))["problem"]
+    nodes, edges = problem["nodes"], problem["edges"]
+    cost = sum(costs[c] for costs, c in zip(nodes["costs"], choice, strict=True))
+    for (a, b), costs in zip(edges["nodes"], edges["costs"], strict=True):
+        cost += costs[choice[a] * len(nodes["costs"][b]) + choice[b]]
+    change = [0] * (1 + max(end for _, end in nodes["intervals"]))
+    for (begin, end), usages, c in zip(nodes["intervals"], nodes["usages"], choice, strict=True):
+        if begin < end:
+            change[begin] += usages[c]
+            change[end] -= usages[c]
+    return cost, max(itertools.accumulate(change)), problem["usage_limit"]

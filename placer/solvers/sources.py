@@ -36,6 +36,14 @@ SHAW = (
     "P. Shaw, Using constraint programming and local search methods to solve vehicle routing problems, 4th International "
     "Conference on Principles and Practice of Constraint Programming (CP), 1998, doi:10.1007/3-540-49481-2_30"
 )
+KOLMOGOROV = (
+    "V. Kolmogorov, Convergent tree-reweighted message passing for energy minimization, IEEE Transactions on Pattern Analysis "
+    "and Machine Intelligence 28(10), 2006, doi:10.1109/TPAMI.2006.200"
+)
+BARAHONA = (
+    "F. Barahona, R. Anbil, The volume algorithm: producing primal solutions with a subgradient method, Mathematical Programming "
+    "87(3), 2000, doi:10.1007/s101070050002"
+)
 TOPCUOGLU = (
     "H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-effective and low-complexity task scheduling for heterogeneous computing, "
     "IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, doi:10.1109/71.993206"
