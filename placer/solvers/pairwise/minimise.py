@@ -26,7 +26,7 @@ EVERY = 40
 """Rounds of prices between values that are made to fit and improved."""
 WINDOW, SMALLEST = 20, 4
 """Variables of the first window, and of the smallest."""
-WINDOW_S = 3.0
+WINDOW_S = 2.0
 
 
 def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, seed: int = 0) -> PairwiseSolution:
@@ -152,4 +152,4 @@ class _Search:
             self._take(descent.values)
             if decided and len(free) == len(self.core.cost):
                 self.bound = math.ceil(self.cost)
-            size = max(SMALLEST, size * (1.02 if decided else 0.9))
+            size = max(SMALLEST, size * (1.01 if decided else 0.8))

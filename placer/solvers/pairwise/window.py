@@ -14,12 +14,15 @@ from placer.solvers.pairwise.memory import Memory
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
+SHORT = 0.2
+"""Of windows, where memory is short."""
+
 
 def around(descent: Descent, size: int, rng: np.random.Generator) -> list[int]:
-    """`size` variables near to each other, or fewer if there are not as many; every other time where memory is short."""
+    """`size` variables near to each other, or fewer if there are not as many; now and then where memory is short."""
     core = descent.core
     queue = [int(rng.integers(len(core.cost)))]
-    if rng.random() < 0.5 and len(core.room):
+    if rng.random() < SHORT and len(core.room):
         # Half of them from those that can hold something at a moment with little room, the less the likelier.
         moment = int(np.argsort(descent.room, kind="stable")[int(len(core.room) * rng.random() ** 3)])
         there = core.value[(core.since <= moment) & (moment < core.until)]
