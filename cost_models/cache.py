@@ -65,5 +65,6 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
         call_overhead_ns=found.call_overhead_ns,
         host_hop_ns=found.host_hop_ns,
         split_ns=found.split_ns,
+        argument_ns=found.argument_ns,
         provenance=found.provenance,
     )

@@ -108,6 +108,8 @@ class Machine:
     """By device: memory that is not for tensors (the driver's context, libraries' workspaces)."""
     split_ns: int = 0
     """What a call takes more for each further device that its ops are on."""
+    argument_ns: int = 0
+    """What it takes more for each tensor or variable that it is given, by its caller or because the function refers to it."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
@@ -123,7 +125,7 @@ class Machine:
             for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
                 present = device.kind == "CPU" or pair in pairs
                 _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
-        for key in ("call_overhead_ns", "host_hop_ns", "split_ns"):
+        for key in ("call_overhead_ns", "host_hop_ns", "split_ns", "argument_ns"):
             _within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes

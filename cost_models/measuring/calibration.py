@@ -14,7 +14,7 @@ from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples
-from cost_models.measuring.calls import call_ns
+from cost_models.measuring.calls import argument_ns, call_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
@@ -192,7 +192,8 @@ class Calibration:
             second = devices[-1]
             both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
             machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns))
-        return replace(machine, devices=devices, call_overhead_ns=host_ns)
+        each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
+        return replace(machine, devices=devices, call_overhead_ns=host_ns, argument_ns=each_ns)
 
 
 def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:

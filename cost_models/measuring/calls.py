@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import tensorflow as tf
 from cost_models.measuring.chains import plain_graphs, traced
 
 _BATCHES, _CALLS = 5, 60
+_MANY = 128
+"""Variables, to tell what each adds to a call."""
 
 
 def call_ns(devices: Sequence[str]) -> int:
@@ -31,8 +33,28 @@ def call_ns(devices: Sequence[str]) -> int:
     for device in devices:
         with tf.device(device):
             numbers.append(tf.constant(np.ones(64, np.float32)))
+    return _typical_ns(body, numbers)
+
+
+def argument_ns(device: str) -> int:
+    """What a call takes more for a variable that it is given, reading it included: a share of many."""
+
+    def body(number: Any) -> list[Any]:
+        with tf.device(device), tf.control_dependencies([variable.read_value() for variable in variables]):
+            return [tf.raw_ops.AddV2(x=number, y=number)]
+
+    with tf.device(device):
+        number = tf.constant(np.ones(64, np.float32))
+        variables: list[Any] = []
+        without = _typical_ns(body, [number])
+        variables += [tf.Variable(number) for _ in range(_MANY)]
+    return max(0, (_typical_ns(body, [number]) - without) // _MANY)
+
+
+def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
+    """Of a call of a function of these arguments, its results fetched."""
     with plain_graphs():
-        call = traced(body, *numbers)
+        call = traced(body, *args)
         medians = []
         for _ in range(1 + _BATCHES):
             took = []

@@ -84,6 +84,7 @@ def formulate(
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
+    given = sum(op.role in ("argument", "capture") for op in ops)
     problem = PlacementProblem(
         device_names=tuple(d.name for d in machine.devices),
         device_kinds=tuple(d.kind for d in machine.devices),
@@ -101,7 +102,7 @@ def formulate(
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         copy_interval_ns=interval,
-        call_overhead_ns=machine.call_overhead_ns,
+        call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * given,
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),

@@ -108,6 +108,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
         call_overhead_ns=like.call_overhead_ns,
         host_hop_ns=like.host_hop_ns,
         split_ns=like.split_ns,
+        argument_ns=like.argument_ns,
         provenance="; ".join(notes),
     )
 

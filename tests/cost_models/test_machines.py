@@ -154,7 +154,7 @@ def test_what_is_wrong_is_named(text, words):
 
 
 SIZES = ("memory_bytes", "cores", "memory_bytes_per_s", "bytes_per_s")
-TIMES = ("dispatch_ns", "min_kernel_ns", "host_op_ns", "latency_ns", "call_overhead_ns", "host_hop_ns")
+TIMES = ("dispatch_ns", "min_kernel_ns", "host_op_ns", "wake_ns", "latency_ns", "call_overhead_ns", "argument_ns", "host_hop_ns")
 
 
 @pytest.mark.parametrize("key", [*SIZES, *TIMES])

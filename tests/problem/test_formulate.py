@@ -27,6 +27,13 @@ def formulated(graph: OpGraph, **limits: str | int) -> Formulation:
     return formulate(graph, constrain(graph, H100, Options()), MODEL, H100, {k.replace("_", ":"): v for k, v in limits.items()})
 
 
+def test_a_call_takes_more_for_each_thing_it_is_given() -> None:
+    """Here an argument and three variables."""
+    graph, slow = layers(depth=3), dataclasses.replace(H100, argument_ns=1_000)
+    made = formulate(graph, constrain(graph, slow, Options()), MODEL, slow).problem
+    assert made.call_overhead_ns == formulated(graph).problem.call_overhead_ns + (1 + 3) * 1_000
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> OpGraph:
     """Up to eight ops of up to three outputs each, host-memory kernels, control edges, several runs."""
