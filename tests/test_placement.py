@@ -129,6 +129,7 @@ def test_to_networkx_can_be_written_and_agrees(plan: Placement, tmp_path: Path) 
     nx.write_graphml(placed, tmp_path / "placed.graphml")
     read = nx.read_graphml(tmp_path / "placed.graphml")
     assert dict(read.nodes(data=True)) == dict(placed.nodes(data=True))
+    assert read.adj == placed.adj
     assert list(placed) == list(plan.ops)
     crossing = {src for src, _, data in placed.edges(data=True) if data["crosses"] and data["nbytes"]}
     assert crossing == {t.tensor.rpartition(":")[0] for t in plan.transfers}

@@ -220,7 +220,7 @@ def test_each_op_has_its_whole_story(browser: Any, tmp_path: Path, plan: Placeme
 
 
 @pytest.mark.parametrize("name", ["detector", "towers", "loop"])
-def test_what_a_crossing_says_hides_no_box_and_no_name(browser: Any, tmp_path: Path, name: str) -> None:
+def test_arrows_pass_no_box_and_what_crossings_say_hides_none_and_no_name(browser: Any, tmp_path: Path, name: str) -> None:
     plan = PLANS.get(name) or solve(shipped_graph(name), "h100")
     plan.write("html", tmp_path / "report.html")
     open_report(browser, tmp_path / "report.html")
@@ -228,14 +228,27 @@ def test_what_a_crossing_says_hides_no_box_and_no_name(browser: Any, tmp_path: P
         const words = {includeNodes: false, includeEdges: false, includeLabels: true, includeOverlays: false};
         const all = {includeLabels: false, includeOverlays: false};
         const meet = (a, b) => Math.min(a.x2, b.x2) - Math.max(a.x1, b.x1) > 3 && Math.min(a.y2, b.y2) - Math.max(a.y1, b.y1) > 3;
-        const edges = app.graph.cy.edges('.crosses').filter((edge) => edge.data('label')), found = [];
-        for (const edge of edges) {
+        const within = (p, box) => box.x1 + 2 < p.x && p.x < box.x2 - 2 && box.y1 + 2 < p.y && p.y < box.y2 - 2;
+        const found = [], seen = app.graph.cy.edges().filter((edge) => edge.style('display') !== 'none');
+        const said = seen.filter((edge) => edge.data('label'));
+        for (const edge of seen) {
+            const [a, b] = [edge.sourceEndpoint(), edge.targetEndpoint()], points = [];
+            const [c] = edge.controlPoints() ?? [{x: (a.x + b.x) / 2, y: (a.y + b.y) / 2}];
+            for (let t = 0; t <= 1; t += 0.02) {
+                const at = (axis) => (1 - t) ** 2 * a[axis] + 2 * t * (1 - t) * c[axis] + t * t * b[axis];
+                points.push({x: at('x'), y: at('y')});
+            }
+            for (const node of app.graph.cy.nodes().filter((node) => node.isChildless()).difference(edge.connectedNodes())) {
+                if (points.some((point) => within(point, node.boundingBox(all)))) found.push([edge.id(), node.data('label')]);
+            }
+        }
+        for (const edge of said) {
             for (const node of app.graph.cy.nodes()) {
                 const box = node.boundingBox(node.isParent() ? words : all);
                 if (meet(edge.boundingBox(words), box)) found.push([edge.id(), node.data('label')]);
             }
         }
-        return [edges.length, found]"""
+        return [said.length, found]"""
     labels, found = browser.execute_script(covered)
     assert labels
     assert found == []

@@ -31,18 +31,19 @@ def dot(placement: Placement, *, boxes: int = 40) -> str:
         for number in members:
             box: Box = folded.nodes[number]["box"]
             fill, line = colour[box.device]
-            text = f"{box.label}\n{box.what}\n{box.device}, {format_ns(box.time_ns)}"
+            text = f"{box.label}\n{box.what}\n{box.device}" + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
             pad = "    " if grouped else "  "
             lines.append(f"{pad}n{number} [label={_quote(text)}, fillcolor={_quote(fill)}, color={_quote(line)}];")
         if grouped:
             lines.append("  }")
     for source, target, data in folded.edges(data=True):
         flow: Flow = data["flow"]
-        if flow.crosses:
-            label = f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}" if flow.nbytes else ""
-            style = f"color={_quote(CROSSING)}, fontcolor={_quote(CROSSING)}, penwidth=3, label={_quote(label)}"
-        else:
-            style = f"color={_quote(QUIET)}" + ("" if flow.nbytes else ", style=dashed")
+        style = f"color={_quote(CROSSING if flow.crosses else QUIET)}"
+        if not flow.nbytes:
+            style += ", style=dashed"
+        elif flow.crosses:
+            label = f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}"
+            style += f", fontcolor={_quote(CROSSING)}, penwidth=3, label={_quote(label)}"
         lines.append(f"  n{source} -> n{target} [{style}];")
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -151,13 +151,15 @@ class GraphView {
       const data = { id: `n${node.id}`, node: node.id, parent, label, width, height };
       elements.push({ group: "nodes", data, position: { x, y }, classes: open ? "open" : node.op < 0 ? "closed" : "op" });
     }
+    const boxes = drawn.map((node) => at.get(node));
+    for (const flow of flows) flow.bow = flow.repeats ? 0 : bowOf(at.get(plan.nodes[flow.from]), at.get(plan.nodes[flow.to]), boxes);
     for (const flow of flows) flow.label = flow.crosses && flow.crossing ? `${formatBytes(flow.crossing)}, ${formatNs(flow.time)}` : "";
     const offsets = labelsPlaced(flows.filter(({ label }) => label), plan.nodes, at, drawn, scopes);
     for (const flow of flows) {
       const kind = flow.crosses ? (flow.crossing ? "crosses" : "crosses waits") : flow.shares ? "shares" : flow.nbytes ? "stays" : "waits";
       const weight = flow.crossing ? Math.min(7, 2.5 + Math.log2(1 + flow.crossing / 65536) / 3) : 1.3;
       const data = { ...flow, id: `e${flow.from}-${flow.to}`, source: `n${flow.from}`, target: `n${flow.to}`, weight, offset: offsets.get(flow) ?? 0 };
-      elements.push({ group: "edges", data, classes: kind + (flow.repeats ? " repeats" : "") });
+      elements.push({ group: "edges", data, classes: kind + (flow.repeats ? " repeats" : "") + (flow.bow ? " bowed" : "") });
     }
     this.cy.batch(() => {
       this.cy.elements().remove();
@@ -226,6 +228,13 @@ class GraphView {
         style: {
           width: "data(weight)", "curve-style": "bezier", "target-arrow-shape": "triangle", "arrow-scale": 0.9,
           "line-color": quiet, "target-arrow-color": quiet, "z-index": 1,
+        },
+      },
+      {
+        selector: ".bowed",
+        style: {
+          "curve-style": "unbundled-bezier", "control-point-distances": "data(bow)", "control-point-weights": 0.5,
+          "edge-distances": "node-position",
         },
       },
       { selector: ".waits", style: { "line-style": "dotted", "line-opacity": 0.7 } },

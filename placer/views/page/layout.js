@@ -1,6 +1,6 @@
 // Where boxes stand: each open scope is laid out by itself, innermost first, and is one box in the scope around it.
 
-const PAD = 34, WIDEST = 7;
+const PAD = 34, WIDEST = 7, STEPS = 40, BOWS = [0, 90, -90, 180, -180, 300, -300, 450, -450];
 
 /**
  * Centres and sizes of everything visible, by node.
@@ -76,6 +76,36 @@ function wrapped(children, at, sizes) {
   }
 }
 
+const within = (point, box, margin = 0) =>
+  Math.abs(point.x - box.x) < box.width / 2 + margin && Math.abs(point.y - box.y) < box.height / 2 + margin;
+
+/** Points of the way from the edge of one box to that of another: a line, or a curve that bows to a side by half of `bow`. */
+function way(from, to, bow) {
+  const [dx, dy] = [to.x - from.x, to.y - from.y], length = Math.hypot(dx, dy) || 1;
+  const over = { x: (from.x + to.x) / 2 - (bow * dy) / length, y: (from.y + to.y) / 2 + (bow * dx) / length };
+  const edge = (box) => {
+    const [x, y] = [over.x - box.x, over.y - box.y], share = Math.min(box.width / 2 / Math.abs(x), box.height / 2 / Math.abs(y));
+    return { x: box.x + share * x, y: box.y + share * y };
+  };
+  const [start, end] = [edge(from), edge(to)];
+  return Array.from({ length: STEPS + 1 }, (_, k) => {
+    const t = k / STEPS, s = 1 - t, at = (axis) => s * s * start[axis] + 2 * s * t * over[axis] + t * t * end[axis];
+    return { x: at("x"), y: at("y") };
+  });
+}
+
+/** How far an arrow has to bow to pass as few other boxes as can be: 0 where the straight way is free. */
+function bowOf(from, to, boxes) {
+  const others = boxes.filter((box) => box !== from && box !== to);
+  let best = { hits: Infinity, bow: 0 };
+  for (const bow of BOWS) {
+    const hits = way(from, to, bow).filter((point) => others.some((box) => within(point, box, 4))).length;
+    if (hits < best.hits) best = { hits, bow };
+    if (!hits) break;
+  }
+  return best.bow;
+}
+
 /**
  * How far along its arrow each flow's label stands: as near the middle as can be where it covers no box, no scope's name and no
  * other label, else where it covers least.
@@ -92,18 +122,17 @@ function labelsPlaced(flows, nodes, at, drawn, scopes) {
   };
   const offsets = new Map();
   for (const flow of flows) {
-    const from = at.get(nodes[flow.from]), to = at.get(nodes[flow.to]), [dx, dy] = [to.x - from.x, to.y - from.y];
-    const edge = (box) => Math.min(box.width / 2 / Math.abs(dx), box.height / 2 / Math.abs(dy));  // share of the way that it covers
-    const [start, end] = [edge(from), 1 - edge(to)], size = { width: 6.4 * flow.label.length + 8, height: 18 };
-    let best = null;
-    for (let k = 0; k < 17 && best?.covered !== 0; k++) {
-      const share = 0.5 + (k % 2 ? -1 : 1) * Math.ceil(k / 2) * 0.05, along = start + share * (end - start);
-      const place = { x: from.x + along * dx, y: from.y + along * dy, ...size };
+    const points = way(at.get(nodes[flow.from]), at.get(nodes[flow.to]), flow.bow);
+    const size = { width: 6.4 * flow.label.length + 8, height: 18 };
+    let best = null, offset = 0;
+    for (let k = 0; k <= STEPS && best?.covered !== 0; k++) {
+      const at = STEPS / 2 + (k % 2 ? -1 : 1) * ((k + 1) >> 1), place = { ...points[at], ...size };
       const covered = taken.reduce((sum, other) => sum + common(place, other), 0);
-      if (!best || covered < best.covered) best = { covered, place, offset: share * (end - start) * Math.hypot(dx, dy) };
+      if (!best || covered < best.covered) best = { covered, place, at };
     }
     taken.push(best.place);
-    offsets.set(flow, best.offset);
+    for (let k = 1; k <= best.at; k++) offset += Math.hypot(points[k].x - points[k - 1].x, points[k].y - points[k - 1].y);
+    offsets.set(flow, offset);
   }
   return offsets;
 }

@@ -34,7 +34,7 @@ class Outline {
       el("span", { class: "told", id: `told-${node.id}` }, told),
       el("span", { class: "twist", "aria-hidden": "true" }, scope ? (open ? "▾" : "▸") : ""),
       this.#shares(node),
-      el("span", { class: "name", "aria-hidden": "true" }, fitted(plan.shortLabel(node), 25 - 2 * level - (inside ? 6 : 0))),
+      el("span", { class: "name", "aria-hidden": "true" }, fitted(plan.shortLabel(node), 26 - 2 * level - (inside ? 6 : 0))),
       inside ? el("span", { class: "crosses", "aria-hidden": "true" }, `⇄${inside}`) : null,
       el("span", { class: "soft number", "aria-hidden": "true" }, time ? formatNs(time) : ""));
     return el("li", {
