@@ -24,7 +24,7 @@ PATCHING = 0.2
 """What a replay takes beside the ops it plays, as a part of a simulation."""
 WORTH = 0.4
 """With several accelerators, how much of what a move adds to the total cost it has to take off the step. Copies between them
-pass beside work by the model, in reality not quite: 40 layers with 71 copies took 17.2 ms on two GPUs where 11.6 were predicted."""
+pass beside work by the model, in reality not quite: 40 layers with 71 copies took 17.2 ms on two GPUs, 11.6 as predicted."""
 
 
 @dataclass
