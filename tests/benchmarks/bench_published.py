@@ -1,8 +1,8 @@
 """The published placement problems: values and bounds beside the best known ones and a plain constraint program's.
 
-Run: python -m tests.benchmarks.bench_published [--tables max_load latency total_cost intra_operator] [--only NAME]
-[--out published.json], then: python -m tests.benchmarks.bench_published --tables --page docs/published.md, which writes the
-sections for which there are results.
+Run: python -m tests.benchmarks.bench_published [--tables max_load latency total_cost intra_operator]
+[--shares 0.5] [--only NAME ...] [--out published.json], then: python -m tests.benchmarks.bench_published --tables --page
+docs/published.md, which puts the results into their rows and leaves the other rows as they are.
 
 Each instance is solved in the time of its table by this package and then, as long, by one constraint program from everything
 on the CPU, save the instances of the contest on intra-operator parallelism. Values are recomputed from the files
@@ -187,8 +187,31 @@ def measure(table: str, path: Path, method: str, share: float) -> tuple[float, f
     return split(table, path, method, SECONDS[table])
 
 
+def rows_of(page: str) -> list[Record]:
+    """What a page says, to its digits."""
+    found = []
+    titles = {"## Max load": "max_load", "## Latency": "latency", "## Total cost": "total_cost"}
+    table, share = "", 1.0
+    for line in page.splitlines():
+        table = next((name for title, name in titles.items() if line.startswith(title)), table)
+        if told := re.match(r"The accelerator may hold (\d+)%", line):
+            share = int(told[1]) / 100
+        name, *cells = (cell.strip(" *") for cell in line.strip("| ").split("|"))
+        if name in INTRA_OPERATOR:
+            value, bound, seconds = (float(cells[k].replace(",", "")) for k in (2, 4, 6))
+            found.append(Record("intra_operator", name, 1.0, "placer", value, bound, seconds))
+        elif re.match("(Layer|Operator)/", name):
+            value, bound, seconds = (float(cells[k]) for k in (2, 3, 5))
+            instance, of = name.replace("/", "Graphs/"), share if table == "total_cost" else 1.0
+            found.append(Record(table, instance, of, "placer", value, bound, seconds))
+            if plain := cells[6:]:
+                found.append(Record(table, instance, of, "cp_sat", float(plain[0]), float(plain[1]), SECONDS[table]))
+    return found
+
+
 def page(done: list[Record], present: str) -> str:
-    """The page as it is, with new sections where there are results."""
+    """The page with these results in their rows."""
+    done = rows_of(present) + done
     by = {(r.table, r.instance, r.share, r.method): r for r in done}
 
     def rows(table: str, share: float, best: dict[str, tuple[float, float]]) -> str:
@@ -218,7 +241,9 @@ def page(done: list[Record], present: str) -> str:
             experts=", ".join(f"{name} {held:.2f} times" for name, held in experts().items()),
         ),
         "total_cost": TOTAL_COST_SECTION.format(rows=halves),
-        "intra_operator": INTRA_OPERATOR_SECTION.format(rows=contest_rows([r for r in done if r.table == "intra_operator"])),
+        "intra_operator": INTRA_OPERATOR_SECTION.format(
+            rows=contest_rows([r for r in by.values() if r.table == "intra_operator"])
+        ),
     }
     for table, section in sections.items():
         if any(r.table == table for r in done):
@@ -297,18 +322,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=list(TABLES))
     parser.add_argument("--methods", nargs="*", choices=("placer", "cp_sat"), default=["placer", "cp_sat"])
-    parser.add_argument("--only", default="", help="instances whose name contains this")
+    parser.add_argument("--shares", nargs="*", type=float, choices=SHARES, default=list(SHARES), help="of the total cost")
+    parser.add_argument("--only", nargs="*", default=[""], help="instances whose names contain one of these")
     parser.add_argument("--out", type=Path, default=Path("published.json"))
-    parser.add_argument("--page", type=Path, help="write the tables there")
+    parser.add_argument("--page", type=Path, help="put the results into their rows there")
     arguments = parser.parse_args()
     done = [Record(**entry) for entry in json.loads(arguments.out.read_text())] if arguments.out.exists() else []
     for method in arguments.methods:
         for table in arguments.tables:
-            for share in SHARES if table == "total_cost" else (1.0,):
+            for share in arguments.shares if table == "total_cost" else (1.0,):
                 for path in instances(table) if (table, method) != ("intra_operator", "cp_sat") else []:
                     instance = contest_name(path) if table == "intra_operator" else f"{path.parent.name}/{path.stem}"
                     known = {(r.table, r.instance, r.share, r.method) for r in done}
-                    if (table, instance, share, method) in known or arguments.only not in instance:
+                    if (table, instance, share, method) in known or not any(name in instance for name in arguments.only):
                         continue
                     started = time.perf_counter()
                     value, bound = measure(table, path, method, share)
