@@ -12,6 +12,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.branching import branched
 from placer.solvers.cp_model import Model
 from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
@@ -21,12 +22,12 @@ from placer.solvers.lagrangian import Relaxed, lagrangian
 from placer.solvers.neighbourhoods import improved
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
-from placer.solvers.sources import PERRON, SHAW, lines
+from placer.solvers.sources import FISHER, LAND, PERRON, SHAW, lines
 
 LARGEST = 2_000
 """Units to decide, up to which the whole program finds more than neighbourhoods."""
-SHARE = 0.3
-"""Of the time, for neighbourhoods of a larger problem."""
+RELAXED, NEAR = 0.4, 0.2
+"""Of the time, for the relaxation, and for neighbourhoods of a larger problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ class CpSat:
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Starts from the relaxation, searches large neighbourhoods, then tightens and solves the whole until that meets every
-        limit or the time is over. The bound is the better of the relaxation's and the program's.
+        """Starts from the relaxation, then tightens and solves the whole until that meets every limit or the time is over. The
+        bound is the better of the relaxation's and the program's. Of larger problems neighbourhoods are searched first, and on
+        two devices the relaxation is branched on: their program comes to nothing in any time one would wait.
         """
         started = time.perf_counter()
         if why := cannot_fit(problem):
@@ -54,23 +56,29 @@ class CpSat:
         reduced = reduce(problem)
         original, problem = problem, reduced.problem
         limited = limits_can_bind(problem)
-        relaxed = lagrangian(problem, time_limit_s=time_limit_s / 2, seed=seed)
+        relaxed = lagrangian(problem, time_limit_s=RELAXED * time_limit_s, seed=seed)
         bound, starts = relaxed.bound_ns, _starts(problem, relaxed)
-        model = Model(problem)
-        if limited:
-            model.limit(relaxed.moments)
-            for start in starts:
-                model.limit_where_exceeded(start)
         fitting = [a for a in (fit(problem, start) if limited else start for start in starts) if a is not None]
         best = min(fitting, key=lambda a: total_cost_ns(problem, a), default=None)
 
         if best is not None and choices(problem) > LARGEST and total_cost_ns(problem, best) > bound:
-            best = improved(problem, best, relaxed, seconds=SHARE * time_limit_s, seed=seed)
+            best = improved(problem, best, relaxed, seconds=NEAR * time_limit_s, seed=seed)
+            if problem.devices == 2:
+                left = time_limit_s - (time.perf_counter() - started)
+                best, proved = branched(relaxed.prices, best, time_limit_s=left)
+                bound = max(bound, proved)
+        model: Model | None = None
         reason = "time limit"
         while (left := time_limit_s - (time.perf_counter() - started)) > 0:
             if best is not None and total_cost_ns(problem, best) <= bound:
                 reason = "optimal"
                 break
+            if model is None:
+                model = Model(problem)
+                if limited:
+                    model.limit(relaxed.moments)
+                    for start in starts:
+                        model.limit_where_exceeded(start)
             verdict, found, proved = model.minimise(best or starts[0], left, seed, proving=True)
             if verdict is Status.INFEASIBLE:
                 short = model.least_raise(max(1.0, left), seed)
@@ -98,7 +106,7 @@ class CpSat:
 
     def cite(self) -> str:
         """The solver, and what comes before it."""
-        return lines(PERRON, SHAW)
+        return lines(PERRON, SHAW, FISHER, LAND)
 
 
 def cannot_fit(problem: PlacementProblem) -> str:

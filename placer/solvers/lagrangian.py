@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,8 @@ STRETCHES = 8
 """Parts of a step in each of which the worst moment over a limit gets a price."""
 CLOSE = 1e-4
 """The bound is taken as found when no more than this part of it is left to gain."""
+NEVER_NS = 2**50
+"""More than anything costs; thousands of it add up in 64 bits."""
 DOUBLINGS, HALVINGS = 6, 7
 BEST, PASSES = 3, 20
 """How many of the assignments found are improved by moves, and how often all of these are tried."""
@@ -41,8 +43,12 @@ class Relaxed:
 
     found: tuple[Assignment, ...]
     bound_ns: int
-    moments: tuple[tuple[int, int], ...]
-    """Devices and ops at which memory is short: those that have a price."""
+    prices: Prices
+
+    @property
+    def moments(self) -> tuple[tuple[int, int], ...]:
+        """Devices and ops at which memory is short: those that have a price."""
+        return tuple(self.prices.moments)
 
 
 def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, seed: int = 0) -> Relaxed:
@@ -94,7 +100,17 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
             break
         better = exchange(problem, assignment, passes=passes, time_limit_s=left)
         found.setdefault(better.device.tobytes(), (total_cost_ns(problem, better), better))
-    return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound, tuple(prices.moments))
+    return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound, prices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plane:
+    """What a cut's assignment costs and holds: a plane that at no prices is below the bound."""
+
+    assignment: Assignment
+    cost_ns: int
+    held: Ints
+    """[D, N]: bytes, see `usage`."""
 
 
 @dataclass
@@ -102,16 +118,23 @@ class Prices:
     """Prices of memory on two devices at moments of the step, raised to where the bound is highest.
 
     The bound is concave in the prices, and each cut gives a plane above it. The next prices are where these planes are highest
-    in a box around the best so far, which grows with success and shrinks without (Marsten, Hogan, Blankenship 1975).
+    in a box around the best so far, which grows with success and shrinks without (Marsten, Hogan, Blankenship 1975). There the
+    planes that meet have weights: a mixture of cuts that costs as much as the bound, and meets the limits wherever memory has a
+    price. Where it does not meet them elsewhere, that moment gets a price too.
     """
 
     problem: PlacementProblem
+    fixed: Mapping[int, int] = field(default_factory=dict)
+    """Units that must be on a device."""
     height_ns: int = 0
     """A bound on all that fits, where cuts are exact."""
     moments: list[tuple[int, int]] = field(default_factory=list)
     """Device and op."""
     best: Floats = field(default_factory=lambda: np.zeros(0))
     """[moments]: ns for holding a full limit."""
+    planes: list[Plane] = field(default_factory=list)
+    weights: Floats = field(default_factory=lambda: np.zeros(0))
+    """[planes]: of the mixture, summing up to one; of the planes known when it was made."""
 
     def rent(self, full_ns: Floats | None = None) -> Floats:
         """[D, N]: in ns per byte."""
@@ -120,15 +143,16 @@ class Prices:
             rent[device, moment] = price / max(1, int(self.problem.memory_limit_bytes[device]))
         return rent
 
-    def climb(self, cuts: int, ends: float) -> None:
-        """Raises the bound, in at most so many cuts."""
+    def climb(self, cuts: int, ends: float, enough_ns: float = math.inf) -> None:
+        """Raises the bound, in at most so many cuts, as far as it is of use."""
         problem, limits = self.problem, self.problem.memory_limit_bytes
-        held: list[Ints] = []
-        costs: list[int] = []
+        work = problem.unit_time_ns.copy()
+        for unit, there in self.fixed.items():
+            work[unit, np.arange(problem.devices) != there] += NEVER_NS
         here, box, promised = self.best, 1.0, math.inf
         for k in range(cuts):
             rent = self.rent(here)
-            cut = _cut(problem, rent, None)
+            cut = _cut(problem, rent, None, work)
             value = cut.bound_ns - float((rent * limits[:, None]).sum())
             gained = value - self.height_ns
             if k == 0 or gained > 0:
@@ -136,45 +160,64 @@ class Prices:
                 self.height_ns, self.best = max(0, math.floor(value)), here
             else:
                 box *= 0.7
-            held.append(usage(problem, cut.assignment))
-            costs.append(total_cost_ns(problem, cut.assignment))
-            self._look_for_moments(held[-1])
-            self.best = np.append(self.best, np.zeros(len(self.moments) - len(self.best)))
-            if not self.moments or time.perf_counter() > ends:
+            self.planes.append(Plane(cut.assignment, total_cost_ns(problem, cut.assignment), usage(problem, cut.assignment)))
+            self._look_for_moments(self.planes[-1].held)
+            if not self.moments or self.height_ns >= enough_ns or time.perf_counter() > ends:
                 break
-            model = self._highest(costs, held, box)
+            model = self._highest(box)
+            if model is not None and model[1] - self.height_ns <= CLOSE * model[1]:
+                if not self._look_for_moments(self._mixed_held()):
+                    break
+                model = self._highest(box)
             if model is None:
                 break
             here, promised = model
-            if promised - self.height_ns <= CLOSE * promised:
-                break
 
-    def _look_for_moments(self, held: Ints) -> None:
-        """Adds the worst moment over a limit in each stretch of the step."""
+    def mixed(self) -> Floats:
+        """[U, D]: how much of each unit the mixture has on each device."""
+        parts = np.zeros((self.problem.units, self.problem.devices))
+        for weight, plane in zip(self.weights, self.planes, strict=False):
+            parts[np.arange(self.problem.units), plane.assignment.device] += weight
+        return parts
+
+    def _mixed_held(self) -> Floats:
+        """[D, N]: what the mixture holds where memory has no price, less what rounding adds."""
+        held: Floats = sum(weight * plane.held for weight, plane in zip(self.weights, self.planes, strict=False)) * (1 - CLOSE)
+        held[tuple(np.array(self.moments).T)] = 0
+        return held
+
+    def _look_for_moments(self, held: Ints | Floats) -> bool:
+        """Adds the worst moment over a limit in each stretch of the step; whether there was one."""
+        known = len(self.moments)
         for device, limit in enumerate(self.problem.memory_limit_bytes.tolist()):
             for stretch in np.array_split(np.arange(self.problem.ops), STRETCHES):
                 if limit >= 0 and len(stretch):
                     worst = (device, int(stretch[np.argmax(held[device, stretch])]))
                     if held[worst] > limit and worst not in self.moments:
                         self.moments.append(worst)
+        self.best = np.append(self.best, np.zeros(len(self.moments) - len(self.best)))
+        return len(self.moments) > known
 
-    def _highest(self, costs: list[int], held: list[Ints], box: float) -> tuple[Floats, float] | None:
+    def _highest(self, box: float) -> tuple[Floats, float] | None:
         """The prices in the box at which the planes are highest, and their height; None where the program fails."""
         from ortools.linear_solver.python import model_builder
 
         device, moment = np.array(self.moments).T
         limit = self.problem.memory_limit_bytes[device]
-        over = (np.stack([h[device, moment] for h in held]) - limit) / np.maximum(1, limit)
-        unit = float(max(1, min(costs)))
+        over = (np.stack([plane.held[device, moment] for plane in self.planes]) - limit) / np.maximum(1, limit)
+        unit = float(max(1, min(plane.cost_ns for plane in self.planes)))
         program = model_builder.Model()  # type: ignore[no-untyped-call]
         height = program.new_num_var(-math.inf, math.inf, "")
         price = [program.new_num_var(max(0.0, at - box), at + box, "") for at in (self.best / unit).tolist()]
-        for cost, row in zip(costs, over, strict=True):
-            program.add(height - model_builder.LinearExpr.weighted_sum(price, row.tolist()) <= cost / unit)
+        below = [
+            program.add(height - model_builder.LinearExpr.weighted_sum(price, row.tolist()) <= plane.cost_ns / unit)
+            for plane, row in zip(self.planes, over, strict=True)
+        ]
         program.maximize(height)
         simplex = model_builder.Solver("GLOP")
         if simplex.solve(program) != model_builder.SolveStatus.OPTIMAL:
             return None
+        self.weights = np.array([simplex.dual_value(plane) for plane in below])
         return np.maximum(0.0, [unit * simplex.value(p) for p in price]), unit * simplex.objective_value
 
 
@@ -209,10 +252,10 @@ def _raised(problem: PlacementProblem, rent: Floats, tilt: Floats | None) -> lis
     return [cut for cut in (under, over) if cut is not None]
 
 
-def _cut(problem: PlacementProblem, rent: Floats, tilt: Floats | None) -> Cut:
+def _cut(problem: PlacementProblem, rent: Floats, tilt: Floats | None, work_ns: Ints | None = None) -> Cut:
     """The cheapest assignment at these prices; with more than two devices what one expansion to each comes to, as its bound."""
     if problem.devices == 2:
-        return minimum_cut(problem, rent=rent, tilt=tilt)
+        return minimum_cut(problem, rent=rent, tilt=tilt, work_ns=work_ns)
 
     def value(assignment: Assignment) -> int:
         return total_cost_ns(problem, assignment) + math.floor(float((rent * usage(problem, assignment)).sum()))

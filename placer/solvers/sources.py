@@ -20,6 +20,10 @@ FISHER = (
     "M. L. Fisher, The Lagrangian relaxation method for solving integer programming problems, Management Science 27(1), 1981, "
     "doi:10.1287/mnsc.27.1.1"
 )
+LAND = (
+    "A. H. Land, A. G. Doig, An automatic method of solving discrete programming problems, Econometrica 28(3), 1960, "
+    "doi:10.2307/1910129"
+)
 MARSTEN = (
     "R. E. Marsten, W. W. Hogan, J. W. Blankenship, The boxstep method for large-scale optimization, Operations Research 23(3), "
     "1975, doi:10.1287/opre.23.3.389"

@@ -16,6 +16,7 @@ from placer.problem.simulate import Simulator
 from placer.problem.validate import validate
 from placer.solvers import symmetry
 from placer.solvers.base import Status
+from placer.solvers.branching import branched
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
@@ -92,6 +93,19 @@ def test_neighbourhoods_never_cost_more_and_fit(problem: PlacementProblem, seed:
         better = improved(problem, fitting, lagrangian(problem), seconds=5.0, seed=seed)
         assert validate(problem, better).ok
         assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(devices=2, limits=True))
+def test_branching_raises_the_bound_and_never_over_the_optimum(problem: PlacementProblem) -> None:
+    relaxed = lagrangian(problem)
+    if relaxed.found:
+        best, bound = branched(relaxed.prices, relaxed.found[-1], time_limit_s=5.0)
+        assert validate(problem, best).ok
+        optimum = cheapest_that_fits(problem)
+        assert optimum is not None
+        assert relaxed.bound_ns <= bound <= optimum <= total_cost_ns(problem, best)
+        assert total_cost_ns(problem, best) <= total_cost_ns(problem, relaxed.found[-1])
 
 
 @settings(deadline=None, max_examples=30)
