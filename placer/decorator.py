@@ -357,7 +357,7 @@ class PlacedFunction:
 
         device_of = full(placement)
         try:
-            placed = rewriting.rewrite(trace, device_of)
+            placed = rewriting.by_plan(trace, placement)
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
             entry = replace(entry, trace=None, placement=None, run=entry.concrete)
@@ -370,7 +370,7 @@ class PlacedFunction:
                 variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
                 if variables.moves(trace, device_of):
                     placement = self._solved(trace)  # for calls without a tape, with the variables where they are now
-                    placed = rewriting.rewrite(trace, full(placement))
+                    placed = rewriting.by_plan(trace, placement)
                     run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
                     variables.move([], run)
             entry = replace(entry, placement=placement, run=run)

@@ -56,6 +56,10 @@ class OpNode:
     """By device type without a kernel: the reason, in words."""
     requested_device: str = ""
     """The device string the trace carries ("" where the user asked for nothing); may be partial."""
+    planned_by: str = ""
+    """The placed function whose plan asks for that device; "" where a tf.device scope does."""
+    planned_why: str = ""
+    """What decided it in that plan, in words."""
     location: str = ""
     """For arguments and captures: the device the passed tensor sits on in this process; "" unknown."""
     resource: str = ""
@@ -297,9 +301,8 @@ def check_format(data: Mapping[str, Any], wanted: str, version: int, origin: str
         )
 
 
-_OPTIONAL: dict[str, Any] = {
-    f.name: f.default for f in fields(OpNode) if f.name in {"body", "role", "requested_device", "location", "resource", "group"}
-} | {"flags": ()}
+_TEXTS = frozenset({"body", "role", "requested_device", "planned_by", "planned_why", "location", "resource", "group"})
+_OPTIONAL: dict[str, Any] = {f.name: f.default for f in fields(OpNode) if f.name in _TEXTS} | {"flags": ()}
 
 
 def _from_json(data: Mapping[str, Any]) -> OpGraph:

@@ -77,6 +77,75 @@ def test_what_pins_and_limits_forbid_is_said_of_every_baseline(device: str, brok
     assert re.search(r"all on GPU .* exceeds the limit of GPU:0 .*, 6 of \d+ units are pinned elsewhere", tight.summary())
 
 
+def pinned(x: Any) -> Any:
+    return tf.matmul(x, x)
+
+
+def in_a_scope(x: Any) -> Any:
+    with tf.device("/CPU:1"):
+        return tf.matmul(x, x)
+
+
+def in_a_loop(x: Any) -> Any:
+    for _ in tf.range(2):
+        x = tf.matmul(x, x)
+    return x
+
+
+def called(fn: Any) -> Any:
+    return lambda x: tf.function(fn)(tf.sin(x)) + 1.0
+
+
+def looped(fn: Any) -> Any:
+    def loop(x: Any) -> Any:
+        for _ in tf.range(3):
+            x = fn(x)
+        return x
+
+    return loop
+
+
+def differentiated(fn: Any) -> Any:
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fn(x)
+        return tape.gradient(y, x)
+
+    return gradient
+
+
+@pytest.mark.parametrize("around", [lambda fn: fn, called, looped, differentiated])
+@pytest.mark.parametrize(
+    ("inner", "pins", "said"),
+    [
+        (pinned, {"MatMul": "CPU:1"}, "pin 'MatMul' demands 'CPU:1'"),
+        (in_a_loop, {"MatMul": "CPU:1"}, "pin 'MatMul' demands 'CPU:1'"),
+        (in_a_scope, {}, r"tf.device\('/device:CPU:1'\) demands CPU:1"),
+        (pinned, {}, "cheaper by .*: .* here, .* on CPU:1"),
+    ],
+)
+def test_what_a_placed_function_decided_is_told_where_it_is_called(
+    inner: Any, pins: dict[str, str], said: str, around: Any, tmp_path: Path
+) -> None:
+    placed = placer.place(inner, devices=two_cpus(), pins=pins)
+    calling = placer.place(around(tf.function(placed)), devices=two_cpus())
+    again = placer.place(called(calling), devices=two_cpus())
+    told = f"the plan of placed function '{inner.__name__}(_with_backward)?' demands CPU:[01]: {said}"
+    for fn, words in ((calling, told), (again, f"the plan of placed function .* demands CPU:[01]: {told}")):
+        plan = fn.plan(tf.ones([64, 64]))
+        plan.save(tmp_path / "plan.json")
+        assert placer.Placement.load(tmp_path / "plan.json").graph == plan.graph
+        first = next(op.name for op in plan.graph if op.op_type == "MatMul")
+        assert re.search(f"why   scope: {words}", plan.explain(first)), plan.explain(first)
+
+
+def test_a_placed_function_whose_devices_are_not_there_is_named() -> None:
+    placed = placer.place(pinned, devices=two_cpus(), pins={"MatMul": "CPU:1"})
+    graph = placer.build_graph(called(placed), tf.ones([4, 4]))
+    assert any("CPU:1 in the plan of 'pinned' relaxed" in note for note in placer.solve(graph, "h100").notes)
+
+
 def test_a_compiled_call_costs_what_its_ops_do(tmp_path: Path) -> None:
     def wide(x: Any) -> Any:
         return tf.nn.relu(x @ x) @ x

@@ -79,7 +79,7 @@ class _Constrainer:
     guess: bool
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     unmet: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Scopes not met: the ops, by device asked for and by why it was dropped."""
+    """Scopes not met: the ops, by what asks for the device and by why it was dropped."""
 
     def run(self) -> Constraints:
         self.ops: list[OpNode] = list(self.graph)
@@ -188,10 +188,10 @@ class _Constrainer:
             elif not mask & self.runnable[i]:
                 self._drop(op, f"cannot serve: {self._refusal(op, mask)}")
             elif mask & self.mask[unit]:
-                self._narrow(i, mask, "scope", f"tf.device({text!r}) demands {self._list(mask)}")
+                self._narrow(i, mask, "scope", self._demand(op, mask))
                 scoped.add(unit)
             elif unit in scoped and unit not in decided:
-                self._contradiction(i, f"tf.device({text!r}) demands {self._list(mask)}")
+                self._contradiction(i, self._demand(op, mask))
             else:
                 stronger = self.reasons[unit][-1]
                 self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
@@ -210,7 +210,7 @@ class _Constrainer:
         self.reasons.setdefault(unit, []).append(Reason(kind, self.ops[op].name, text))
 
     def _drop(self, op: OpNode, why: str) -> None:
-        self.unmet.setdefault((op.requested_device, why), []).append(op.name)
+        self.unmet.setdefault((_asking(op), why), []).append(op.name)
 
     def _where_made(self, unit: int, op: OpNode) -> int:
         """One device: the first GPU for what TensorFlow puts on GPUs, else the host, within what the unit may use."""
@@ -242,7 +242,7 @@ class _Constrainer:
         def some(ops: list[str]) -> str:
             return ", ".join(map(repr, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
 
-        relaxed = [f"{some(ops)}: tf.device({asked!r}) relaxed, which {why}." for (asked, why), ops in self.unmet.items()]
+        relaxed = [f"{some(ops)}: {asking} relaxed, which {why}." for (asking, why), ops in self.unmet.items()]
         return (*relaxed, *([] if self.guess else [FREED]))
 
     def _contradiction(self, op: int, text: str) -> NoReturn:
@@ -261,6 +261,7 @@ class _Constrainer:
         text = "\n".join(demands)
         outs = ["drop or change one of the pins"] if ": pin " in text else []
         outs += ["change one of the tf.device scopes"] if ": tf.device(" in text else []
+        outs += ["change the pins or scopes of the placed function"] if ": the plan of placed function " in text else []
         outs += ["make the variable, or hand the value over, on the device that is demanded"] if " lives on " in text else []
         return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
 
@@ -270,8 +271,20 @@ class _Constrainer:
             op.refusals.get(kind) or f"{op.op_type} has no {kind} kernel" for kind in kinds if kind not in op.kernels
         )
 
+    def _demand(self, op: OpNode, mask: int) -> str:
+        if not op.planned_by:
+            return f"{_asking(op)} demands {self._list(mask)}"
+        why = f": {op.planned_why}" if op.planned_why else ""
+        return f"the plan of placed function {op.planned_by!r} demands {self._list(mask)}{why}"
+
     def _list(self, mask: int) -> str:
         return " or ".join(name for d, name in enumerate(self.names) if mask >> d & 1) or "no device"
 
     def _there(self) -> str:
         return ", ".join(self.names)
+
+
+def _asking(op: OpNode) -> str:
+    """What asks for the device of an op."""
+    device = op.requested_device
+    return f"{parse(device).short} in the plan of {op.planned_by!r}" if op.planned_by else f"tf.device({device!r})"

@@ -260,6 +260,7 @@ class _Reader:
             role="constant" if constant else "op",
             support=self.kernels.lookup(node),
             requested=requested,
+            planned=self._planned(body, name),
             resource=resource,
             flags=tuple(flags),
             body=body.frame.path,
@@ -275,6 +276,17 @@ class _Reader:
                 other = constraint.decode().removeprefix("loc:@")
                 if other in body.names and other != name and other not in body.inputs and other not in body.children:
                     self._join(path, body.names[other], "they are colocated in the graph")
+
+    @staticmethod
+    def _planned(body: Body, name: str) -> tuple[str, str]:
+        """The placed function by whose plan an op has its device, and what decided it there; "" twice for what is in none."""
+        around: Body | None = body
+        while around is not None:
+            plan = getattr(around.graph, "plan", None)
+            if plan is not None:
+                return plan.graph.name, plan.why(name).text if name in plan.ops else ""
+            around = around.parent
+        return "", ""
 
     def _may_fail(self, op: Any) -> bool:
         """Whether a division or power of integers may have a divisor of zero or an exponent below it, on a GPU's own memory."""
@@ -380,6 +392,7 @@ class _Reader:
             role="branch",
             support=HOST_PREDICATE,
             requested=merged_device(node.device, body.scope),
+            planned=self._planned(body, name),
             body=body.frame.path,
         )
         self._edge(source, path, index, 0)
@@ -489,6 +502,7 @@ class _Reader:
         role: Role,
         support: KernelSupport,
         requested: str = "",
+        planned: tuple[str, str] = ("", ""),
         location: str = "",
         resource: str = "",
         flags: tuple[str, ...] = (),
@@ -505,6 +519,8 @@ class _Reader:
             "kernels": support.kernels,
             "refusals": support.refusals,
             "requested_device": requested,
+            "planned_by": planned[0],
+            "planned_why": planned[1],
             "location": location,
             "resource": resource,
             "flags": flags,

@@ -17,8 +17,10 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.errors import RewriteError
 from placer.pausing import paused_collection
+from placer.placement import Placement
 from placer.problem.formulate import BY_ROWS
 from placer.tf import _private
+from placer.tf.devices import full_name
 from placer.tf.kernels import KernelIndex
 from placer.tf.optypes import functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, origin, split_input
@@ -45,6 +47,13 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
         return _Rewriter(trace, device_of).concrete()
     except (TypeError, ValueError, tf.errors.OpError) as error:
         raise RewriteError(f"TensorFlow does not take the copy of it: {error}") from error
+
+
+def by_plan(trace: Trace, placement: Placement) -> Any:
+    """`rewrite` with the devices of a plan, which what calls the function and is planned itself can ask for its reasons."""
+    concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
+    concrete.graph.plan = placement
+    return concrete
 
 
 def flatten(trace: Trace, shapes: Sequence[tf.TensorShape]) -> Any:

@@ -18,7 +18,7 @@ from placer.errors import PlacerError
 from placer.placement import Placement
 from placer.tf import _private
 from placer.tf.devices import full_name, process_devices
-from placer.tf.rewriting import rewrite
+from placer.tf.rewriting import by_plan, rewrite
 from placer.tf.tracing import Argument, Trace, halves, trace_pair
 
 Shape = tuple[int | None, ...] | None
@@ -144,10 +144,9 @@ class _Builder:
             with tf.init_scope():
                 pair = _traced(self.trace, forward, backward, self.result_shapes)
                 placement = self.taping.plan(pair, higher)
-                device_of = {name: full_name(plan.device) for name, plan in placement.ops.items()}
                 first, second = halves(pair)
-                forward_placed = rewrite(Trace(_private.ConcreteFunction(forward), first, ()), device_of)
-                backward_placed = rewrite(Trace(backward, second, ()), device_of)
+                forward_placed = by_plan(Trace(_private.ConcreteFunction(forward), first, ()), placement)
+                backward_placed = by_plan(Trace(backward, second, ()), placement)
         except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)

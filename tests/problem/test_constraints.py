@@ -141,6 +141,10 @@ def test_scopes_that_exclude_each_other() -> None:
     with pytest.raises(ConstraintError, match=r"tf\.device\('/CPU:0'\) demands CPU:0") as error:
         constrain(graph, H100, Options())
     assert "change one of the tf.device scopes" in str(error.value)
+    planned = with_op(graph, "first", planned_by="inner", planned_why="pin 'MatMul' demands 'CPU:0'")
+    with pytest.raises(ConstraintError, match=r"the plan of placed function 'inner' demands CPU:0: pin 'MatMul'") as error:
+        constrain(planned, H100, Options())
+    assert "change the pins or scopes of the placed function" in str(error.value)
 
 
 def test_a_variable_beats_scopes() -> None:
