@@ -136,7 +136,9 @@ def read(space: bytes, placement: Placement, steps: int) -> Harvest:
     for plane in record.planes:
         on_device = plane.name.startswith("/device:GPU")
         process = f"{plane.name.removeprefix('/device:')} measured" if on_device else "host measured"
-        for line in plane.lines:
+        for number, line in enumerate(plane.lines, 1):
+            # TensorFlow's threads are called "tf_Compute/-3111843294912215327".
+            track = line.name or f"line {line.id}" if on_device else f"{line.name.partition('/')[0] or 'thread'} {number}"
             for event in line.events:
                 label, stats = plane.event_metadata[event.metadata_id].name, _stats(plane, event)
                 took, start = round(event.duration_ps / 1000), line.timestamp_ns + event.offset_ps // 1000
@@ -158,7 +160,7 @@ def read(space: bytes, placement: Placement, steps: int) -> Harvest:
                     name, about = label, dict(zip(("op", "type"), _node(stats), strict=True))
                 else:
                     continue
-                spans.append(Span(process, line.name or f"line {line.id}", name, start, end, about))
+                spans.append(Span(process, track, name, start, end, about))
     nodes: dict[str, NodeTime] = {}
     others: dict[str, NodeTime] = {}
     for key in dict.fromkeys((*host, *device)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
     shown = [e for e in events if e["ph"] == "X" and e["pid"] == pid]
     assert sum(e["name"] == "Unique" for e in shown) == STEPS
     assert min(e["ts"] for e in shown) == 0
+    tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == pid]
+    assert len(set(tracks)) == len(tracks)
+    assert all(re.fullmatch(r"[\w.-]+ \d+", track) for track in tracks)
     for track in {e["tid"] for e in shown}:  # spans of a thread are apart or one in the other
         spans = sorted((e["ts"], -e["dur"]) for e in shown if e["tid"] == track)
         ends: list[float] = []
