@@ -501,7 +501,7 @@ class _Assembly:
         enters: str = "",
         reader: tuple[NodeDef, int] | None = None,
     ) -> tuple[str, int]:
-        """`source`, of type `dtype`, for a reader on `device`: a constant has a copy there, a loop variable enters there.
+        """`source`, of type `dtype`, for a reader on `device`: a constant is copied there if it can be, a loop variable enters.
 
         Args:
             enters: for the value of a loop variable, what to call the node by which it enters.
@@ -511,7 +511,8 @@ class _Assembly:
         if not device or here == device:
             return source, index
         producer = self.produced.get(source)
-        if producer is not None and producer.op == "Const":
+        on_host = reader is not None and _takes_on_host(*reader)
+        if producer is not None and producer.op == "Const" and _makes_on_host(producer, device) == on_host:
             copy = self.copies.get((source, device))
             if copy is None:
                 copy = self.copies[source, device] = self._free(f"{source}/on_{_token(device)}")
@@ -525,7 +526,6 @@ class _Assembly:
             return self._identity(source, index, device, dtype, f"{enters}_on_{_token(device)}"), 0
         if not here or dtype in (tf.resource, tf.variant):
             return source, index
-        on_host = reader is not None and _takes_on_host(*reader)
         key = source, index, device, on_host
         if key not in self.arrived:
             self.arrived[key] = self._apart(source, index, device, dtype, on_host)
@@ -538,7 +538,9 @@ class _Assembly:
         the reader: what a host's op makes is in pinned memory, which copies need for their speed, only if it is sent right away.
         """
         here = self.devices[source]
-        if _passes_on_host(device, dtype) == on_host:
+        passes = NodeDef(op="Identity")
+        passes.attr["T"].type = dtype.as_datatype_enum
+        if _makes_on_host(passes, device) == on_host:
             at = device
         elif self._stays_in_memory(source, index, here, dtype):
             at = here
@@ -648,9 +650,9 @@ def _takes_on_host(node: NodeDef, position: int) -> bool:
     return kernel is not None and position in kernel.host_inputs
 
 
-def _passes_on_host(device: str, dtype: tf.DType) -> bool | None:
-    """Whether an Identity on the device, if it is not a CPU, is one of host memory; None where it has none for the type."""
-    kernel = KernelIndex.shared().lookup_type("Identity", {"T": dtype.name}).kernels.get(_kind(device))
+def _makes_on_host(node: NodeDef, device: str) -> bool | None:
+    """Whether an op's one result would be in the host's memory, for another device than a CPU; None if it has no kernel there."""
+    kernel = KernelIndex.shared().lookup(node).kernels.get(_kind(device))
     return None if kernel is None else 0 in kernel.host_outputs
 
 

@@ -24,7 +24,9 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Solver
-from placer.tf.tracing import traceable
+from placer.tf.kernels import KernelIndex
+from placer.tf.rewriting import rewrite
+from placer.tf.tracing import trace, traceable
 from tests.machines import two_cpus
 
 GPU_HERE = bool(tf.config.list_physical_devices("GPU"))
@@ -93,8 +95,10 @@ def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
     """Everything that must hold for a function that can run here; see `plans`, `runs_alike` and `with_tape_inside`."""
     for machine in ("h100", "2xh100"):
         plan(build(), machine)
+    has_kernels_where_it_is_sent(build(), "h100")
     runs_alike(build, solvers)
     if build().gradients:
+        has_kernels_where_it_is_sent(with_tape_inside(build()), "h100")
         runs_alike(lambda: with_tape_inside(build()), [RandomLegal(1)])
 
 
@@ -107,6 +111,22 @@ def plan(program: Program, machine: str = "h100", **options: Any) -> Placement:
         kind = placement.ops[op.name].device.partition(":")[0]
         assert kind in op.kernels, f"{op.name} ({op.op_type}) is planned for a {kind} and has no such kernel"
     return placement
+
+
+def has_kernels_where_it_is_sent(program: Program, machine: str) -> None:
+    """Rewritten to a random legal plan for a machine that need not be here, no op, added or not, lacks a kernel there."""
+    try:
+        traced = trace(traceable(program.fn), *program.args, **program.kwargs)
+    except placer.TraceError:  # it has no gradient, plain or placed
+        return
+    placement = placer.solve(placer.build_graph(traced), machine, **{**program.plans, "solver": RandomLegal(2)})
+    full = {name: f"/job:localhost/replica:0/task:0/device:{op.device}" for name, op in placement.ops.items()}
+    written = rewrite(traced, full).graph.as_graph_def()
+    nodes = [*written.node, *(n for f in written.library.function if "_placed_" in f.signature.name for n in f.node_def)]
+    for node in nodes:
+        kind = tf.DeviceSpec.from_string(node.device).device_type
+        kernels = KernelIndex.shared().lookup(node).kernels
+        assert not kind or kind in kernels, f"{node.name} ({node.op}) is on a {kind} and has no such kernel"
 
 
 def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list[PlacedFunction]:
