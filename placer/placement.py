@@ -121,7 +121,7 @@ class Difference:
     """What changes from one placement to another; pairs are of the one and of the other."""
 
     moved: Mapping[str, tuple[str, str]]
-    """By op that both have: its device in the one and in the other."""
+    """By op that both have: its device in the one and in the other. What takes longest comes first."""
     only_left: tuple[str, ...]
     only_right: tuple[str, ...]
     total_cost_ns: tuple[int, int]
@@ -304,10 +304,12 @@ class Placement:
         """What changes from this placement to `other`, which may be of a changed graph. OptionError if that is no Placement."""
         if not isinstance(other, Placement):
             raise OptionError(f"diff takes a Placement, not {other!r}: placer.Placement.load(path) reads a saved one.")
-        both = [name for name in self.ops if name in other.ops]
-        pairs = {name: (self.ops[name].device, other.ops[name].device) for name in both}
+        both = {name: (self.ops[name], other.ops[name]) for name in self.ops if name in other.ops}
+        pairs = {name: (one.device, two.device) for name, (one, two) in both.items()}
+        moved = [name for name, (left, right) in pairs.items() if left != right]
+        moved.sort(key=lambda name: -max(plan.time_ns.get(plan.device, 0) for plan in both[name]))
         return Difference(
-            moved={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
+            moved={name: pairs[name] for name in moved},
             only_left=tuple(name for name in self.ops if name not in other.ops),
             only_right=tuple(name for name in other.ops if name not in self.ops),
             total_cost_ns=(self.total_cost_ns, other.total_cost_ns),

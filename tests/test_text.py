@@ -91,6 +91,8 @@ def test_each_order_is_one() -> None:
 def test_a_difference_is_that_of_the_figures() -> None:
     found = PLAN.diff(PINNED)
     assert set(found.moved) == {name for name in PLAN.ops if PLAN.device_of(name) != PINNED.device_of(name)}
+    longest = [max(plan.ops[name].time_ns[plan.device_of(name)] for plan in (PLAN, PINNED)) for name in found.moved]
+    assert longest == sorted(longest, reverse=True)
     for pair, figure in [
         (found.step_time_ns, lambda plan: plan.step_time_ns),
         (found.transfers, lambda plan: len(plan.transfers)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
+import subprocess
 from collections import Counter
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -20,7 +22,7 @@ from placer.views.colours import CROSSING
 from placer.views.folding import ALIKE, fold, told
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
 from placer.views.picture import EDGE, HEAD, LEGEND
-from tests.graphs import GraphBuilder, layers, stacked, towers
+from tests.graphs import GraphBuilder, floats, layers, stacked, towers
 
 
 def past_a_lane() -> Placement:
@@ -146,6 +148,22 @@ def test_dot_draws_every_box_once_and_only_edges_between_them(name: str) -> None
     assert {end for pair in ends for end in pair} <= set(boxes)
     assert text.count("{") == text.count("}")
     assert ("penwidth=3" in text) == any(data["crosses"] for *_, data in plan.to_networkx().edges(data=True) if data["nbytes"])
+
+
+def test_graphviz_draws_it_whatever_names_are() -> None:
+    program = shutil.which("dot")
+    if program is None:
+        pytest.skip("Graphviz is not installed")
+    odd = GraphBuilder('a "graph" \\ {')
+    odd.argument("x", floats(4))
+    odd.op('"quoted"/<b>/{brace}', "Relu", ["x"])
+    odd.op("back\\slash/é", "Tanh", ['"quoted"/<b>/{brace}'])
+    for plan in (*PLANS.values(), solve(odd.build("back\\slash/é"), "h100", pins={"x": "CPU:0", "back*": "GPU:0"})):
+        made = subprocess.run([program, "-Tsvg"], input=str(plan.view("dot")), capture_output=True, text=True, check=True)
+        assert made.stderr == ""
+        drawn = [element.get("class") for element in ElementTree.fromstring(made.stdout).iter("{http://www.w3.org/2000/svg}g")]
+        kept = told(fold(plan, 40))
+        assert (drawn.count("node"), drawn.count("edge")) == (len(kept), kept.number_of_edges())
 
 
 @pytest.mark.parametrize("name", PLANS)
