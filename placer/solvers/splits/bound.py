@@ -25,7 +25,7 @@ def max_load_bound_ns(problem: SplitProblem) -> int:
     """
     if not problem.units:
         return 0
-    cuts, cpu = _Cuts(problem), problem.unit_time_ns[:, 0].tolist()
+    cuts, cpu = Cuts(problem), problem.unit_time_ns[:, 0].tolist()
     alone = [cuts.least([u], []) if ok else UNLIMITED for u, ok in enumerate(problem.unit_supported.tolist())]
     bound: int = max(_work_ns(problem), *map(min, alone, cpu))
     nets = problem.nets
@@ -97,7 +97,7 @@ def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, 
     return grain * max(0, least)
 
 
-class _Cuts:
+class Cuts:
     """Least loads of an accelerator by what it must hold and must not, each a minimum cut."""
 
     def __init__(self, problem: SplitProblem) -> None:

@@ -12,6 +12,7 @@ from placer.problem.split import SplitProblem, excess_bytes, latency_ns
 from placer.solvers.ideals import contained, ideals
 from placer.solvers.splits.chain import NEVER, piece_loads_ns, unit_order
 from placer.solvers.splits.latency_annealing import anneal
+from placer.solvers.splits.latency_bound import latency_bound_ns
 from placer.solvers.splits.latency_model import resolved
 from placer.solvers.splits.solution import SplitSolution
 
@@ -21,7 +22,9 @@ MOVES = 50_000
 """From one start at one temperature."""
 HOT = (0.003, 0.1, 0.02, 0.3)
 """First temperatures, as parts of the latency; they take turns."""
-PROBE, ANNEALED, PARTS = 0.1, 0.65, 0.85
+BOUND = 0.15
+"""The part of the time that the bound may take."""
+PROBE, ANNEALED, PARTS = 0.2, 0.65, 0.85
 """By which part of the time each ends: a first attempt at a proof, moves, and the search of parts. The whole program has the
 rest."""
 PART_S = 8.0
@@ -44,7 +47,7 @@ def minimise_latency(problem: SplitProblem, *, time_limit_s: float = 120.0, seed
         found = None if excess_bytes(problem, device) else latency_ns(problem, device)
         return 1 << 60 if found is None else found
 
-    bound = shortest_path_ns(problem)
+    bound = latency_bound_ns(problem, time_limit_s=BOUND * time_limit_s)
     best = np.full(problem.units, problem.accelerators)
     for most in FAMILIES:
         family, exact = ideals(problem.units, unit_order(problem), most)
@@ -71,19 +74,6 @@ def minimise_latency(problem: SplitProblem, *, time_limit_s: float = 120.0, seed
         best = best if found.device is None else min(best, found.device, key=value)
     whole(ends(1) - time.perf_counter())
     return SplitSolution.of(best, "latency", value(best), bound, started)
-
-
-def shortest_path_ns(problem: SplitProblem) -> int:
-    """A bound: the longest path, each op where it takes least, copies free."""
-    least = problem.op_time_ns[:, 0].copy()
-    supported = problem.unit_supported[problem.op_unit]
-    least[supported] = problem.op_time_ns[supported].min(axis=1)
-    end = least.tolist()
-    order = np.argsort(problem.consumer_op, kind="stable")
-    maker, user = problem.tensor_op[problem.consumer_tensor[order]].tolist(), problem.consumer_op[order].tolist()
-    for a, b in zip(maker, user, strict=True):
-        end[b] = max(end[b], end[a] + int(least[b]))
-    return max(end, default=0)
 
 
 def chained(problem: SplitProblem, family: Bools) -> Ints:

@@ -8,7 +8,8 @@ import pytest
 from placer.problem.split import excess_bytes, latency_ns
 from placer.problems.dnn_partitioning import load_split
 from placer.solvers.base import Status
-from placer.solvers.splits.latency import minimise_latency, shortest_path_ns
+from placer.solvers.splits.latency import minimise_latency
+from placer.solvers.splits.latency_bound import pieces_of_path_ns, shortest_path_ns
 from tests import published
 from tests.splits import least_latency_ns, random_split
 
@@ -18,6 +19,7 @@ def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     problem = random_split(seed, ops=6 + seed % 2)
     least = least_latency_ns(problem)
     assert shortest_path_ns(problem) <= least
+    assert pieces_of_path_ns(problem, time_limit_s=0.0) <= pieces_of_path_ns(problem, time_limit_s=20.0) <= least
     found = minimise_latency(problem, time_limit_s=20.0)
     assert found.device is not None
     assert found.objective_ns == latency_ns(problem, found.device) == least
