@@ -296,8 +296,8 @@ LATENCY_SECTION = """\
 The time for one sample, each accelerator running one piece once; memory binds.
 
 {rows}
-The latencies known as best for inceptionv3 and the layers of resnet50 are experts' splits that do not keep to the memory limit,
-and are not reached within it. Their fullest accelerators hold more than they can: {experts}.
+The latencies known as best for inceptionv3 and the layers of resnet50 are experts' splits that do not keep to the memory limit;
+the bounds prove that no split within it reaches them. Their fullest accelerators hold more than they can: {experts}.
 
 """
 TOTAL_COST_SECTION = """\

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from placer.problem.split import excess_bytes, latency_ns
 from placer.problems.dnn_partitioning import load_split
@@ -18,8 +20,6 @@ from tests.splits import least_latency_ns, random_split
 def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     problem = random_split(seed, ops=6 + seed % 2)
     least = least_latency_ns(problem)
-    assert shortest_path_ns(problem) <= least
-    assert pieces_of_path_ns(problem, time_limit_s=0.0) <= pieces_of_path_ns(problem, time_limit_s=20.0) <= least
     found = minimise_latency(problem, time_limit_s=20.0)
     assert found.device is not None
     assert found.objective_ns == latency_ns(problem, found.device) == least
@@ -27,6 +27,15 @@ def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     assert found.lower_bound_ns == least
     assert excess_bytes(problem, found.device) == 0
     assert problem.unit_supported[found.device < problem.accelerators].all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_no_bound_exceeds_the_least(seed: int, accelerators: int) -> None:
+    problem = random_split(seed, ops=7, accelerators=accelerators)
+    least = least_latency_ns(problem)
+    assert shortest_path_ns(problem) <= least
+    assert pieces_of_path_ns(problem, time_limit_s=0.0) <= pieces_of_path_ns(problem, time_limit_s=20.0) <= least
 
 
 @pytest.mark.parametrize("seed", range(6))
