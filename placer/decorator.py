@@ -145,6 +145,9 @@ class PlacedFunction:
                 return self._traceable(*args, **kwargs)
             if calling.in_replica():
                 return self._replicated()(*args, **kwargs)
+            if calling.in_dataset_function():
+                self._left("a dataset calls it, in functions that run beside the step, on the host")
+                return self._traceable(*args, **kwargs)
             if exporting.is_saving():
                 return self._to_save(args, kwargs)(*args, **kwargs)
             with self._lock:  # who comes second finds the variables initialised
@@ -187,12 +190,15 @@ class PlacedFunction:
         """What a replica's call runs: the function itself, as replicas cannot wait for each other in a function of its own."""
         from placer.tf.calling import as_written
 
-        why = "it is called under a distribution strategy, which decides the devices"
+        self._left("it is called under a distribution strategy, which decides the devices")
+        return as_written(self._fn)
+
+    def _left(self, why: str) -> None:
+        """Says, once, why a call runs unplaced."""
         if why not in self._told:
             self._told.add(why)
-            warnings.warn(f"{self.__name__} is left as it is: {why}", PlacementWarning, stacklevel=3)
-        self._latest = _Entry("a replica", None, None, None, None)
-        return as_written(self._fn)
+            warnings.warn(f"{self.__name__} is left as it is: {why}", PlacementWarning, stacklevel=4)
+        self._latest = _Entry(why, None, None, None, None)
 
     def _initialising(self, error: TraceError) -> Any:
         """What runs a first call whose arguments give variables their initial values; raises where that is not why.

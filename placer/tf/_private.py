@@ -208,6 +208,8 @@ def copy_flat_signature(source: Any, target: Any) -> None:
 def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The call's tensors in the order of the graph's inputs (captures left out)."""
     function_type = concrete.function_type
+    if concrete._arg_keywords and not function_type.parameters:  # of a graph of TensorFlow 1, called with tensors alone
+        return [*args, *(kwargs[keyword] for keyword in concrete._arg_keywords[len(args) :])]
     bound = function_type.bind(*args, **kwargs)
     bound.apply_defaults()
     return list(function_type.unpack_inputs(bound))
@@ -398,6 +400,12 @@ def recorded_partitions() -> Iterator[list[Any]]:
 def device_scope() -> str:
     """The device scope around a call, eager or inside a function; for an eager one, tf.function traces anew."""
     return str(context.context().device_name or "")
+
+
+def in_dataset_function() -> bool:
+    """True where a function is traced that a dataset will call."""
+    tracer = DatasetFunction.__init__.__code__
+    return not tf.executing_eagerly() and any(frame.f_code is tracer for frame, _ in traceback.walk_stack(None))
 
 
 def is_saving() -> bool:

@@ -60,6 +60,11 @@ def in_replica() -> bool:
     return bool(tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context())
 
 
+def in_dataset_function() -> bool:
+    """True where a function calls that a dataset will: it runs beside the step, where copies between devices have stood still."""
+    return _private.in_dataset_function()
+
+
 def as_written(fn: Any) -> Any:
     """A function to be called as it is: a plain one is rewritten by AutoGraph if what is around it was."""
     autograph = tf.__internal__.autograph

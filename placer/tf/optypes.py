@@ -106,6 +106,14 @@ def functions_of(node: NodeDef) -> list[str]:
     return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 
 
+def takes_handles_from_afar(node: NodeDef) -> bool:
+    """Whether it takes handles of state on another device: a dataset whose functions capture them (`InputColocationExemption`).
+
+    They run where the state is, the dataset itself on its host.
+    """
+    return "Dataset" in node.op and bool(function_attributes(node.op))
+
+
 @functools.cache
 def runs_unseen_code(op_type: str) -> bool:
     """Whether ops of this type run code that may write a variable whose handle they do not take: Python's, a dataset's."""

@@ -27,6 +27,7 @@ from placer.tf.optypes import (
     depends_on_bounds,
     functions_of,
     is_stateful,
+    takes_handles_from_afar,
 )
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input, variable_names
 
@@ -266,7 +267,7 @@ class _Reader:
             body=body.frame.path,
         )
         for position, (source, index) in enumerate(sources):
-            self._edge(source, path, index, position)
+            self._edge(source, path, index, position, handle_binds=not takes_handles_from_afar(node))
         for source in waits:
             self._control(source, path)
         if node.op == "Switch":
@@ -526,7 +527,7 @@ class _Reader:
             "flags": flags,
         }
 
-    def _edge(self, source: str, target: str, src_index: int, dst_index: int) -> None:
+    def _edge(self, source: str, target: str, src_index: int, dst_index: int, handle_binds: bool = True) -> None:
         if source == target:
             return
         data = self.graph.get_edge_data(source, target)
@@ -535,7 +536,8 @@ class _Reader:
             self.graph.add_edge(source, target, tensors=(edge,), control=False)
         else:
             data["tensors"] += (edge,)
-        if dst_index != PREDICATE and self.specs[source][src_index].dtype in ("resource", "variant"):
+        dtype = self.specs[source][src_index].dtype
+        if dst_index != PREDICATE and (dtype == "variant" or (dtype == "resource" and handle_binds)):
             self._join(source, target, "")
 
     def _control(self, source: str, target: str) -> None:

@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from cost_models.machines import Machine
 from placer.decorator import PlacedFunction
 from placer.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
@@ -55,6 +56,8 @@ class Program:
     """False where a call must not raise, placed or plain."""
     random: bool = False
     """Its results are compared by structure, shape and dtype only: they come from a generator that cannot be seeded."""
+    tolerance: float = 1e-4 if GPU_HERE else 1e-5
+    """What floats may differ by, those of half the length by a hundredth: devices sum in different orders."""
     plans: dict[str, Any] = field(default_factory=dict)
     """Options for planning, such as pins."""
 
@@ -102,9 +105,12 @@ def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
         runs_alike(lambda: with_tape_inside(build()), [RandomLegal(1)])
 
 
-def plan(program: Program, machine: str = "h100", **options: Any) -> Placement:
-    """The plan for a machine that need not be here, every op of it on a device that has a kernel for it."""
-    graph = placer.build_graph(program.fn, *program.args, **program.kwargs)
+def plan(program: Program, machine: str | Machine = "h100", **options: Any) -> Placement:
+    """The plan for a machine that is elsewhere, every op of it on a device that has a kernel for it.
+
+    Where arguments and variables are in this process has no part in it.
+    """
+    graph = replace(placer.build_graph(program.fn, *program.args, **program.kwargs), process_devices=())
     placement = placer.solve(graph, machine, **{**program.plans, **options})
     assert list(placement.ops) == [op.name for op in graph]
     for op in graph:
@@ -247,16 +253,16 @@ def compare(label: str, expected: dict[str, Any], found: dict[str, Any], program
         have = found[part]
         what = f"{label}, {part}"
         if isinstance(want, Exception) or isinstance(have, Exception):
-            assert program.raises or part == "gradient", f"{what}: {have!r} where the plain function gives {want!r}"
-            assert kind_of_error(have) == kind_of_error(want), f"{what}: {have!r} where the plain function gives {want!r}"
+            assert program.raises or part == "gradient", f"{what}: {told(have)} where the plain function gives {told(want)}"
+            assert kind_of_error(have) == kind_of_error(want), f"{what}: {told(have)} where the plain function gives {told(want)}"
             continue
         tf.nest.assert_same_structure(want, have)  # its message names both structures
         pairs = zip(tf.nest.flatten(want, expand_composites=True), tf.nest.flatten(have, expand_composites=True), strict=True)
         for number, (a, b) in enumerate(pairs):
-            same_value(f"{what}, value {number}", a, b, random=program.random)
+            same_value(f"{what}, value {number}", a, b, program)
 
 
-def same_value(what: str, want: Any, have: Any, *, random: bool) -> None:
+def same_value(what: str, want: Any, have: Any, program: Program) -> None:
     alike = tf.is_tensor(have) if tf.is_tensor(want) else isinstance(have, type(want))
     assert alike, f"{what}: {have!r} where {want!r} belongs"
     if not tf.is_tensor(want):
@@ -267,11 +273,16 @@ def same_value(what: str, want: Any, have: Any, *, random: bool) -> None:
             return
         a, b = np.asarray(want), np.asarray(have)
         assert b.shape == a.shape, f"{what}: shape {b.shape} where {a.shape} belongs"
-        if want.dtype.is_floating and not random:
-            tolerance = 1e-2 if want.dtype.size == 2 else 1e-4 if GPU_HERE else 1e-5  # devices sum in different orders
+        if want.dtype.is_floating and not program.random:
+            tolerance = 1e-2 if want.dtype.size == 2 else program.tolerance
             np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance, err_msg=what)
-        elif not random:
+        elif not program.random:
             np.testing.assert_array_equal(b, a, err_msg=what)
+
+
+def told(value: Any) -> str:
+    """A result or an error in words; an error of TensorFlow's has none in its `repr`."""
+    return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else repr(value)
 
 
 def kind_of_error(error: Any) -> tuple[str, str]:

@@ -34,7 +34,7 @@ from tests.semantics.grammar import (
     Type,
     of,
 )
-from tests.semantics.harness import Program
+from tests.semantics.harness import OTHER, Program
 
 Picks: TypeAlias = tuple[int, ...]
 """Numbers that choose: 0 the latest of what there is."""
@@ -120,7 +120,7 @@ def steps(depth: int, longest: int) -> st.SearchStrategy[Steps]:
             st.builds(Branch, picks, st.lists(inner, min_size=2, max_size=3)),
             st.builds(Loop, st.sampled_from(["known", "unknown", "while"]), st.booleans(), picks, inner),
             st.builds(Map, picks, inner),
-            st.builds(Scope, st.sampled_from(["CPU:1", "CPU:0"]), inner),
+            st.builds(Scope, st.sampled_from([OTHER, "CPU:0"]), inner),
         ),
         min_size=1,
         max_size=longest,
@@ -213,7 +213,7 @@ class _Writer:
 
     def made(self, prefix: str, kind: Type, device: int, text: str) -> str:
         name = self.fresh(prefix)
-        with self.block(f'with tf.device("CPU:{device}"):'):
+        with self.block(f'with tf.device("{OTHER if device else "CPU:0"}"):'):
             self.add(f"{name} = {text.format(value=constant(kind, self.count), name=name)}")
         return name
 

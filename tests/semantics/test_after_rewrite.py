@@ -65,7 +65,7 @@ def test_optimisers_keep_the_devices_of_what_they_fuse(f: Callable[..., Any], se
     with soft_placement(False):
         observation = placed.observe(X)
     assert observation.mismatches == ()
-    np.testing.assert_allclose(observation.outputs, f(X), rtol=1e-5)
+    np.testing.assert_allclose(observation.outputs, f(X), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("head", "tail"), itertools.permutations(["CPU:0", "CPU:1"], 2))
@@ -208,7 +208,8 @@ def ignoring(x: tf.Tensor, ids: tf.Tensor) -> Any:
 
 
 def test_what_is_told_to_ignore_an_index_out_of_range_does_so_on_any_device_and_is_not_flagged() -> None:
-    program = Program(fn=tf.function(ignoring), args=(M, tf.constant([0, 9, 1, 2])))
+    # The gradient of an update gathers without a policy.
+    program = Program(fn=tf.function(ignoring), args=(M, tf.constant([0, 9, 1, 2])), gradients=False)
     assert not notes_with(plan(program, solver="all_cpu"), "out of range")
     check(lambda: program)
 

@@ -645,6 +645,18 @@ def test_whatever_is_around_a_placed_function(around: Any, solver: Any) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+def test_a_call_from_a_dataset_is_left_alone_however_deep() -> None:
+    plain, placed, _ = layer_with(RandomLegal(0))
+    inner = tf.function(lambda x: placed(x) * 2.0)
+    with pytest.warns(placer.PlacementWarning, match="a dataset calls it") as warned:
+        (found,) = tf.data.Dataset.from_tensors(X).map(lambda x: placed(x) + inner(x))
+    assert len([w for w in warned if w.category is placer.PlacementWarning]) == 1
+    assert not placed.placements
+    np.testing.assert_allclose(found, plain(X) * 3.0, rtol=1e-4, atol=1e-5)
+    placed(X)
+    assert len(placed.placements) == 1
+
+
 def test_a_placed_function_as_an_argument_is_itself() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:
         return tf.sin(x)

@@ -31,9 +31,14 @@ def moving(fn: Callable[..., Any], *names: str, **options: Any) -> placer.Placed
     return placer.place(fn, devices=two_cpus(), variables="move", pins=dict.fromkeys(names, THERE), **options)
 
 
+def made(value: Any, name: str) -> tf.Variable:
+    with tf.device(HERE):
+        return tf.Variable(value, name=name)
+
+
 @pytest.fixture
 def w() -> tf.Variable:
-    return tf.Variable(tf.reshape(tf.range(16.0), [4, 4]) / 16, name="w", trainable=True)
+    return made(tf.reshape(tf.range(16.0), [4, 4]) / 16, "w")
 
 
 # -- what a variable is stays -------------------------------------------------------------------------------------------
@@ -352,7 +357,7 @@ def a_tape(w: tf.Variable) -> Any:
     ],
 )
 def test_a_move_is_refused_naming_who_would_go_stale(holder: Any, told: str, w: tf.Variable) -> None:
-    other = tf.Variable(tf.ones([4, 4]), name="other")
+    other = made(tf.ones([4, 4]), "other")
     kept = holder(w)
     placed = moving(lambda x: x @ w @ other, "w", "other")
     for _ in range(2):
@@ -472,13 +477,13 @@ def test_the_first_call_is_inside_another_function(w: tf.Variable) -> None:
 
 
 def test_a_variable_of_a_function_around_it_stays_where_a_call_has_it(w: tf.Variable) -> None:
-    other = tf.Variable(tf.eye(4), name="other")
+    other = made(tf.eye(4), "other")
 
     @tf.function
     def outer(v: tf.Variable, x: Any) -> Any:
         return moving(lambda x: x @ v @ other, "other")(x)
 
-    for variable in (w, tf.Variable(2 * w)):
+    for variable in (w, made(2 * w, "twice")):
         np.testing.assert_allclose(outer(variable, X), X @ variable, rtol=1e-6)
     assert [where(v) for v in (w, other)] == [HERE, THERE]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import placer
 from placer.tf.tracing import traceable
-from tests.semantics.harness import Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
+from tests.semantics.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
 from tests.semantics.programs import Source, every_row, programs
 
 
@@ -19,7 +19,7 @@ def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
     rng = np.random.default_rng(seed)
     types = {op.op_type for op in graph}  # a pin that is one speaks of all such ops
     free = [op.name for op in graph if op.role == "op" and not op.group and op.name not in types]
-    return {str(name): f"CPU:{rng.integers(2)}" for name in rng.permutation(free)[:3]}
+    return {str(name): str(rng.choice(["CPU:0", OTHER])) for name in rng.permutation(free)[:3]}
 
 
 @settings(max_examples=max(100, settings().max_examples))

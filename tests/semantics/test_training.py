@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -89,7 +90,8 @@ def attention_in_half_precision() -> Program:
     inputs = keras.Input([3, 4])
     mixed = keras.layers.MultiHeadAttention(2, 2, dtype="mixed_bfloat16")(inputs, inputs)
     outputs = keras.layers.Dense(2, dtype="float32")(keras.layers.GlobalAveragePooling1D()(mixed))
-    return steps(keras.Model(inputs, outputs), keras.optimizers.SGD(0.01), tf.stack([X] * 3))
+    training = steps(keras.Model(inputs, outputs), keras.optimizers.SGD(0.01), tf.stack([X] * 3))
+    return replace(training, tolerance=1e-2)  # most of it is computed in half precision
 
 
 class Counting(keras.layers.Layer):  # type: ignore[misc]

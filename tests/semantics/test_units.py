@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import placer
 from tests.machines import two_cpus
-from tests.semantics.harness import OTHER, Builder, Program, RandomLegal, check, left_alone, plan, soft_placement
+from tests.semantics.harness import GPU_HERE, OTHER, Builder, Program, RandomLegal, check, left_alone, plan, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01
@@ -37,7 +37,7 @@ def a_compiled_call_with_scopes_inside() -> Program:
 
 
 def a_compiled_call_with_a_variable_and_a_loop() -> Program:
-    with tf.device("CPU:0"):
+    with tf.device("GPU:0" if GPU_HERE else "CPU:0"):  # where TensorFlow puts a compiled call
         w = tf.Variable(W)
 
     @tf.function(jit_compile=True)
@@ -55,14 +55,14 @@ def compiled_calls_in_a_loop_and_a_branch() -> Program:
 
     @tf.function(jit_compile=True)
     def kernel(x: tf.Tensor) -> Any:
-        return inner(x) * 0.5, tf.reduce_sum(x)
+        return inner(x) * 0.5, tf.reduce_mean(x)
 
     @tf.function
     def f(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
         for i in tf.range(n):
             if i % 2 == 0:
-                x, total = kernel(x)
-                x += total
+                x, mean = kernel(x)
+                x += mean
             else:
                 x = inner(x)
         return x

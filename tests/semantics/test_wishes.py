@@ -15,7 +15,7 @@ import placer
 from placer.errors import ConstraintError, DeviceError, OptionError, PlacementWarning, PlanError
 from placer.placement import Placement
 from placer.tf import _private
-from tests.machines import two_cpus
+from tests.machines import four_gpus, two_cpus
 from tests.semantics.harness import Program, RandomLegal, check, plan, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
@@ -337,8 +337,8 @@ def test_a_plan_goes_to_another_process_and_is_refused_where_its_devices_are_not
     np.testing.assert_allclose(applied(X), two_layers(X), rtol=1e-6)
     assert not applied.observe(X).mismatches
 
-    plan(Program(fn=two_layers, args=(X,)), pins={"MatMul": "GPU:0"}).save(tmp_path / "there.json")
-    with pytest.raises(DeviceError, match="GPU:0"):
+    plan(Program(fn=two_layers, args=(X,)), four_gpus(), pins={"MatMul": "GPU:3"}).save(tmp_path / "there.json")
+    with pytest.raises(DeviceError, match="GPU:3"):
         placer.apply(two_layers, Placement.load(tmp_path / "there.json"))(X)
     with pytest.raises(PlanError, match="Plan this function anew"):
         placer.apply(tf.function(lambda x: tf.sin(x) + 1.0), here)(X)
