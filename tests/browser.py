@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""Reaches this machine only, whatever a page asks for."""
 QUIET = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
 
@@ -26,7 +28,7 @@ def chromium(width: int = 1500, height: int = 1000) -> Iterator[Any]:
         pytest.skip("no chromium with chromedriver here; Debian has them as chromium and chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for argument in (*QUIET, "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"):
+    for argument in (*QUIET, ALONE, "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
