@@ -51,10 +51,14 @@ class AnalyticModel:
         if not work.kernels:
             dispatch = work.nodes * device.host_op_ns + round(work.cpu_serial_ns)
             return OpCost(dispatch, dispatch, 0, work.workspace_bytes, source)
-        # Each kernel after an op's first costs the host a bare launch, about half of starting an op.
-        dispatch = device.dispatch_ns + (work.kernels - 1) * device.dispatch_ns // 2
+        dispatch = launching_ns(work, device)
         compute = round(max(_gpu_ns(work, signature, device), work.kernels * device.min_kernel_ns))
         return OpCost(max(dispatch, compute), dispatch, compute, work.workspace_bytes, source)
+
+
+def launching_ns(work: Work, device: Device) -> int:
+    """What starting an op's kernels takes the host: each after the first a bare launch, about half of starting an op."""
+    return device.dispatch_ns + (work.kernels - 1) * device.dispatch_ns // 2
 
 
 def _rate(work: Work, op: OpSignature, device: Device) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cost_models.analytic import launching_ns
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.store import Table, signature_text
-from cost_models.work import work_of
+from cost_models.work import is_awaited, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class MeasuredModel:
         measured = column.get(signature_text(signature)) if column else None
         if measured is None:
             return self.otherwise.op_cost(signature, device)
-        workspace = work_of(signature).workspace_bytes
+        work, dispatch, compute = work_of(signature), measured.dispatch_ns, measured.compute_ns
+        if device.asynchronous and is_awaited(signature):  # one after the other, each waits for the one before
+            dispatch, compute = min(dispatch, launching_ns(work, device)), max(dispatch, compute)
         source = "harvested" if measured.harvested else "measured"
-        return OpCost(measured.time_ns, measured.dispatch_ns, measured.compute_ns, workspace, source)
+        return OpCost(measured.time_ns, dispatch, compute, work.workspace_bytes, source)

@@ -360,6 +360,22 @@ HOST_INT32 = frozenset(
 )
 """Op types whose int32 GPU kernels take and give host memory only, from TensorFlow's kernel registry."""
 
+AWAITED = frozenset(
+    _names(
+        """CropAndResize Cholesky DynamicPartition GenerateBoundingBoxProposals Lu MatrixDeterminant MatrixInverse MatrixSolve
+        MatrixTriangularSolve Qr SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SelfAdjointEigV2 SparseFillEmptyRows
+        SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum Svd Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where"""
+    )
+)
+"""Op types whose GPU kernels tell the host something, such as a shape, before what follows can go on, and give its thread back
+meanwhile: those that are an `AsyncOpKernel` in TensorFlow."""
+
+
+def is_awaited(op: OpSignature) -> bool:
+    """Whether what follows this op on a GPU waits for its end, and the host does something else until then."""
+    return op.op_type in AWAITED and not runs_on_host(op)
+
+
 FORMULAS: dict[str, Formula] = {}
 """The table. What is not in it is priced by `fallback`."""
 

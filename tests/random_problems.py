@@ -83,6 +83,7 @@ def random_problem(
         device_call_ns=rng.integers(0, 30, size=devices) * gpu,
         split_ns=int(rng.integers(0, 30)),
         copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
+        op_awaited=rng.random(ops) < 0.1,
         device_wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs, unpinned_factor
-from cost_models.work import copied_read, is_copied
+from cost_models.work import copied_read, is_awaited, is_copied
 from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
@@ -109,6 +109,7 @@ def formulate(
         device_wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
+        op_awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )

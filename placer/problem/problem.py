@@ -135,6 +135,9 @@ class PlacementProblem:
     op_serial: Bools | None = None
     """[N]: the kernel uses one thread of a CPU however long it takes, so several run side by side; None for none."""
 
+    op_awaited: Bools | None = None
+    """[N]: the kernel of an asynchronous device tells the host how to go on, so what follows waits for its end; None for none."""
+
     def __post_init__(self) -> None:
         n, u, d, t, c, k = (
             len(self.op_names),
@@ -149,6 +152,7 @@ class PlacementProblem:
             "device_call_ns": (d,), "device_wake_ns": (d,), "tensor_copy_bytes": (t,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,), "op_moment": (n,), "consumer_until": (c,),
+            "op_awaited": (n,),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
             "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,), "tensor_shared": (t,),

@@ -76,7 +76,7 @@ class Simulator:
       stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
-      other waits for the end of the op, a copy out of the device too.
+      other waits for the end of the op, a copy out of the device too. All wait for the end of ``op_awaited`` ones.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
       copy. What feeds an asynchronous device is busy for the interval with each copy out of it. A copy into its own memory
       waits for all that its stream has been given so far, since the bytes may still be in use. Free tensors are there already.
@@ -390,6 +390,8 @@ class Edges:
     nbytes: Ints
     count: Floats
     free: Bools
+    awaited: Bools
+    """[X]: nobody goes on before its producer is done."""
     tensor: Ints
     """[E]"""
     consumer: Ints
@@ -419,6 +421,7 @@ class Edges:
             nbytes=np.append(problem.copied_bytes, np.zeros(len(sources), np.int64)),
             count=np.append(problem.tensor_count, problem.op_count[sources]),
             free=np.append(problem.tensor_free, np.zeros(len(sources), np.bool_)),
+            awaited=np.zeros(len(op), np.bool_) if problem.op_awaited is None else problem.op_awaited[op],
             tensor=tensor[order],
             consumer=consumer[order],
             taken=taken[order],
@@ -452,7 +455,7 @@ class Edges:
         dst = self.taken[edges, op_device[self.consumer[edges]]]
         control = tensor >= len(problem.tensor_op)
         in_stream = (src == dst) & (src < problem.devices) & problem.asynchronous[src % problem.devices]
-        code = np.where(in_stream | control, ISSUED, DONE)
+        code = np.where((in_stream | control) & ~self.awaited[tensor], ISSUED, DONE)
         crosses = np.flatnonzero((src != dst) & ~self.free[tensor])
         key, begins, number = np.unique(
             tensor[crosses] * 2 * problem.devices + dst[crosses], return_index=True, return_inverse=True
@@ -467,7 +470,7 @@ class Edges:
         src, dst = self.place[self.tensor], self.taken
         control = self.tensor >= len(problem.tensor_op)
         in_stream = (src == here) & problem.asynchronous
-        code = np.where((src == dst) & (in_stream | control[:, None]), ISSUED, DONE)
+        code = np.where((src == dst) & (in_stream | control[:, None]) & ~self.awaited[self.tensor, None], ISSUED, DONE)
         nbytes, count = self.nbytes[self.tensor][:, None, None], self.count[self.tensor][:, None, None]
         copy = problem.copy_ns(nbytes, count, src[:, :, None], dst[:, None, :])
         return code, np.where(self.free[self.tensor][:, None, None], 0, copy)

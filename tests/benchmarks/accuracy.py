@@ -168,7 +168,7 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
     yield "what a host makes is sent from pinned memory by placed functions, which it was not", everything(auto, pageable=False)
     yield "no least interval between copies", everything(auto, lambda p: replace(p, copy_interval_ns=None))
     yield "calls take the same whatever devices they use", everything(auto, lambda p: replace(p, device_call_ns=None, split_ns=0))
-    yield "threads of a CPU never sleep", everything(auto, lambda p: replace(p, device_wake_ns=None))
+    yield "nothing on a GPU waits for ops that tell the host how to go on", everything(auto, lambda p: replace(p, op_awaited=None))
     with without(simulate, "SMALL_NS", 0):
         yield "small ops of a CPU run side by side", everything(auto)
     with without(simulate, "WIDE_NS", 10**15):

@@ -59,6 +59,18 @@ def test_the_nearest_source_answers_first(tmp_path: Path) -> None:
         assert auto.op_cost(signature, device) == analytic.op_cost(signature, device)
 
 
+def test_the_host_goes_on_while_a_gpu_looks_for_what_is_different(tmp_path: Path) -> None:
+    """Such ops, one after the other, were measured with the host waiting for each."""
+    keys = TensorSpec("int64", (100_000,))
+    unique = OpSignature("Unique", (keys,), (TensorSpec("int64", (None,)), TensorSpec("int32", (100_000,))), (("T", "int64"),))
+    took = Measurement(300_000, 300_000, 250_000, 0.0)
+    auto = auto_model(store_with(tmp_path, GPU.model, (unique, took), (product(64), took)))
+    cost = auto.op_cost(unique, GPU)
+    assert cost.dispatch_ns < 100_000
+    assert cost.compute_ns == cost.time_ns == 300_000
+    assert auto.op_cost(product(64), GPU).dispatch_ns == 300_000
+
+
 def test_few_or_equal_sizes_are_no_fit(tmp_path: Path) -> None:
     few = [(product(64 * 2**k), Measurement(k, 0, k, 0.0)) for k in range(SAMPLES - 1)]
     equal = [(product(64 + k, "float64"), Measurement(k, 0, k, 0.0)) for k in range(10)]
