@@ -12,14 +12,19 @@ ROUNDS = 200
 NEVER = np.iinfo(np.int64).max // 4
 
 
-def fit(problem: PlacementProblem, assignment: Assignment) -> Assignment | None:
+def fit(problem: PlacementProblem, assignment: Assignment, staying: Ints | None = None) -> Assignment | None:
     """Moves units off overfull devices, those first that add least to the total cost per byte they hold at the peak.
 
     A heuristic: None says that it found nothing, not that there is nothing. A unit never comes back to a device it left, so
     it ends.
+
+    Args:
+        staying: units that are not moved; none if not given.
     """
     device = assignment.device.copy()
     open_to = problem.unit_allowed.copy()
+    if staying is not None:
+        open_to[staying] = False
     units = np.arange(problem.units)
     for _ in range(ROUNDS):
         current = Assignment(device)

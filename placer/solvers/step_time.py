@@ -45,6 +45,10 @@ MOVES_PER_UNIT = 40
 """The most random moves from a local optimum, where a time limit leaves room for them."""
 SEVERAL = 4
 """Accelerators up to whose number the effort grows with it."""
+RELAXED = 20
+"""Assignments of the relaxation that are tried, those of least total cost."""
+CLIMBED = 3
+"""The best so far from which units are moved, where limits or several accelerators make it likely that one leads nowhere."""
 CLIMBS, PASSES = 2, 3
 """Partitions that are improved, and how often all units are tried."""
 
@@ -94,7 +98,7 @@ class StepTime:
                 search.offer_fitting(start)
         parts = _parts(search)
         if search.limited and (search.best is None or problem.ops <= LARGE):
-            for fitting in lagrangian(problem).found[:1]:
+            for fitting in lagrangian(problem).found[:RELAXED]:
                 search.offer(fitting)
         if search.best is None:
             reason = "no start could be made to meet the memory limits"
@@ -103,7 +107,11 @@ class StepTime:
         for reduced, start in parts:
             search.climb(reduced, start, search.effort // (2 * CLIMBS))
         everything = Reduced.nothing(problem)
-        reason = search.climb(everything, search.best, search.effort)
+        several = problem.ops <= LARGE and (search.limited or len(accelerators(problem)) > 1)
+        for start in search.ranked()[: CLIMBED if several else 1]:
+            reason = search.climb(everything, start, search.effort)
+            if reason != "local optimum":
+                break
         if reason == "local optimum" and time_limit_s is not None:
             rng = np.random.default_rng(seed)
             moves = min(int(search.effort), MOVES_PER_UNIT * problem.units)
