@@ -9,6 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import placer
+from placer.opgraph import OpNode
 from placer.tf.tracing import traceable
 from tests.semantics.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
 from tests.semantics.programs import Source, every_row, programs
@@ -19,7 +20,11 @@ def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
     rng = np.random.default_rng(seed)
     types = {op.op_type for op in graph}  # a pin that is one speaks of all such ops
     free = [op.name for op in graph if op.role == "op" and not op.group and op.name not in types]
-    return {str(name): str(rng.choice(["CPU:0", OTHER])) for name in rng.permutation(free)[:3]}
+    return {str(name): str(rng.choice(runs_on(graph.op(name)))) for name in rng.permutation(free)[:3]}
+
+
+def runs_on(op: OpNode) -> list[str]:
+    return [device for device in ("CPU:0", OTHER) if device.partition(":")[0] in op.kernels]
 
 
 @settings(max_examples=max(100, settings().max_examples))

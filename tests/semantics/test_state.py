@@ -15,7 +15,7 @@ import tensorflow as tf
 import placer
 from placer.placement import Placement
 from tests.machines import two_cpus
-from tests.semantics.harness import GPU_HERE, OTHER, Builder, Program, RandomLegal, check, plan, soft_placement
+from tests.semantics.harness import DEVICES, GPU_HERE, OTHER, Builder, Program, RandomLegal, check, plan, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01
@@ -113,8 +113,8 @@ def optimizer_slots_on_the_other_device() -> Program:
     return Program(fn=tf.function(lambda x: descend(x, w, m, v)), args=(X,), state=[w, m, v], gradients=False)
 
 
-def a_sparse_update_for_the_cpu_alone() -> Program:
-    table, slot, w = (variable(tf.ones([n, 4]), HOST, name) for n, name in ((8, "table"), (8, "slot"), (2, "w")))
+def a_sparse_update_for_the_cpu_alone(home: str = HOST) -> Program:
+    table, slot, w = (variable(tf.ones([n, 4]), home, name) for n, name in ((8, "table"), (8, "slot"), (2, "w")))
 
     @tf.function
     def f(ids: tf.Tensor) -> tf.Tensor:
@@ -651,6 +651,15 @@ def test_the_ops_of_a_sparse_update_have_the_devices_that_all_of_them_have() -> 
     assert placement.device_of("table") == placement.device_of("slot") == "CPU:0"
     assert "no GPU kernel of ResourceSparseApplyMomentum" in placement.why("ResourceGather").text
     assert max(crossing(placement).values()) < 8 * 4 * 4
+
+
+@pytest.mark.skipif(not GPU_HERE, reason="needs a GPU that holds the variables")
+def test_a_sparse_update_where_no_kernel_is_fails_placed_as_it_does_plain() -> None:
+    program = a_sparse_update_for_the_cpu_alone(OTHER)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        program.fn(*program.args)
+    with pytest.raises(placer.ConstraintError, match=r"ResourceSparseApplyMomentum(.|\n)*'table' lives on GPU:0"):
+        placer.place(program.fn, devices=DEVICES)(*program.args)
 
 
 def test_offloaded_slots_never_cross_where_copies_count() -> None:
