@@ -92,11 +92,24 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
             return _private.recorded_call(self._pair(gradients), args)
         return super()._select_forward_and_backward_functions(args, gradients, eager)
 
+    def _get_gradient_function(self) -> Any:
+        """Of one call in a graph: by the copy that its forward function is of, as side outputs differ from copy to copy."""
+        makers: list[Any] = []
+
+        def gradient(op: Any, *upstream: Any) -> Any:
+            if not makers:
+                pair = self._pairs.get(_private.HIGHER_ORDER)
+                recorded = pair if pair is not None and pair.runs(op.get_attr("f").name) else None
+                makers.append(self._delayed_rewrite_functions if recorded is None else recorded.delayed)
+            return makers[0].get_gradient_function()(op, *upstream)
+
+        return gradient
+
     def _pair(self, gradients: int) -> Any:
         with self._builder.lock:
             if gradients not in self._pairs:
                 maker = _HigherOrderPair if gradients == _private.HIGHER_ORDER else _FirstOrderPair
-                self._pairs[gradients] = maker(self._delayed_rewrite_functions, self._builder)
+                self._pairs[gradients] = maker(self._placed, self._builder)
             return self._pairs[gradients]
 
 
@@ -157,10 +170,12 @@ class _Builder:
 class _DelayedPairs(_private.DelayedPairs):  # type: ignore[misc]
     """TensorFlow's maker of pairs for gradients taken by a function around this one."""
 
-    def __init__(self, placed: Any, builder: _Builder) -> None:
+    def __init__(self, placed: Any, builder: _Builder, copy: Any = None) -> None:
         super().__init__(placed, None)
         self._builder = builder
-        self._copied = False
+        self._copied = copy is not None
+        if copy is not None:
+            self._func_graph = copy
 
     def forward_backward(self, num_doutputs: int | None = None) -> Any:
         with self._builder.lock:
@@ -181,11 +196,18 @@ class _TapePair:
 
     higher: bool
 
-    def __init__(self, delayed: Any, builder: _Builder) -> None:
+    def __init__(self, placed: Any, builder: _Builder) -> None:
         graph = builder.copy().graph
-        super().__init__(graph, builder.attributes, None, (), delayed, False)  # type: ignore[call-arg]
+        self.delayed = _DelayedPairs(placed.inference_fn, builder, graph)
+        """For gradients that a function around this one takes of a call of the forward function."""
+        super().__init__(graph, builder.attributes, None, (), self.delayed, False)  # type: ignore[call-arg]
         self._builder = builder
         self.placement: Placement | None = None
+
+    def runs(self, name: str) -> bool:
+        """Whether its forward function is called so."""
+        made = self._forward  # type: ignore[attr-defined]
+        return made is not None and tf.compat.as_str(made.name) == name
 
     def forward(self, args: Any, tangents: Any) -> Any:
         with self._builder.lock:

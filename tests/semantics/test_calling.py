@@ -645,6 +645,44 @@ def test_whatever_is_around_a_placed_function(around: Any, solver: Any) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+def called(f: Any) -> Any:
+    return lambda x: tf.function(f)(tf.sin(x))
+
+
+def called_in_a_loop(f: Any) -> Any:
+    def loop(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2):
+            x = f(x)
+        return x
+
+    return loop
+
+
+def called_in_a_branch(f: Any) -> Any:
+    return lambda x: tf.cond(tf.reduce_sum(x) < 100.0, lambda: f(x), lambda: x)
+
+
+def under_one_tape(f: Any, w: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = f(X)
+    return tape.gradient(y, [X, w])
+
+
+@pytest.mark.parametrize("tapes", [under_one_tape, second_order, a_persistent_tape, jacobian])
+@pytest.mark.parametrize("calls", [called, called_in_a_loop, called_in_a_branch])
+def test_gradients_of_any_order_go_through_a_plain_function_that_calls_a_placed_one(calls: Any, tapes: Any) -> None:
+    w = tf.Variable(tf.linspace([-0.5] * 4, [0.5] * 4, 4))
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x @ w)
+
+    placed = placer.place(f, devices=two_cpus(), pins={"MatMul": "CPU:1"})
+    wanted, *found = (tapes(tf.function(calls(fn)), w) for fn in (f, placed, placed))  # again, with what the first made
+    for have in found:
+        tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5), wanted, have)
+
+
 def test_a_call_from_a_dataset_is_left_alone_however_deep() -> None:
     plain, placed, _ = layer_with(RandomLegal(0))
     inner = tf.function(lambda x: placed(x) * 2.0)
