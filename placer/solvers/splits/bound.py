@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.problem import Bools, Ints
 from placer.problem.split import SplitProblem
 from placer.solvers.splits.model import WORKERS
 
 UNLIMITED = 1 << 50
+PRICES = 8
+"""The most prices of memory tried for one accelerator."""
 
 
 def max_load_bound_ns(problem: SplitProblem) -> int:
@@ -102,6 +104,7 @@ class Cuts:
 
     def __init__(self, problem: SplitProblem) -> None:
         units, nets = problem.units, problem.nets
+        self._bytes, self._limit = problem.unit_bytes, problem.memory_limit_bytes
         self._source, self._sink = units, units + 1
         tail, head = list(range(units)), [self._sink] * units
         capacity = problem.unit_time_ns[:, 1].tolist()
@@ -114,9 +117,39 @@ class Cuts:
         self._arcs: tuple[Ints, Ints, Ints] = (np.array(tail), np.array(head), np.array(capacity, np.int64))
 
     def least(self, inside: list[int], outside: list[int]) -> int:
+        """The least load, whatever its bytes."""
+        return self._cut(inside, outside)[0]
+
+    def least_that_fits(self, inside: list[int], outside: list[int]) -> int:
+        """A bound on the least load of what an accelerator can hold; `inside` must be so.
+
+        Units pay for their bytes, and what full use of the limit would pay is taken off. Each set makes that a straight line over
+        the price; the next price is where the lines of the last set that fits and of the last that does not meet.
+        """
+        best, there = self._cut(inside, outside)
+        limit, over = self._limit, (best, self._bytes[there].sum())
+        alone = [u for u in range(len(self._bytes)) if u not in {*inside}]
+        fits = (self._cut(inside, alone)[0], self._bytes[inside].sum())
+        for _ in range(PRICES if over[1] > limit else 0):
+            price = (fits[0] - over[0]) / (over[1] - fits[1])
+            rent = np.floor(price * self._bytes).astype(np.int64)
+            paid, there = self._cut(inside, outside, rent)
+            best = max(best, paid - math.floor(price * limit) - 1)  # a nanosecond for what floats round
+            line = paid - int(rent[there].sum()), self._bytes[there].sum()
+            if line in (over, fits):
+                break
+            over, fits = (line, fits) if line[1] > limit else (over, line)
+        return best
+
+    def _cut(self, inside: list[int], outside: list[int], rent: Ints | None = None) -> tuple[int, Bools]:
+        """The least load and rent, [U]: of what set of units."""
         from ortools.graph.python import max_flow
 
         tail, head, capacity = self._arcs
+        units = len(self._bytes)
+        if rent is not None:
+            capacity = capacity.copy()
+            capacity[:units] += rent
         flow = max_flow.SimpleMaxFlow()
         flow.add_arcs_with_capacity(
             np.append(tail, [self._source] * len(inside) + outside),
@@ -125,4 +158,7 @@ class Cuts:
         )
         flow.solve(self._source, self._sink)
         least: int = flow.optimal_flow()
-        return least
+        with_source = np.array(flow.get_source_side_min_cut(), np.int64)
+        there = np.zeros(units, np.bool_)
+        there[with_source[with_source < units]] = True
+        return least, there

@@ -27,33 +27,68 @@ def pieces_of_path_ns(problem: SplitProblem, *, time_limit_s: float) -> int:
     An accelerator runs once, so that what it has of a path is one piece of it, whose ops are all done when everything on that
     accelerator is. That has no less to do than the cheapest set of units with the piece in it and the rest of the path out: the
     time of its units and of the copies in and out, a minimum cut. The best pieces, at most as many as there are accelerators,
-    none too large for one, are found by a dynamic programme. When the time is over, the work on the path stands for a cut.
+    none too large for one, are found by a dynamic programme; then what is the cheapest set that fits bounds those, and they are
+    chosen again. When the time is over, the work on the path stands for a cut.
     """
     ends = time.perf_counter() + time_limit_s
     path = _longest_path(problem)
     cuts, unit = Cuts(problem), problem.op_unit[path].tolist()
     cpu, work = problem.op_time_ns[path].T.tolist()
-    inside_until = {u: k for k, u in enumerate(unit)}  # the last place on the path of each unit
-    least = np.full((problem.accelerators + 1, len(path) + 1), UNLIMITED)  # by pieces at most, of the path up to an op
-    least[:, 0] = 0
-    for j in range(len(path)):
-        least[:, j + 1] = least[:, j] + cpu[j]
+    sets = _pieces(problem, unit)
+    load = {
+        (i, j): cuts.least(sorted(piece), sorted({*unit} - piece)) if time.perf_counter() < ends else sum(work[i:j])
+        for (i, j), piece in sets.items()
+    }
+    final: set[tuple[int, int]] = set()
+    while True:
+        least, chosen = _chosen(cpu, load, problem.accelerators)
+        if time.perf_counter() > ends or not (left := [piece for piece in chosen if piece not in final]):
+            return least
+        for piece in left:
+            load[piece] = max(load[piece], cuts.least_that_fits(sorted(sets[piece]), sorted({*unit} - sets[piece])))
+        final.update(left)
+
+
+def _pieces(problem: SplitProblem, unit: list[int]) -> dict[tuple[int, int], set[int]]:
+    """From where to where an accelerator may have a path of these units, and its units there, the ends ascending."""
+    last = {u: k for k, u in enumerate(unit)}
+    found = {}
+    for j in range(1, len(unit) + 1):
         piece: set[int] = set()
-        nbytes = done = 0
-        for i in range(j, -1, -1):
-            if inside_until[unit[i]] > j or not problem.unit_supported[unit[i]]:
+        for i in range(j - 1, -1, -1):
+            if last[unit[i]] >= j or not problem.unit_supported[unit[i]]:
                 break
-            if unit[i] not in piece:
-                piece.add(unit[i])
-                nbytes += int(problem.unit_bytes[unit[i]])
-            done += work[i]
-            if nbytes > problem.memory_limit_bytes:
+            piece.add(unit[i])
+            if problem.unit_bytes[[*piece]].sum() > problem.memory_limit_bytes:
                 break
-            rest = set(unit) - piece
-            if not piece & set(unit[:i]):
-                load = cuts.least(sorted(piece), sorted(rest)) if time.perf_counter() < ends else done
-                least[1:, j + 1] = np.minimum(least[1:, j + 1], least[:-1, i] + load)
-    return int(least[-1, -1])
+            if not piece & {*unit[:i]}:
+                found[i, j] = piece.copy()
+    return found
+
+
+def _chosen(cpu: list[int], load: dict[tuple[int, int], int], accelerators: int) -> tuple[int, list[tuple[int, int]]]:
+    """The least time of a path whose ops take so long on CPUs and whose pieces so long on accelerators, and its pieces."""
+    least = np.full((accelerators + 1, len(cpu) + 1), UNLIMITED)  # by pieces at most, of the path up to an op
+    least[:, 0] = 0
+    begin = np.full_like(least, -1)  # of the piece that ends there
+    ending: dict[int, list[tuple[int, int]]] = {}
+    for (i, j), ns in load.items():
+        ending.setdefault(j, []).append((i, ns))
+    for j in range(1, len(cpu) + 1):
+        least[:, j] = least[:, j - 1] + cpu[j - 1]
+        for i, ns in ending.get(j, ()):
+            better = np.flatnonzero(least[:-1, i] + ns < least[1:, j]) + 1
+            least[better, j] = least[better - 1, i] + ns
+            begin[better, j] = i
+    pieces, j, left = [], len(cpu), accelerators
+    while j:
+        i = int(begin[left, j])
+        if i < 0:
+            j -= 1
+        else:
+            pieces.append((i, j))
+            j, left = i, left - 1
+    return int(least[-1, -1]), pieces
 
 
 def _least_ns(problem: SplitProblem) -> Ints:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.problem.split import excess_bytes, latency_ns
+from placer.problem.split import excess_bytes, latency_ns, loads_ns
 from placer.problems.dnn_partitioning import load_split
 from placer.solvers.base import Status
+from placer.solvers.splits.bound import Cuts
 from placer.solvers.splits.latency import minimise_latency
 from placer.solvers.splits.latency_bound import pieces_of_path_ns, shortest_path_ns
 from tests import published
@@ -29,13 +33,27 @@ def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     assert problem.unit_supported[found.device < problem.accelerators].all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_no_bound_exceeds_the_least(seed: int, accelerators: int) -> None:
     problem = random_split(seed, ops=7, accelerators=accelerators)
     least = least_latency_ns(problem)
     assert shortest_path_ns(problem) <= least
     assert pieces_of_path_ns(problem, time_limit_s=0.0) <= pieces_of_path_ns(problem, time_limit_s=20.0) <= least
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_no_accelerator_has_less_to_do_than_its_cut(seed: int) -> None:
+    problem = random_split(seed, ops=7)
+    problem = replace(problem, tensor_ns=20 * problem.tensor_ns)  # cuts take in more than fits
+    cuts = Cuts(problem)
+    held = [np.array(chosen) for chosen in itertools.product([0, 1], repeat=problem.units)]
+    load = {tuple(h): loads_ns(problem, 1 - h)[0] for h in held if h @ problem.unit_bytes <= problem.memory_limit_bytes}
+    for a, b in itertools.permutations(range(problem.units), 2):
+        if problem.unit_bytes[a] <= problem.memory_limit_bytes:
+            least = min(ns for there, ns in load.items() if there[a] and not there[b])
+            assert cuts.least([a], [b]) <= cuts.least_that_fits([a], [b]) <= least
 
 
 @pytest.mark.parametrize("seed", range(6))
