@@ -120,17 +120,19 @@ class Cuts:
         """The least load, whatever its bytes."""
         return self._cut(inside, outside)[0]
 
-    def least_that_fits(self, inside: list[int], outside: list[int]) -> int:
-        """A bound on the least load of what an accelerator can hold; `inside` must be so.
+    def least_that_fits(self, inside: list[int], outside: list[int]) -> tuple[int, Bools]:
+        """A bound on the least load of what an accelerator can hold, and, [U], something near it; `inside` must be so.
 
         Units pay for their bytes, and what full use of the limit would pay is taken off. Each set makes that a straight line over
         the price; the next price is where the lines of the last set that fits and of the last that does not meet.
         """
         best, there = self._cut(inside, outside)
         limit, over = self._limit, (best, self._bytes[there].sum())
-        alone = [u for u in range(len(self._bytes)) if u not in {*inside}]
-        fits = (self._cut(inside, alone)[0], self._bytes[inside].sum())
-        for _ in range(PRICES if over[1] > limit else 0):
+        if over[1] <= limit:
+            return best, there
+        load, near = self._cut(inside, [u for u in range(len(self._bytes)) if u not in {*inside}])
+        fits = (load, self._bytes[near].sum())
+        for _ in range(PRICES):
             price = (fits[0] - over[0]) / (over[1] - fits[1])
             rent = np.floor(price * self._bytes).astype(np.int64)
             paid, there = self._cut(inside, outside, rent)
@@ -138,8 +140,11 @@ class Cuts:
             line = paid - int(rent[there].sum()), self._bytes[there].sum()
             if line in (over, fits):
                 break
-            over, fits = (line, fits) if line[1] > limit else (over, line)
-        return best
+            if line[1] > limit:
+                over = line
+            else:
+                fits, near = line, there
+        return best, near
 
     def _cut(self, inside: list[int], outside: list[int], rent: Ints | None = None) -> tuple[int, Bools]:
         """The least load and rent, [U]: of what set of units."""

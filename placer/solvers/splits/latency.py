@@ -12,7 +12,7 @@ from placer.problem.split import SplitProblem, excess_bytes, latency_ns
 from placer.solvers.ideals import contained, ideals
 from placer.solvers.splits.chain import NEVER, piece_loads_ns, unit_order
 from placer.solvers.splits.latency_annealing import anneal
-from placer.solvers.splits.latency_bound import latency_bound_ns
+from placer.solvers.splits.latency_bound import pieces_of_path, shortest_path_ns
 from placer.solvers.splits.latency_model import resolved
 from placer.solvers.splits.solution import SplitSolution
 
@@ -23,7 +23,7 @@ MOVES = 50_000
 HOT = (0.003, 0.1, 0.02, 0.3)
 """First temperatures, as parts of the latency; they take turns."""
 BOUND = 0.15
-"""The part of the time that the bound may take."""
+"""The part of the time that the bound may take, which gives a first split too."""
 PROBE, ANNEALED, PARTS = 0.2, 0.65, 0.85
 """By which part of the time each ends: a first attempt at a proof, moves, and the search of parts. The whole program has the
 rest."""
@@ -47,8 +47,9 @@ def minimise_latency(problem: SplitProblem, *, time_limit_s: float = 120.0, seed
         found = None if excess_bytes(problem, device) else latency_ns(problem, device)
         return 1 << 60 if found is None else found
 
-    bound = latency_bound_ns(problem, time_limit_s=BOUND * time_limit_s)
-    best = np.full(problem.units, problem.accelerators)
+    bound, near = pieces_of_path(problem, time_limit_s=BOUND * time_limit_s)
+    bound = max(bound, shortest_path_ns(problem))
+    best = min(np.full(problem.units, problem.accelerators), near, key=value)
     for most in FAMILIES:
         family, exact = ideals(problem.units, unit_order(problem), most)
         best = min(best, chained(problem, family), key=value)

@@ -6,14 +6,9 @@ import time
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.problem import Bools, Ints
 from placer.problem.split import SplitProblem
 from placer.solvers.splits.bound import UNLIMITED, Cuts
-
-
-def latency_bound_ns(problem: SplitProblem, *, time_limit_s: float) -> int:
-    """The larger of the two bounds below."""
-    return max(shortest_path_ns(problem), pieces_of_path_ns(problem, time_limit_s=time_limit_s))
 
 
 def shortest_path_ns(problem: SplitProblem) -> int:
@@ -21,8 +16,8 @@ def shortest_path_ns(problem: SplitProblem) -> int:
     return int(_ends_ns(problem, _least_ns(problem)).max(initial=0))
 
 
-def pieces_of_path_ns(problem: SplitProblem, *, time_limit_s: float) -> int:
-    """How fast accelerators can make the path that is longest on CPUs.
+def pieces_of_path(problem: SplitProblem, *, time_limit_s: float) -> tuple[int, Ints]:
+    """How fast accelerators can make the path that is longest on CPUs, and, [U], a split for that, which may wait in circles.
 
     An accelerator runs once, so that what it has of a path is one piece of it, whose ops are all done when everything on that
     accelerator is. That has no less to do than the cheapest set of units with the piece in it and the rest of the path out: the
@@ -39,14 +34,19 @@ def pieces_of_path_ns(problem: SplitProblem, *, time_limit_s: float) -> int:
         (i, j): cuts.least(sorted(piece), sorted({*unit} - piece)) if time.perf_counter() < ends else sum(work[i:j])
         for (i, j), piece in sets.items()
     }
-    final: set[tuple[int, int]] = set()
+    fitting: dict[tuple[int, int], Bools] = {}
     while True:
         least, chosen = _chosen(cpu, load, problem.accelerators)
-        if time.perf_counter() > ends or not (left := [piece for piece in chosen if piece not in final]):
-            return least
+        if time.perf_counter() > ends or not (left := [piece for piece in chosen if piece not in fitting]):
+            break
         for piece in left:
-            load[piece] = max(load[piece], cuts.least_that_fits(sorted(sets[piece]), sorted({*unit} - sets[piece])))
-        final.update(left)
+            bound, fitting[piece] = cuts.least_that_fits(sorted(sets[piece]), sorted({*unit} - sets[piece]))
+            load[piece] = max(load[piece], bound)
+    device = np.full(problem.units, problem.accelerators)
+    for d, piece in enumerate(chosen):
+        if piece in fitting:
+            device[fitting[piece] & problem.unit_supported & (device == problem.accelerators)] = d
+    return least, device
 
 
 def _pieces(problem: SplitProblem, unit: list[int]) -> dict[tuple[int, int], set[int]]:
