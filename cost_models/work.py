@@ -35,6 +35,7 @@ class Work:
     cpu_serial_ns: float = 0.0
     gpu_serial_ns: float = 0.0
     workspace_bytes: int = 0
+    """What its kernel takes beside its results while it runs, as TensorFlow's allocator told of a GPU's."""
 
 
 Formula: TypeAlias = Callable[[OpSignature], Work]
@@ -192,10 +193,35 @@ def _einsum(op: OpSignature) -> Work:
     outputs = max(1, _elements(op.outputs[:1]))
     summed = [label for label in size if label not in kept]
     depth = math.prod(size[label] for label in summed)
-    return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
+    moved = _nbytes(op.inputs) + _nbytes(op.outputs)
+    return _matrix(2.0 * outputs * depth, moved, outputs, depth, workspace_bytes=moved)  # each transposed for the product
 
 
 _CONV_EFFICIENCY = 0.45
+IN_FOURS = 4
+"""A GPU's matrix units take images with the channels last and as many as a multiple of this."""
+
+
+def convolution_workspace(op: OpSignature, *, channels_first: bool = False) -> int:
+    """Bytes that a convolution's kernel takes on a GPU.
+
+    They are the filter in the library's layout; a padded copy of the image; a gradient in another layout; and image, filter and
+    result as matrix units take them, where they are not so: their channels are first, as gradients' are, or not in fours.
+    """
+    images = [s for s in (*op.inputs, *op.outputs) if len(s.shape or ()) >= 4]
+    if len(images) != 3:
+        return 0
+    back = "Backprop" in op.op_type
+    weights = images[2 if "BackpropFilter" in op.op_type else 0 if "BackpropInput" in op.op_type else 1]
+    image = images[2] if "BackpropInput" in op.op_type else images[0]
+    channels = max(1, _dims((weights,), 0)[-2])
+    lacking = -channels % IN_FOURS
+    workspace = weights.nbytes + _padded_nbytes(op, image, _dims((weights,), 0))
+    if back:
+        workspace += op.outputs[0].nbytes
+    if back or channels_first or lacking:
+        workspace += sum(s.nbytes for s in images) + lacking * image.nbytes // channels
+    return workspace
 
 
 def _convolution(image: int, weights: int, result: int, efficiency: float = _CONV_EFFICIENCY) -> Formula:
@@ -214,9 +240,29 @@ def _convolution(image: int, weights: int, result: int, efficiency: float = _CON
         moved = sum(spec(i).nbytes for i in (image, weights, result))
         flops = 2.0 * spec(result).elements * depth
         produced, summed = spec(-1).elements, flops / 2 / max(1, spec(-1).elements)
-        return _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=spec(image).nbytes)
+        return _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=convolution_workspace(op))
 
     return formula
+
+
+def _padded_nbytes(op: OpSignature, image: TensorSpec, taps: tuple[int, ...]) -> int:
+    """Of the copy that is made of an image whose two sides need unequal padding; 0 where none is."""
+    strides, shape = op.attr("strides", ()), image.shape or ()
+    if op.attr("padding") != "SAME" or not isinstance(strides, tuple) or len(strides) != len(shape) or None in shape:
+        return 0
+    channels_last = str(op.attr("data_format", "NHWC")).endswith("C")
+    first = 1 if channels_last else 2
+    padded = [int(side or 0) for side in shape]
+    for axis, window in enumerate(taps[:-2], first):
+        side, stride = padded[axis], int(strides[axis])
+        padded[axis] += max(0, (-(-side // stride) - 1) * stride + window - side) % 2
+    copied = math.prod(padded) * image.nbytes // max(1, image.elements)
+    return copied if copied > image.nbytes else 0
+
+
+def _softmax(op: OpSignature) -> Work:
+    """A GPU's kernel has the rows' maxima and sums in tensors of the result's size."""
+    return replace(_reduces(20)(op), workspace_bytes=2 * _nbytes(op.outputs))
 
 
 def _pooling(op: OpSignature) -> Work:
@@ -423,9 +469,8 @@ _register(
     _reduces(1),
     """Sum Mean Max Min Prod All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod EuclideanNorm Bincount DenseBincount InTopKV2""",
 )
-_register(
-    _reduces(20), "Softmax LogSoftmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits CumulativeLogsumexp"
-)
+_register(_softmax, "Softmax LogSoftmax")
+_register(_reduces(20), "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits CumulativeLogsumexp")
 _register(_reduces(200), "CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder")
 _register(
     _moves(1),

@@ -12,12 +12,12 @@ import numpy as np
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs, unpinned_factor
-from cost_models.work import copied_read, is_awaited, is_copied
+from cost_models.work import convolution_workspace, copied_read, is_awaited, is_copied
 from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
-from placer.problem.lifetimes import allocated, breadth_first, lifetimes
+from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
 from placer.problem.problem import Bools, Ints, PlacementProblem
 from placer.units import parse_bytes
 
@@ -82,6 +82,7 @@ def formulate(
     """
     ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
+    workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
     given = sum(op.role in ("argument", "capture") for op in ops)
@@ -200,6 +201,31 @@ def _op_costs(
     return times, dispatch, compute, each[:, :, 3].copy(), rows, tuple(sources)
 
 
+def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
+    """[N, D]: what convolutions take more on a GPU where TensorFlow has them work with the channels first.
+
+    It does beside gradients of float32 ones (`GetSrcAndDstDataFormats` in its generic_layout_optimizer.cc), and where it makes
+    one op of a convolution, its bias and its activation, whose kernel then copies both images too (`LaunchFusedConv2DOp`).
+    """
+
+    def only(name: str, op_type: str) -> str:
+        """What alone takes the results of an op, if it is of that type."""
+        users = list(graph.graph.succ[name])
+        return users[0] if len(users) == 1 and graph.op(users[0]).op_type == op_type else ""
+
+    gpu = np.array([device.kind != "CPU" for device in machine.devices], np.int64)
+    trained = any("Conv" in op.op_type and "Backprop" in op.op_type and op.signature.outputs[0].dtype == "float32" for op in ops)
+    taken = np.zeros(len(ops), np.int64)
+    for i, op in enumerate(ops):
+        if op.op_type == "Conv2D":
+            fused = (biased := only(op.name, "BiasAdd")) and only(biased, "Relu")
+            if trained or fused:
+                taken[i] = convolution_workspace(op.signature, channels_first=True) - convolution_workspace(op.signature)
+            if fused:
+                taken[i] += op.signature.inputs[0].nbytes + op.signature.outputs[0].nbytes
+    return np.outer(taken, gpu)
+
+
 def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str]:
     if device.kind not in kinds:
         return (0, 0, 0, 0), ""
@@ -240,10 +266,8 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     entries += [(numbers[maker, 0], last, position) for maker, last, position, _ in lists if (maker, 0) in numbers]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
-        if op.count and op.role == "op":
-            unused = [spec.nbytes for k, spec in enumerate(op.signature.outputs) if (i, k) not in numbers]
-            if unused:
-                workspace[i] += sum(unused)
+        if op.count and op.role == "op" and not gives_views(op):
+            workspace[i] += sum(spec.nbytes for k, spec in enumerate(op.signature.outputs) if (i, k) not in numbers)
 
     count = np.array([op.count for op in ops], np.float64)
     producer, output = np.array(list(numbers), np.int64).reshape(-1, 2).T.copy()
@@ -265,7 +289,7 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
         "op_moment": moment,
         "consumer_until": until,
         "tensor_shared": view | there[producer],
-        "tensor_held_bytes": allocated(nbytes),
+        "tensor_held_bytes": allocated(nbytes * _rounds_at_once(ops, producer, tensor, consumer)),
         "tensor_op": producer,
         "tensor_bytes": nbytes,
         "tensor_count": np.minimum(count[producer], busiest),
@@ -278,6 +302,18 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
         "control_src": controls[0],
         "control_dst": controls[1],
     }
+
+
+def _rounds_at_once(ops: list[OpNode], producer: Ints, tensor: Ints, consumer: Ints) -> Ints:
+    """[T]: 2 for copies of variables that a loop reads: a round's are made while the last of the one before is still to be used.
+
+    All else in a round waits for what the one before hands on.
+    """
+    count = np.array([op.count for op in ops], np.float64)
+    busiest = np.zeros(len(producer))
+    np.maximum.at(busiest, tensor, count[consumer])
+    copied = np.array([is_copied(op.signature) for op in ops], np.bool_)[producer]
+    return np.where(copied & (busiest > 1), 2, 1)
 
 
 def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, int, int, int]]:

@@ -27,6 +27,9 @@ VIEWS = _types(
 )
 """Op types whose results are the memory of what they take, read as another shape or handed on."""
 
+ALIGNED = 64
+"""Tensors begin at multiples of so many bytes (EIGEN_MAX_ALIGN_BYTES), parts of others too."""
+
 IN_PLACE = _types(
     """Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Ceil
     CheckNumerics ClipByValue Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Erf Erfc Erfinv Exp Expm1 Floor FloorDiv
@@ -70,11 +73,16 @@ def lifetimes(
     start = np.searchsorted(tensor, np.arange(len(tensor_op) + 1)).tolist()
     of, at, output = tensor.tolist(), position.tolist(), tensor_output.tolist()
     view = np.zeros(len(tensor_op), np.bool_)
+    parts = [_in_parts(op) for op in ops]
     for op in np.argsort(-moment).tolist():  # what takes a tensor before what makes it
         for t in makes[op]:
             last[t] = max([last[t], *until[start[t] : start[t + 1]]])
         kind = ops[op].op_type
-        if kind in VIEWS:
+        if parts[op]:
+            for c in takes[op]:
+                until[c] = max([until[c], *(last[t] for t in makes[op])])
+            view[makes[op]] = True
+        elif kind in VIEWS:
             for t in makes[op]:
                 seen = [c for c in takes[op] if nbytes[of[c]] == nbytes[t] and (kind != "IdentityN" or at[c] == output[t])]
                 for c in seen:
@@ -84,10 +92,22 @@ def lifetimes(
             made = ops[op].signature.outputs[0]
             taken = [of[c] for c in takes[op]]
             for c in takes[op]:
+                if parts[tensor_op[of[c]]]:
+                    continue  # others are in the same memory
                 given = ops[op].signature.inputs[at[c]] if 0 <= at[c] < len(ops[op].signature.inputs) else None
                 if given and (given.dtype, given.nbytes) == (made.dtype, made.nbytes) and taken.count(of[c]) == 1:
                     until[c] -= 1
     return np.array(until, np.int64), view
+
+
+def gives_views(op: OpNode) -> bool:
+    """Whether an op's results take no memory of their own."""
+    return op.op_type in VIEWS or _in_parts(op)
+
+
+def _in_parts(op: OpNode) -> bool:
+    """Whether the results are parts of the memory of what the op takes: along the first axis they are."""
+    return op.op_type == "Unpack" and not op.signature.attr("axis", 0) and op.signature.outputs[0].nbytes % ALIGNED == 0
 
 
 def allocated(nbytes: T) -> T:

@@ -5,9 +5,9 @@
     python -m tests.benchmarks.bench_memory --out memory --score
 
 The workloads of `bench_truth` under a few placements, and the functions of `memory_effects`: each placement in a process of its
-own with nothing else in it, several side by side, since memory is not time. The allocator grows as needed. What is in the folder
-already is not measured again. Beside the figures it keeps every allocation of one step as the profiler tells it, which shows
-what was alive at the peak.
+own with nothing else in it, several side by side, since memory is not time; each has a part of the GPU from the start, so that
+its allocator works as it does by default. What is in the folder already is not measured again. Beside the figures it keeps every
+allocation of one step as the profiler tells it, which shows what was alive at the peak.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
     "random_1": {"solver": partial(random_cut, seed=1)},
 }
 STEPS = 3
+LIMIT_MIB = 8192
+"""Of each process."""
 FIRST = ("resnet50", "encoder")
 """What takes longest to get ready starts first."""
 TOP = 8
@@ -90,7 +92,7 @@ def measure_all(args: argparse.Namespace) -> list[str]:
         if not (args.out / f"{name}.{label}.json").exists()
     ]
     todo.sort(key=lambda case: case[0] not in FIRST)
-    environment = {**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if args.devices == "two-cpu":
         environment["TF_CPU_ALLOCATOR_USE_BFC"] = "1"  # the GPU's kind of allocator, which tells the profiler what it does
 
@@ -121,8 +123,12 @@ def wanted(size: str) -> dict[str, tuple[str, ...]]:
 
 def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = False) -> None:
     """Writes the record of a workload under one placement, its graph and the allocations of a step."""
+    import tensorflow as tf
+
     from tests.benchmarks.memory_effects import effects
 
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT_MIB)])
     machine = bench_truth.machine_here(two_cpu)
     builders = {**bench_truth.builders(), **{effect: lambda _, build=build: build() for effect, build in effects(size)}}
     work = builders[name](size)
@@ -130,8 +136,6 @@ def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = Fals
     run, placement = placed(work, label, machine)
 
     def step() -> None:
-        import tensorflow as tf
-
         tf.nest.flatten(run(*work.args))[0].numpy()
 
     gc.collect()

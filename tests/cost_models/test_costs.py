@@ -17,7 +17,7 @@ from cost_models import (
     cost_models,
     load_machine,
 )
-from cost_models.work import FORMULAS, HOST_INT32
+from cost_models.work import FORMULAS, HOST_INT32, work_of
 
 MODEL = AnalyticModel()
 H100 = load_machine("h100")
@@ -161,6 +161,30 @@ def test_every_cost_is_consistent(op_type, inputs, outputs, attrs, device):
     combine = max if device.asynchronous else sum
     assert cost.time_ns == combine((cost.dispatch_ns, cost.compute_ns)) > 0
     assert cost.source == ("analytic-fallback" if op_type == "NoSuchOp" else "analytic")
+
+
+FILTER_SHAPE = ("int32", (4,))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "output", "stride", "allocated"),
+    [
+        ("Conv2D", [(64, 112, 112, 32), (3, 3, 32, 64)], (64, 56, 56, 64), 2, 104_603_648),
+        ("Conv2D", [(64, 56, 56, 64), (3, 3, 64, 128)], (64, 28, 28, 128), 2, 53_526_528),
+        ("Conv2DBackpropInput", [FILTER_SHAPE, (1, 1, 512, 2048), (32, 7, 7, 2048)], (32, 7, 7, 512), 1, 23_462_035),
+        ("Conv2DBackpropInput", [FILTER_SHAPE, (3, 3, 512, 512), (32, 7, 7, 512)], (32, 7, 7, 512), 1, 28_508_176),
+        ("Conv2DBackpropInput", [FILTER_SHAPE, (1, 1, 1024, 2048), (32, 7, 7, 2048)], (32, 14, 14, 1024), 2, 72_614_035),
+        ("Conv2DBackpropFilter", [(32, 7, 7, 512), FILTER_SHAPE, (32, 7, 7, 2048)], (1, 1, 512, 2048), 1, 28_639_663),
+        ("Conv2DBackpropFilter", [(32, 14, 14, 1024), FILTER_SHAPE, (32, 7, 7, 2048)], (1, 1, 1024, 2048), 2, 46_923_792),
+        ("Conv2DBackpropFilter", [(32, 7, 7, 512), FILTER_SHAPE, (32, 7, 7, 512)], (3, 3, 512, 512), 1, 30_802_431),
+        ("Softmax", [(8, 8, 512, 512)], (8, 8, 512, 512), 1, 134_217_728),
+        ("Einsum", [(8, 64, 4, 32), (8, 64, 4, 32)], (8, 4, 64, 64), 1, 1_048_576),
+    ],
+)
+def test_workspaces_are_those_that_a_gpu_allocated(op_type, inputs, output, stride, allocated):
+    """Measured on an H200; libraries may choose algorithms that take less."""
+    signature = op(op_type, inputs, [output], strides=(1, stride, stride, 1), padding="SAME", equation="aecd,abcd->acbe")
+    assert 0.999 * allocated <= work_of(signature).workspace_bytes <= 1.4 * allocated
 
 
 @given(st.sampled_from([CPU, GPU, LAPTOP]), *[st.integers(1, 2000)] * 3, st.integers(2, 8))

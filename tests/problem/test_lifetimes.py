@@ -100,3 +100,45 @@ def test_a_view_elsewhere_is_a_copy(on_gpu: str) -> None:
         device[problem.op_unit[i]] = name in there
     held = peaks(problem, Assignment(device)) // 1024
     assert held.tolist() == [0 if on_gpu == "all" else 1, 1]
+
+
+def test_parts_along_the_first_axis_are_one_memory() -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    b.op("a", "MatMul", ["x"], (floats(4, 256),))
+    b.op("parts", "Unpack", ["a"], (KIB,) * 4, attrs=(("axis", 0), ("num", 4)))
+    b.op("b", "Relu", ["parts:3"], (KIB,))
+    b.op("c", "MatMul", ["b", "parts:0"], (floats(1),))
+    held = held_on_gpu(b.build("c"))
+    assert held["a"] == held["parts"] == 4
+    assert held["b"] == held["c"] == 5  # a part cannot be written over while others are there
+
+
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_a_variable_that_each_round_copies_is_there_twice(rounds: int) -> None:
+    b = GraphBuilder()
+    b.argument("ids", floats(1))
+    b.variable("w", 1024)
+    b.read("read", "w", KIB, count=float(rounds))
+    b.op("rows", "ResourceGather", ["w/handle", "ids"], (floats(1),), count=float(rounds))
+    b.op("a", "MatMul", ["rows", "read"], (floats(1),), count=float(rounds))
+    assert held_on_gpu(b.build("a"))["a"] == (2 if rounds == 1 else 3)
+
+
+@pytest.mark.parametrize("around", ["alone", "fused", "trained"])
+def test_convolutions_take_more_where_their_channels_are_first(around: str) -> None:
+    image, filters = floats(1, 16, 16, 64), floats(3, 3, 64, 64)
+    b = GraphBuilder()
+    b.argument("x", image)
+    b.argument("w", filters)
+    attrs = (("padding", "SAME"), ("strides", (1, 1, 1, 1)))
+    b.op("a", "Conv2D", ["x", "w"], (image,), attrs=attrs)
+    b.op("b", "BiasAdd", ["a"], (image,))
+    b.op("c", "Relu" if around == "fused" else "Tanh", ["b"], (image,))
+    if around == "trained":
+        b.op("d", "Conv2DBackpropFilter", ["x", "w", "c"], (filters,), attrs=attrs)
+    problem = formulated(b.build("c")).problem
+    on_cpu, on_gpu = problem.op_workspace_bytes[problem.op_names.index("a")].tolist()
+    assert on_cpu == filters.nbytes
+    converted = 2 * image.nbytes + filters.nbytes
+    assert on_gpu - on_cpu == {"alone": 0, "fused": converted + 2 * image.nbytes, "trained": converted}[around]
