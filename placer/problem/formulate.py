@@ -256,6 +256,8 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
         for name, data in targets.items():
             dst = index[name]
             links.append((src, dst))
+            if not ops[dst].count:  # it never runs, so nothing is sent to it
+                continue
             if not data["tensors"]:
                 control.append((src, dst))
             entries += [

@@ -46,7 +46,7 @@ def graphs(draw: st.DrawFn) -> OpGraph:
         waits = [f"^{s}" for s in draw(st.lists(st.sampled_from(known), max_size=1))]
         outputs = tuple(floats(draw(st.integers(1, 9))) for _ in range(draw(st.integers(1, 3))))
         host = Kernel(tuple(range(draw(st.integers(0, len(inputs))))), tuple(range(draw(st.integers(0, len(outputs))))))
-        count = draw(st.sampled_from([0.5, 1.0, 10.0]))
+        count = draw(st.sampled_from([0.0, 0.5, 1.0, 10.0]))
         b.op(f"op{k}", "Split", [*inputs, *waits], outputs, kernels={"CPU": Kernel(), "GPU": host}, count=count)
     last = list(b.graph)[-1]
     return b.build(f"{last}:0", "x")
@@ -55,6 +55,7 @@ def graphs(draw: st.DrawFn) -> OpGraph:
 @given(graphs())
 @settings(max_examples=60, deadline=None)
 def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGraph) -> None:
+    """Those to an op that never runs are none: nothing is sent to it."""
     made = formulated(graph)
     p = made.problem
     ops = {op.name: op for op in graph}
@@ -63,6 +64,7 @@ def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGrap
     for t, (name, k) in enumerate(tensor):
         taken = [p.op_names[c] for c in p.consumer_op[p.consumer_start[t] : p.consumer_start[t + 1]]]
         edges = [(dst, e) for dst in graph.graph.succ[name] for e in graph.graph.edges[name, dst]["tensors"] if e.src_index == k]
+        edges = [(dst, e) for dst, e in edges if ops[dst].count]
         assert sorted(taken) == sorted(dst for dst, _ in edges)
         on_host = sorted((dst, e.dst_index in ops[dst].kernels["GPU"].host_inputs) for dst, e in edges)
         rows = p.consumer_on_host[p.consumer_start[t] : p.consumer_start[t + 1]]
@@ -74,11 +76,15 @@ def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGrap
         uses = [ops[dst].count for dst, _ in edges]
         if uses:
             assert p.tensor_count[t] == min(ops[name].count, max(uses))
-    fed = {(src, e.src_index) for src, _, data in graph.graph.edges(data=True) for e in data["tensors"]}
+    fed = {(src, e.src_index) for src, dst, data in graph.graph.edges(data=True) if ops[dst].count for e in data["tensors"]}
     assert set(tensor) == fed | set(graph.outputs)
     control = {(p.op_names[a], p.op_names[b]) for a, b in zip(p.control_src, p.control_dst, strict=True)}
-    assert control == {(a, b) for a, b, data in graph.graph.edges(data=True) if data["control"] and not data["tensors"]}
-    spare = [sum(s.nbytes for k, s in enumerate(op.signature.outputs) if (op.name, k) not in set(tensor)) for op in graph]
+    assert control == {
+        (a, b) for a, b, data in graph.graph.edges(data=True) if data["control"] and not data["tensors"] and ops[b].count
+    }
+    spare = [
+        sum(s.nbytes for k, s in enumerate(op.signature.outputs) if op.count and (op.name, k) not in set(tensor)) for op in graph
+    ]
     scratch = [0 if op.role == "argument" else MODEL.op_cost(op.signature, H100.devices[0]).workspace_bytes for op in graph]
     assert p.op_workspace_bytes[:, 0].tolist() == [a + b for a, b in zip(spare, scratch, strict=True)]
 
