@@ -70,7 +70,8 @@ class StepTime:
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort.
+        """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort; where limits
+        or several accelerators make single moves hard, from the best few.
 
         Where a time limit leaves room for it, it anneals from there.
 
