@@ -9,6 +9,9 @@ import numpy as np
 from placer.problem.problem import Floats, Ints
 from placer.solvers.pairwise.core import Core, ranges
 
+KEPT = 0.5
+"""Of what a variable could share, for bounds with one value."""
+
 
 class Messages:
     """Sequential tree-reweighted message passing over a `Core`, variables that do not wait for each other side by side.
@@ -86,6 +89,40 @@ class Messages:
         values = np.empty_like(chosen)
         values[self._variable] = chosen
         return float(total), values
+
+    def least(self, cost: Floats) -> Floats:
+        """[values]: a lower bound on the sum of costs where its variable takes this value, whatever the others take.
+
+        In a sweep back, say, the sum over all variables up to one is at least what was told to those before it, plus, with a
+        value, what it keeps of that value's cost, plus what a table costs with it above what was told of it. Half is kept.
+        """
+        return np.maximum(self._least(cost, forward=True), self._least(cost, forward=False))
+
+    def _least(self, cost: Floats, *, forward: bool) -> Floats:
+        told, total = self._told, 0.0
+        own = cost[self._value]
+        above = np.zeros(len(own))
+        for level in self._levels if forward else reversed(self._levels):
+            ahead = level.after if forward else level.before
+            count = level.values.stop - level.values.start
+            belief = own[level.values] + np.bincount(level.told_value, told[level.told], minlength=count)
+            least = np.minimum.reduceat(belief, level.first)
+            total += least.sum()
+            belief -= least[level.of]
+            above[level.values] = belief
+            if len(ahead.other):
+                given = KEPT * ahead.share * belief[ahead.value]
+                costs = ahead.costs + (given - told[ahead.told])[ahead.gather]
+                message = np.minimum.reduceat(costs, ahead.row)
+                least = np.minimum.reduceat(message, ahead.message)
+                total += least.sum()
+                told[ahead.tells] = message - least[ahead.edge]
+                more = np.full(len(given), np.inf)
+                np.minimum.at(more, ahead.gather, costs - np.repeat(message, np.diff(np.append(ahead.row, len(costs)))))
+                above[level.values] += np.bincount(ahead.value, more - given, minlength=count)
+        result = np.empty(len(own))
+        result[self._value] = total + above
+        return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

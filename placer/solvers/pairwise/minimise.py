@@ -87,6 +87,8 @@ class _Search:
         self.best: Ints | None = None
         self.cost = math.inf
         self.bound = merged.constant
+        self.least = np.zeros(len(merged.value_cost))
+        """[C]: a lower bound on the cost with this value."""
         self._take(np.zeros(len(merged.cost), np.int64))
 
     def start(self, seconds: float, seed: int) -> bool:
@@ -125,8 +127,12 @@ class _Search:
                 self._improve(values, prices.price)
             spent = time.perf_counter() - started
             if spent >= seconds or (self.best is not None and (spent >= PRICED * seconds or prices.settled)):
-                return
+                break
             prices.learn(bound, excess.astype(np.float64), self.cost if self.best is not None else 2 * abs(bound))
+
+        income = float(prices.best @ merged.room)
+        least = messages.least(merged.value_cost + memory.rent(prices.best)) + merged.constant - income
+        self.least = least - 1e-9 * (np.abs(least) + income) - 1e-3
 
     def _smallest(self) -> Ints:
         """Of each variable the value that holds the least over all moments."""
@@ -140,16 +146,23 @@ class _Search:
             self._take(descent.values)
 
     def decide_windows(self, ends: float, seed: int) -> None:
-        """Larger windows while they are decided in time, smaller ones where they are not; until all variables are one."""
+        """Larger windows while they are decided in time, smaller ones where they are not; until all variables are one.
+
+        Values with which nothing is cheaper, by the bound, are left out.
+        """
         if self.best is None:
             return
         rng = np.random.default_rng(seed)
         descent = Descent(self.core, self.memory, self.best)
-        size = float(WINDOW)
+        first, size = self.core.start[:-1], float(WINDOW)
         while self.cost > self.bound and (left := ends - time.perf_counter()) > 0:
-            free = around(descent, round(size), rng)
-            decided = decide_anew(descent, self.memory, free, seconds=min(left, WINDOW_S), seed=seed)
+            allowed = self.least <= self.cost - 1
+            other = allowed.copy()
+            other[first + self.best] = False
+            open_ = np.logical_or.reduceat(other, first)
+            free = around(descent, open_, round(size), rng) if open_.any() else []
+            decided = not free or decide_anew(descent, self.memory, free, allowed, seconds=min(left, WINDOW_S), seed=seed)
             self._take(descent.values)
-            if decided and len(free) == len(self.core.cost):
+            if decided and len(free) == open_.sum():
                 self.bound = math.ceil(self.cost)
             size = max(SMALLEST, size * (1.01 if decided else 0.8))

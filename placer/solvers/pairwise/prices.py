@@ -22,9 +22,8 @@ class Prices:
     """
 
     def __init__(self, moments: int) -> None:
-        self.price = np.zeros(moments)
+        self.price = self.best = np.zeros(moments)
         self.bound = -np.inf
-        self._best = self.price
         self._mean: Floats | None = None
         self._step = FIRST_STEP
         self._waited = 0
@@ -38,15 +37,15 @@ class Prices:
         """New prices, from the bound at the present ones, what is held there above the room, and the cost to come close to."""
         self._mean = excess if self._mean is None else (1 - WEIGHT) * self._mean + WEIGHT * excess
         if bound > self.bound:
-            self.bound, self._best, self._waited = bound, self.price, 0
+            self.bound, self.best, self._waited = bound, self.price, 0
             self._step = min(self._step * GROWTH, LONGEST_STEP)
         else:
             self._waited += 1
             if self._waited == PATIENCE:
                 self._step, self._waited = max(self._step * DECAY, LEAST_STEP), 0
-        way = np.where((self._best > 0) | (self._mean > 0), self._mean, 0.0)
+        way = np.where((self.best > 0) | (self._mean > 0), self._mean, 0.0)
         length = float(way @ way)
         if length > 0:
             # A target far away is no guide.
             ahead = min(target - self.bound, max(0.5 * abs(self.bound), 1.0))
-            self.price = np.maximum(0.0, self._best + self._step * ahead / length * way)
+            self.price = np.maximum(0.0, self.best + self._step * ahead / length * way)

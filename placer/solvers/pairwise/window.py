@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placer.problem.problem import Floats, Ints
+from placer.problem.problem import Bools, Floats, Ints
 from placer.solvers.pairwise.core import different
 from placer.solvers.pairwise.descent import GAIN, Descent
 from placer.solvers.pairwise.memory import Memory
@@ -18,23 +18,23 @@ SHORT = 0.2
 """Of windows, where memory is short."""
 
 
-def around(descent: Descent, size: int, rng: np.random.Generator) -> list[int]:
-    """`size` variables near to each other, or fewer if there are not as many; now and then where memory is short."""
-    core = descent.core
-    queue = [int(rng.integers(len(core.cost)))]
+def around(descent: Descent, open_: Bools, size: int, rng: np.random.Generator) -> list[int]:
+    """`size` of the open [V] variables near to each other, or all if there are not more; now and then where memory is short."""
+    core, candidates = descent.core, np.flatnonzero(open_)
+    queue = [int(rng.choice(candidates))]
     if rng.random() < SHORT and len(core.room):
         # Half of them from those that can hold something at a moment with little room, the less the likelier.
         moment = int(np.argsort(descent.room, kind="stable")[int(len(core.room) * rng.random() ** 3)])
         there = core.value[(core.since <= moment) & (moment < core.until)]
         holders = np.unique(np.searchsorted(core.start, there, side="right") - 1)
-        queue = rng.permutation(holders)[: size // 2].tolist() or queue
+        queue = rng.permutation(holders[open_[holders]])[: (size + 1) // 2].tolist() or queue
     chosen = dict.fromkeys(queue)
-    while len(chosen) < min(size, len(core.cost)):
+    while len(chosen) < min(size, len(candidates)):
         if not queue:
-            queue.append(int(rng.integers(len(core.cost))))
+            queue.append(int(rng.choice(candidates)))
             chosen[queue[0]] = None
         v = queue[int(rng.integers(len(queue)))]
-        others = [u for u in core.table[v] if u not in chosen]
+        others = [u for u in core.table[v] if open_[u] and u not in chosen]
         if others:
             u = others[int(rng.integers(len(others)))]
             chosen[u] = None
@@ -44,9 +44,10 @@ def around(descent: Descent, size: int, rng: np.random.Generator) -> list[int]:
     return sorted(chosen)
 
 
-def decide_anew(descent: Descent, memory: Memory, free: list[int], *, seconds: float, seed: int) -> bool:
+def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bools, *, seconds: float, seed: int) -> bool:
     """Gives the free variables the cheapest values that fit, the others as they are; whether that could be told in the time.
 
+    Values are those `allowed` [C] and the present ones.
     A choice of values costs at least what each costs with those that stay and, of each table between free variables, half of
     the least in its row and in its column: values that would cost more than the present ones by that are left out.
     """
@@ -62,7 +63,11 @@ def decide_anew(descent: Descent, memory: Memory, free: list[int], *, seconds: f
         for v in free
     }
     slack = present - sum(costs.min() for costs in least.values())
-    values = {v: np.flatnonzero(least[v] <= least[v].min() + slack) for v in free}
+    values = {}
+    for v in free:
+        cheap = (least[v] <= least[v].min() + slack) & allowed[core.start[v] : core.start[v + 1]]
+        cheap[at[v]] = True
+        values[v] = np.flatnonzero(cheap)
 
     model = cp_model.CpModel()
     takes = {v: [model.new_bool_var("") for _ in values[v]] for v in free}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,20 @@ def test_no_price_of_memory_gives_a_bound_above_the_optimum(seed: int, room: flo
         assert merged.constant + bound - price @ merged.room <= best + 1e-6
         assert len(merged.choices(values)) == problem.nodes
         price = rng.integers(0, 3, len(price)) * rng.random(len(price))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 100_000), sweeps=st.integers(0, 4))
+def test_no_value_is_said_to_cost_more_than_the_least_with_it(seed: int, sweeps: int) -> None:
+    merged = core(random_pairwise(seed, nodes=6))
+    if merged is None or not len(merged.cost):
+        return
+    messages = Messages(merged)
+    for k in range(sweeps):
+        messages.sweep(merged.value_cost, forward=k % 2 == 0)
+    said = messages.least(merged.value_cost) + merged.constant
+    for values in itertools.product(*(range(len(cost)) for cost in merged.cost)):
+        assert (said[merged.start[:-1] + np.array(values)] <= merged.total(np.array(values)) + 1e-6).all()
 
 
 @settings(max_examples=100, deadline=None)
