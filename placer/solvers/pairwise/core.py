@@ -9,7 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.pairwise import FORBIDDEN, PairwiseProblem
-from placer.problem.problem import Floats, Ints
+from placer.problem.problem import Bools, Floats, Ints
+
+COMPARED = 50_000_000
+"""Comparisons of the choices of one node, beyond which they are not made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +80,8 @@ def core(problem: PairwiseProblem) -> Core | None:
     """An equal problem with as few variables as these rules leave; None where costs alone forbid every choice.
 
     A choice that is forbidden, or with each choice of some neighbour, is left out. A node whose choice follows from a neighbour's
-    becomes part of it. A node with one choice is a constant, and so is an edge whose costs are a sum of costs of either end.
+    becomes part of it. A node with one choice is a constant, and so is an edge whose costs are a sum of costs of either end. A
+    choice is left out where another one costs and holds no more, whatever the neighbours choose.
     """
     work = _Contraction(problem)
     return work.core() if work.contract() else None
@@ -104,6 +108,19 @@ class _Contraction:
 
     def contract(self) -> bool:
         """Whether a choice is left to each node."""
+        changed = dict.fromkeys(range(self.problem.nodes))
+        while changed:
+            if not self._merge_all(changed):
+                return False
+            compared, changed = changed, {}
+            for n in compared:
+                if self.alive[n] and (worse := self._dominated(n)).any():
+                    self.cost[n] = np.where(worse, np.inf, self.cost[n])
+                    self.nodes[n] = None
+                    changed |= {n: None} | dict.fromkeys(self.table[n])
+        return True
+
+    def _merge_all(self, changed: dict[int, None]) -> bool:
         while self.nodes or self.edges:
             while self.nodes:
                 n = self.nodes.popitem()[0]
@@ -113,7 +130,19 @@ class _Contraction:
                 a, b = self.edges.popleft()
                 if self.alive[a] and self.alive[b] and b in self.table[a]:
                     self._look_at_edge(a, b)
+                    changed |= {a: None, b: None}
         return True
+
+    def _dominated(self, n: int) -> Bools:
+        """By choice: whether another one is no worse, and better or before it."""
+        held = [usage for member in self.members[n] if len(usage := self._usage(*member))]
+        by = np.column_stack([self.cost[n], *self.table[n].values(), *held])
+        count = len(by)
+        if count * by.size > COMPARED:
+            return np.zeros(count, np.bool_)
+        no_worse = (by[:, None] <= by[None]).all(axis=2)
+        first = np.tri(count, k=-1, dtype=np.bool_).T
+        return np.asarray((no_worse & (~no_worse.T | first)).any(axis=0))
 
     def _join(self, a: int, b: int, costs: Floats) -> None:
         if b in self.table[a]:
@@ -175,6 +204,11 @@ class _Contraction:
         self.alive[b] = False
         self.nodes[a] = None
 
+    def _usage(self, n: int, choice: Ints) -> Ints:
+        """What a node holds with some of its choices; none where it never holds anything."""
+        since, until = self.problem.node_interval[n]
+        return self.problem.choice_usage[self.problem.choice_start[n] + choice] if since < until else choice[:0]
+
     def core(self) -> Core:
         variables = [n for n, alive in enumerate(self.alive) if alive]
         number = {n: v for v, n in enumerate(variables)}
@@ -203,13 +237,11 @@ class _Contraction:
         times = _fullest(problem.node_interval)
         since, until = np.searchsorted(times, problem.node_interval.T)
         always, most = np.zeros((2, len(times) + 1), np.int64)
-        usage = np.split(problem.choice_usage, problem.choice_start[1:-1])
         entries = [np.zeros((4, 0), np.int64)]
 
         def hold(member: tuple[int, Ints], first: int | None) -> None:
             n, choice = member
-            if since[n] < until[n]:
-                held = usage[n][choice]
+            if len(held := self._usage(n, choice)):
                 least = held.min()
                 for total, added in ((always, least), (most, held.max())):
                     total[since[n]] += added

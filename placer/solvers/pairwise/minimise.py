@@ -20,10 +20,12 @@ from placer.solvers.pairwise.solution import PairwiseSolution
 from placer.solvers.pairwise.window import around, decide_anew, something_that_fits
 from placer.solvers.sources import BARAHONA, KOLMOGOROV, PERRON, SHAW, lines
 
-PRICED = 0.5
+PRICED = 0.7
 """Of the time, at most, for prices, if anything that fits was found by then."""
 EVERY = 40
-"""Rounds of prices between values that are made to fit and improved."""
+"""Rounds of prices of which the most promising values are made to fit and improved."""
+NEAR = 1.25
+"""Values that fit and cost more than so many times the best are not improved."""
 WINDOW, SMALLEST = 20, 4
 """Variables of the first window, and of the smallest."""
 WINDOW_S = 2.0
@@ -110,7 +112,7 @@ class _Search:
         """Until prices settle, and on until something fits."""
         merged, memory = self.core, self.memory
         messages, prices = Messages(merged), Prices(len(merged.room))
-        rounds = 0
+        rounds, promising, merit = 0, np.zeros(0, np.int64), math.inf
         while self.cost > self.bound:
             cost = merged.value_cost + memory.rent(prices.price)
             forth, values = messages.sweep(cost, forward=True)
@@ -123,8 +125,11 @@ class _Search:
             if not (excess > 0).any():
                 self._take(values)
             rounds += 1
+            if (cost_and_rent := merged.total(values) + float(prices.price @ np.maximum(0, excess))) < merit:
+                promising, merit = values, cost_and_rent
             if rounds % EVERY == 0:
-                self._improve(values, prices.price)
+                self._improve(promising, prices.price)
+                merit = math.inf
             spent = time.perf_counter() - started
             if spent >= seconds or (self.best is not None and (spent >= PRICED * seconds or prices.settled)):
                 break
@@ -141,7 +146,7 @@ class _Search:
 
     def _improve(self, values: Ints, price: Floats) -> None:
         descent = Descent(self.core, self.memory, values)
-        if descent.fit(price):
+        if descent.fit(price) and self.core.total(descent.values) < NEAR * self.cost:
             descent.improve()
             self._take(descent.values)
 
