@@ -29,6 +29,9 @@ NEAR = 1.25
 WINDOW, SMALLEST = 20, 4
 """Variables of the first window, and of the smallest."""
 WINDOW_S = 2.0
+"""For one, at most."""
+SPARE = 0.03
+"""Of the time, for what ends late and for the answer."""
 
 
 def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, seed: int = 0) -> PairwiseSolution:
@@ -49,8 +52,8 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
     if len(merged.cost):
         if not search.start(PRICED * time_limit_s, seed):
             return _nothing(Status.INFEASIBLE, 0, started, "no choices fit at all times")
-        search.price(started, time_limit_s)
-        search.decide_windows(started + time_limit_s, seed)
+        search.price(started, (1 - SPARE) * time_limit_s)
+        search.decide_windows(started + (1 - SPARE) * time_limit_s, seed)
     proved = search.cost <= search.bound
     bound = max(0, search.bound)
     if search.best is None:
@@ -160,13 +163,14 @@ class _Search:
         rng = np.random.default_rng(seed)
         descent = Descent(self.core, self.memory, self.best)
         first, size = self.core.start[:-1], float(WINDOW)
-        while self.cost > self.bound and (left := ends - time.perf_counter()) > 0:
+        while self.cost > self.bound and time.perf_counter() < ends:
             allowed = self.least <= self.cost - 1
             other = allowed.copy()
             other[first + self.best] = False
             open_ = np.logical_or.reduceat(other, first)
             free = around(descent, open_, round(size), rng) if open_.any() else []
-            decided = not free or decide_anew(descent, self.memory, free, allowed, seconds=min(left, WINDOW_S), seed=seed)
+            until = min(ends, time.perf_counter() + WINDOW_S)
+            decided = not free or decide_anew(descent, self.memory, free, allowed, ends=until, seed=seed)
             self._take(descent.values)
             if decided and len(free) == open_.sum():
                 self.bound = math.ceil(self.cost)

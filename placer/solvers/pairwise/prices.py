@@ -9,7 +9,9 @@ from placer.problem.problem import Floats
 LEAST_STEP, LONGEST_STEP, FIRST_STEP = 1e-4, 1.0, 0.1
 """Shares of the way to the target that a step aims at."""
 GROWTH, DECAY, PATIENCE = 1.05, 0.7, 20
-"""Of steps, after a better bound, and after so many that were not."""
+"""Of steps, after a better bound, and after so many rounds without."""
+WORTH = 1e-7
+"""Of a bound, by which it is called better."""
 WEIGHT = 0.1
 """Of the latest excess in the mean."""
 
@@ -36,9 +38,11 @@ class Prices:
     def learn(self, bound: float, excess: Floats, target: float) -> None:
         """New prices, from the bound at the present ones, what is held there above the room, and the cost to come close to."""
         self._mean = excess if self._mean is None else (1 - WEIGHT) * self._mean + WEIGHT * excess
-        if bound > self.bound:
-            self.bound, self.best, self._waited = bound, self.price, 0
-            self._step = min(self._step * GROWTH, LONGEST_STEP)
+        gained = bound - self.bound
+        if gained > 0:
+            self.bound, self.best = bound, self.price
+        if gained > WORTH * abs(bound):
+            self._step, self._waited = min(self._step * GROWTH, LONGEST_STEP), 0
         else:
             self._waited += 1
             if self._waited == PATIENCE:

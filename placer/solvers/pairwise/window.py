@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,10 +45,11 @@ def around(descent: Descent, open_: Bools, size: int, rng: np.random.Generator) 
     return sorted(chosen)
 
 
-def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bools, *, seconds: float, seed: int) -> bool:
+def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bools, *, ends: float, seed: int) -> bool:
     """Gives the free variables the cheapest values that fit, the others as they are; whether that could be told in the time.
 
-    Values are those `allowed` [C] and the present ones.
+    Values are those `allowed` [C] and the present ones. It ends at `ends` on `time.perf_counter`, or soon after.
+
     A choice of values costs at least what each costs with those that stay and, of each table between free variables, half of
     the least in its row and in its column: values that would cost more than the present ones by that are left out.
     """
@@ -93,7 +95,7 @@ def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bool
 
     room = descent.room + memory.spread(memory.of(core.start[free] + descent.values[free]))
     _limit(model, takes, values, memory, room)
-    solver = _solver(seconds, seed)
+    solver = _solver(max(0.0, ends - time.perf_counter()), seed)
     status: Any = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < present - GAIN:
         for v in free:
