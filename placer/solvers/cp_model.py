@@ -155,8 +155,11 @@ class Model:
             open_to = [d for d, literal in enumerate(row) if literal is not self._never]
             for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
                 self._model.add_hint(row[d], d == device)
-        solver = self._solver(seconds, seed)
-        status, proved = self._search_and_prove(solver, seconds, seed) if proving else (solver.solve(self._model), 0)
+        solver, proved = self._solver(seconds, seed), 0
+        if proving:
+            solver, status, proved = self._search_and_prove(solver, seconds, seed)
+        else:
+            status = solver.solve(self._model)
         if status == self._cp.INFEASIBLE:
             return Status.INFEASIBLE, None, 0
         bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
@@ -168,14 +171,15 @@ class Model:
             return Status.OPTIMAL, found, value
         return Status.FEASIBLE, found, bound
 
-    def _search_and_prove(self, solver: Any, seconds: float, seed: int) -> tuple[Any, int]:
-        """The status of a search, and the bound that another proved meanwhile.
+    def _search_and_prove(self, solver: Any, seconds: float, seed: int) -> tuple[Any, Any, int]:
+        """A search with another beside it that raises the bound: the one that found the cheapest, its status, and the bound.
 
-        What the other finds is not taken, so that equal runs give equal assignments.
+        Each is done after so much work, whatever the clock says, and a tie goes to the first: equal runs give equal assignments.
         """
         prover, proved, value, ended = self._solver(seconds, seed), 0, math.inf, Event()
         prover.parameters.use_objective_lb_search = True
-        prover.parameters.max_deterministic_time = math.inf
+        proof: Any = self._cp.UNKNOWN
+        solved = (self._cp.OPTIMAL, self._cp.FEASIBLE)
 
         def at_least(bound: float) -> None:
             nonlocal proved
@@ -191,19 +195,25 @@ class Model:
                     self.stop_search()
 
         def prove() -> None:
+            nonlocal proof
             if not ended.wait(HEAD_START_S):
-                prover.solve(self._model)
+                proof = prover.solve(self._model)
 
         prover.best_bound_callback = at_least
         thread = Thread(target=prove)
         thread.start()
         try:
-            return solver.solve(self._model, Found()), proved
+            status = solver.solve(self._model, Found())
+            if status not in (self._cp.OPTIMAL, self._cp.INFEASIBLE) and value > proved:
+                thread.join()
         finally:
             ended.set()
             while thread.is_alive():
                 prover.stop_search()
                 thread.join(0.01)
+        if proof in solved and (status not in solved or prover.objective_value < solver.objective_value):
+            return prover, proof, max(proved, math.ceil(solver.best_objective_bound - 0.5))
+        return solver, status, proved
 
     def least_raise(self, seconds: float, seed: int) -> int:
         """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""

@@ -35,8 +35,8 @@ class CpSat:
     """Total cost under memory limits, with a proved bound, until the time is over.
 
     Limits become constraints only at moments where a solution exceeds them, so that every model on the way is a relaxation and
-    its bound holds. The search is seeded and ends by deterministic time before the clock ends it; a second one beside it, on
-    another processor, has a part in the bound alone.
+    its bound holds. The search, and a second one beside it on another processor that raises the bound, are seeded and end by
+    deterministic time before the clock ends them.
     """
 
     name: str = "cp_sat"
