@@ -70,3 +70,17 @@ def test_a_function_that_is_left_alone_is_not_predicted() -> None:
         placer.predict(tf.function(lambda x: x + 1, jit_compile=True), tf.ones([2]), budget_s=0.1)
     with pytest.raises(placer.OptionError, match="budget_s"):
         placer.predict(step, budget_s=0)
+
+
+def test_by_default_a_result_is_where_it_was_made() -> None:
+    """TensorFlow takes out the Identity that gives it, on which there is no device; one that something takes is on the GPU."""
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.device("/CPU:0"):
+            y = tf.raw_ops.Maximum(x=x, y=x)
+        return y, tf.raw_ops.Maximum(x=tf.identity(y, name="taken"), y=x)
+
+    usual = placer.solve(placer.build_graph(step, tf.ones([8])), "h100", solver="tf_default")
+    assert {usual.device_of(name) for name in ("Maximum", "Identity")} == {"CPU:0"}
+    assert {usual.device_of(name) for name in ("taken", "Maximum_1", "Identity_1")} == {"GPU:0"}

@@ -140,10 +140,12 @@ def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
 def _follows(graph: OpGraph, op: OpNode) -> bool:
     """Whether TensorFlow's placer leaves an op beside its first input.
 
-    What a loop passes on starts on the device that its first value asks for or sits on, the predicate's on that of its maker.
+    What a loop passes on starts on the device that its first value asks for or sits on, the predicate's on that of its maker. An
+    Identity that nothing asks for and that only gives a result is taken out, so the result is where it was made.
     """
     if op.role != "loop":
-        return op.op_type in METADATA
+        gives_result = op.op_type == "Identity" and not op.requested_device and not graph.graph.succ[op.name]
+        return gives_result or op.op_type in METADATA
     before = graph.graph.pred[op.name].items()
     makers = (graph.op(name) for name, data in before if any(edge.dst_index == 0 for edge in data["tensors"]))
     return op.op_type == "NextIteration" or any(maker.requested_device or maker.location for maker in makers)
