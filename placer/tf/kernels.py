@@ -342,5 +342,11 @@ UNRUNNABLE = (
         has("element_dtype", "string"),
         "holds a list whose strings no copy takes to or from a GPU",
     ),
+    Unrunnable(
+        frozenset({"OptionalFromValue"}),
+        "GPU",
+        When(frozenset({"Toutput_types"}), lambda attrs: "string" in (attrs.get("Toutput_types") or ())),  # type: ignore[operator]
+        "holds strings, which TensorFlow keeps on the host",
+    ),
 )
 """Those of CPUs found by running each of them, those of GPUs in the kernels' source and documentation."""

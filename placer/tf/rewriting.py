@@ -426,6 +426,8 @@ class _Assembly:
                 source, index = self._at(source, index, wanted, dtype, enters, (new, position))
                 if placed and position == 0 and node.op in ("If", "StatelessIf") and _has_loop(children or ()):
                     source, index = self._undecided(source, index, device, dtype, path), 0
+                if placed and position == 0 and node.op == "Switch" and source in rewriter.placeholders[id(self.frame)]:
+                    source, index = self._received(source, device, dtype, path), 0
                 new.input.append(source if index == 0 else f"{source}:{index}")
             if node.op in LOOPS and children is not None:
                 self._lift(body, name, new, waits)
@@ -560,6 +562,17 @@ class _Assembly:
         if not self._stays_in_memory(source, index, here, dtype):
             here = str(tf.DeviceSpec.from_string(here).replace(device_type="CPU", device_index=0).to_string())
         name = self._identity(source, index, here, dtype, f"{path}/undecided")
+        _keep(self.made[-1])
+        return name
+
+    def _received(self, source: str, device: str, dtype: tf.DType, path: str) -> str:
+        """What the Switch `path` takes for the argument `source`: TensorFlow runs it where its value comes from.
+
+        Which is where a call has the argument, unless the value is passed on where the plan has it.
+        """
+        if dtype in (tf.resource, tf.variant):
+            return source
+        name = self._identity(source, 0, device, dtype, f"{path}/received")
         _keep(self.made[-1])
         return name
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 import placer
 from tests.machines import two_cpus
-from tests.semantics.harness import SPLITS, Builder, Program, RandomLegal, check, plan, runs_alike, soft_placement
+from tests.semantics.harness import GPU_HERE, SPLITS, Builder, Program, RandomLegal, check, plan, runs_alike, soft_placement
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])
 
@@ -440,6 +440,7 @@ def under_a_tape(fn: Any) -> Any:
 PICKING = [picked, picked_by_a_function, picked_in_a_branch, picked_in_a_loop, picked_under_a_tape, picked_by_a_placed_function]
 
 
+@pytest.mark.skipif(GPU_HERE, reason="a GPU's gather does not raise")
 @pytest.mark.parametrize("around", [lambda fn: fn, tf.function, under_a_tape], ids=["alone", "in a function", "under a tape"])
 @pytest.mark.parametrize("fn", PICKING, ids=lambda fn: fn.__name__)
 def test_an_error_names_the_lines_of_the_source_that_it_names_of_the_plain_function(fn: Any, around: Any) -> None:
@@ -701,8 +702,8 @@ def test_a_placed_function_as_an_argument_is_itself() -> None:
 
     placed = [placer.place(f, devices=two_cpus(), pins={"Sin": device}) for device in ("CPU:0", "CPU:1")]
     apply = tf.function(lambda fn, x: fn(x))
-    np.testing.assert_array_equal(apply(f, X), apply(placed[0], X))
-    np.testing.assert_array_equal(apply(f, X), placer.place(apply, devices=two_cpus())(placed[1], X))
+    np.testing.assert_allclose(apply(f, X), apply(placed[0], X), rtol=1e-6)
+    np.testing.assert_allclose(apply(f, X), placer.place(apply, devices=two_cpus())(placed[1], X), rtol=1e-6)
     apply(placed[1], X)
     assert [p.placement.ops["Sin"].device for p in placed] == ["CPU:0", "CPU:1"]
 

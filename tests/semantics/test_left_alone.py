@@ -16,7 +16,7 @@ from tensorflow.python.framework import function
 
 import placer
 from tests.machines import two_cpus
-from tests.semantics.harness import Program, check, left_alone
+from tests.semantics.harness import OTHER, Program, check, left_alone
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01
@@ -302,6 +302,10 @@ def two_branches(x: tf.Tensor) -> tf.Tensor:
 
 
 @pytest.mark.parametrize("define", [branch, two_branches])
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_branches_of_tensorflow_1_are_placed(define: Callable[[Any], Any], sign: float) -> None:
-    check(lambda: Program(fn=wrapped(define), args=(X * sign + 0.5,)))
+@pytest.mark.parametrize(("sign", "home"), [(1.0, "CPU:0"), (-1.0, OTHER)])
+def test_branches_of_tensorflow_1_are_placed_wherever_a_call_has_its_argument(
+    define: Callable[[Any], Any], sign: float, home: str
+) -> None:
+    with tf.device(home):
+        x = tf.identity(X * sign + 0.5)
+    check(lambda: Program(fn=wrapped(define), args=(x,)))

@@ -706,6 +706,8 @@ def test_lists_of_strings_and_datasets_stay_on_the_host_and_the_product_need_not
             held = [k for k, spec in enumerate(specs) if spec.dtype in ("string", "variant")]
             assert words.ops[op.name].device == "CPU:0" or set(held) <= set(host), op.name
     assert devices_of(words, "MatMul") == {"GPU:0"}
+    with pytest.raises(placer.ConstraintError, match="holds strings, which TensorFlow keeps on the host"):
+        plan(optionals(), pins={"OptionalFromValue": "GPU:0"})
     walked = plan(a_dataset_in_the_function())
     made = {op.op_type for op in walked.graph if "Dataset" in op.op_type}
     assert len(made) >= 3
