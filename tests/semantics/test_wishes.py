@@ -365,7 +365,7 @@ def test_the_backward_of_a_split_model_is_split_alike() -> None:
 
     pins = {f"w{i}": f"GPU:{i // 2}" for i in range(4)}
     limits = {"GPU:0": "88MiB", "GPU:1": "88MiB"}
-    placement = plan(Program(fn=step, args=(tf.ones([128, 2048]),)), "2xh100", pins=pins, memory_limits=limits)
+    placement = plan(Program(fn=step, args=(tf.ones([512, 2048]),)), "2xh100", pins=pins, memory_limits=limits)
     for i in range(4):
         assert placement.device_of(f"layer{i}") == f"GPU:{i // 2}"
         backward = [n for n in placement.ops if re.fullmatch(rf"gradient_tape/layer{i}/MatMul(_1)?", n)]
