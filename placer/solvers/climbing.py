@@ -22,7 +22,7 @@ REPLAYED = 1_000
 """Ops from which on moves are replayed rather than simulated."""
 PATCHING = 0.2
 """What a replay takes beside the ops it plays, as a part of a simulation."""
-REPAIRS, REPAIR = 40, 4
+REPAIRS, REPAIR = 10, 4
 """Of the moves of a round that miss a limit, how many are tried with other units making room; what one takes, in simulations."""
 WORTH = 0.5
 """With several accelerators, how much of what a move adds to the total cost it has to take off the step. Copies between them
