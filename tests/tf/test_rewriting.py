@@ -58,7 +58,7 @@ def test_an_op_on_the_host_sends_what_it_makes_by_itself() -> None:
         return tf.matmul(tf.sort(x, name="sorted"), tf.exp(x, name="exp"))
 
     x = tf.random.stateless_uniform([8, 8], [1, 2])
-    graphs = partitions(fn, {"*sorted*": "CPU:0", "*exp": "CPU:0", "MatMul": "CPU:1"}, x)
+    graphs = partitions(fn, {"*sorted*": "CPU:0", "*exp": "CPU:0", "MatMul": "CPU:1", "Identity": "CPU:0"}, x)
     makers = {node.name: node for graph in graphs for node in graph.node}
     sends = [node for graph in graphs for node in graph.node if node.op == "_Send" and node.device.endswith("CPU:0")]
     assert {makers[send.input[0].partition(":")[0]].op for send in sends} == {"Neg", "Exp"}
