@@ -93,6 +93,8 @@ class _Reader:
     stateful: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     pending: dict[str, dict[str, Any]] = field(default_factory=dict)
+    next_rounds: dict[str, str] = field(default_factory=dict)
+    """By loop variable: the op whose value it has in the next round."""
 
     def read(self) -> OpGraph:
         self.kernels = KernelIndex.shared()
@@ -343,6 +345,7 @@ class _Reader:
                 spec = self.specs[f"{path}/in{i}"][0]
             self._loop_value(f"{path}/out{i}", "NextIteration", "NextIteration", spec, count * max(trips, 1), inner)
             self._edge(result[0], f"{path}/out{i}", result[1], 0)
+            self.next_rounds[f"{path}/in{i}"] = f"{path}/out{i}"
             self._join(f"{path}/in{i}", f"{path}/out{i}", f"loop variable {i} of {path} keeps one device")
             governed.append(f"{path}/out{i}")
         for other in governed:
@@ -649,6 +652,7 @@ class _Reader:
             if name not in live:
                 live.add(name)
                 stack.extend(self.graph.pred[name])
+                stack.extend([self.next_rounds[name]] if name in self.next_rounds else ())
         return live
 
     # -- trip counts -----------------------------------------------------------------------------------------------

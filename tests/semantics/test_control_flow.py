@@ -341,8 +341,8 @@ def of_type(placement: Placement, op_type: str) -> list[Any]:
 
 @pytest.mark.parametrize("machine", ["h100", "2xh100"])
 def test_a_loop_counts_its_trips_and_its_values_keep_one_device(machine: str) -> None:
-    """The counter is host memory and free; the float state is where it was when it comes round again."""
-    placement = plan(known_trips(), machine, pins={"MatMul": "GPU:0"})
+    """Where copies count, no counter crosses; the float state is where it was when it comes round again."""
+    placement = plan(known_trips(), machine, pins={"MatMul": "GPU:0"}, objective="total_cost")
     assert [op.count for op in of_type(placement, "MatMul")] == [20]
     assert list(placement.graph.trip_counts.values()) == [(20, "constant")]
     values = [op for op in placement.graph if op.op_type in ("LoopVariable", "NextIteration")]
@@ -365,7 +365,7 @@ def test_a_loop_of_tiny_ops_is_on_the_cpu_and_the_product_after_it_need_not_be()
 
     placement = plan(Program(fn=f, args=(tf.ones([256, 16]),)))
     body = [op for op in placement.graph if op.body and op.role == "op"]
-    assert {op.count for op in body} >= {256}
+    assert {op.count for op in body if not op.op_type == "Identity"} == {256, 257}  # its counters have no other use than its end
     assert {placement.ops[op.name].device for op in body} == {"CPU:0"}
     assert {placement.ops[op.name].device for op in of_type(placement, "MatMul")} == {"GPU:0"}
 
