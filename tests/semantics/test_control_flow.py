@@ -365,7 +365,7 @@ def test_a_loop_of_tiny_ops_is_on_the_cpu_and_the_product_after_it_need_not_be()
 
     placement = plan(Program(fn=f, args=(tf.ones([256, 16]),)))
     body = [op for op in placement.graph if op.body and op.role == "op"]
-    assert {op.count for op in body if not op.op_type == "Identity"} == {256, 257}  # its counters have no other use than its end
+    assert {op.count for op in body if op.op_type != "Identity"} == {256, 257}  # its counters have no other use than its end
     assert {placement.ops[op.name].device for op in body} == {"CPU:0"}
     assert {placement.ops[op.name].device for op in of_type(placement, "MatMul")} == {"GPU:0"}
 
