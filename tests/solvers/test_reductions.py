@@ -14,6 +14,7 @@ from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
+from placer.problems.families import synthetic
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.reductions.dominated import dominated
 from placer.solvers.reductions.followers import followers
@@ -39,13 +40,16 @@ def biased(draw: st.DrawFn) -> PlacementProblem:
     light = rng.random(problem.ops) < draw(st.sampled_from([0.0, 0.5]))
     limits = problem.memory_limit_bytes.copy()
     limits[0] = draw(st.sampled_from([-1, limits[0]]))
+    free = draw(st.sampled_from([1, 1, 0]))
     return replace(
         problem,
         op_time_ns=problem.op_time_ns * scale,
         op_workspace_bytes=np.where(light[:, None], 0, problem.op_workspace_bytes),
         unit_persistent_bytes=np.where(rng.random(problem.units) < 0.5, 0, problem.unit_persistent_bytes),
         tensor_bytes=np.where(light[problem.tensor_op], 0, problem.tensor_bytes),
-        copy_latency_ns=problem.copy_latency_ns * draw(st.sampled_from([1, 10])),
+        copy_latency_ns=problem.copy_latency_ns * free * draw(st.sampled_from([1, 10])),
+        copy_ns_per_byte=problem.copy_ns_per_byte * free,
+        tensor_shared=problem.shared | (rng.random(len(problem.tensor_op)) < draw(st.sampled_from([0.0, 0.5]))),
         memory_limit_bytes=limits,
     )
 
@@ -132,3 +136,22 @@ def test_the_cut_of_a_large_reduced_problem_is_that_of_the_whole() -> None:
         reduced = reduce(problem)
         assert minimum_cut(reduced.problem).bound_ns == pytest.approx(minimum_cut(problem).bound_ns, rel=1e-12)
         assert choices(reduced.problem) < choices(problem)
+
+
+def test_a_device_that_runs_short_keeps_what_lends_it_memory() -> None:
+    """What makes a view takes nothing beside it; moved away, it leaves a copy behind, however free copies are."""
+    for seed in range(20):
+        plain = synthetic("chain", ops=9, seed=seed, copy_ns=0, speedup=3, cpu_only=0)
+        rng = np.random.default_rng(seed)
+        problem = replace(
+            plain,
+            copy_ns_per_byte=plain.copy_ns_per_byte * 0,
+            copy_latency_ns=plain.copy_latency_ns * 0,
+            tensor_shared=rng.random(len(plain.tensor_op)) < 0.5,
+        )
+        held = np.sort([peaks(problem, a)[1] for a in assignments(problem)])
+        limited = replace(problem, memory_limit_bytes=np.array([-1, held[len(held) // 5]]))
+        best, found = optimum(limited), optimum(reduce(limited).problem)
+        assert best is not None
+        assert found is not None
+        assert total_cost_ns(limited, best) == total_cost_ns(reduce(limited).problem, found)

@@ -8,15 +8,15 @@ import numpy as np
 
 from placer.problem.problem import Bools, Ints, PlacementProblem
 from placer.solvers.reductions.moves import Moves
-from placer.solvers.reductions.reduced import Reduced, roomy
+from placer.solvers.reductions.reduced import Reduced, lends, roomy
 
 
 def followers(reduced: Reduced) -> Reduced:
     """Joins each unit with a neighbour whose device is as good for it as any other, wherever the rest is.
 
     Such is a unit in a chain whose copies outweigh what it gains elsewhere. Where the neighbour's device is not roomy, the
-    unit must hold nothing there that is not held anyway. One unit of those joined leads, and the others come to it in turn,
-    none of them at a loss.
+    unit must hold nothing there that is not held anyway; one that lends memory must not leave a device that is not. One unit
+    of those joined leads, and the others come to it in turn, none of them at a loss.
     """
     problem, has_room = reduced.problem, roomy(reduced.problem)
     allowed, work, crossings = problem.unit_allowed, problem.unit_time_ns, problem.crossings
@@ -29,7 +29,8 @@ def followers(reduced: Reduced) -> Reduced:
     follower, leader = np.divmod(pairs, problem.units)
 
     good = (allowed[follower].sum(axis=1) > 1) & ~(allowed[leader] & ~allowed[follower]).any(axis=1)
-    good &= _weightless(problem, follower, leader) | ~(allowed[leader] & ~has_room).any(axis=1)
+    crowded: Bools = (allowed & ~has_room).any(axis=1)
+    good &= _weightless(problem, follower, leader) | ~(crowded[leader] | (lends(problem) & crowded)[follower])
     for here, there in permutations(range(problem.devices), 2):
         change = (work[:, there] - work[:, here] + moves.copies_ns(here, there))[follower]
         # With the leader there, what it makes comes from there, and what it takes is surely taken there.

@@ -70,3 +70,16 @@ def roomy(problem: PlacementProblem) -> Bools:
     enough = (problem.memory_limit_bytes < 0) | (problem.memory_limit_bytes >= most)
     result: Bools = enough & enough[problem.host]
     return result
+
+
+def lends(problem: PlacementProblem) -> Bools:
+    """[U]: the unit makes something in memory that is counted elsewhere and that other units take.
+
+    Beside the unit that takes nothing, and its whole size where a copy of it has to be. So where such a unit leaves, more may be
+    held than before.
+    """
+    entry_maker = problem.op_unit[problem.tensor_op][problem.consumer_tensor]
+    lent = problem.shared[problem.consumer_tensor] & (problem.held_bytes[problem.consumer_tensor] > 0)
+    result = np.zeros(problem.units, np.bool_)
+    result[entry_maker[lent & (problem.op_unit[problem.consumer_op] != entry_maker)]] = True
+    return result
