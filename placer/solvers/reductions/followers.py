@@ -29,7 +29,7 @@ def followers(reduced: Reduced) -> Reduced:
     follower, leader = np.divmod(pairs, problem.units)
 
     good = (allowed[follower].sum(axis=1) > 1) & ~(allowed[leader] & ~allowed[follower]).any(axis=1)
-    crowded: Bools = (allowed & ~has_room).any(axis=1)
+    crowded = (allowed & ~has_room).sum(axis=1) > 0
     good &= _weightless(problem, follower, leader) | ~(crowded[leader] | (lends(problem) & crowded)[follower])
     for here, there in permutations(range(problem.devices), 2):
         change = (work[:, there] - work[:, here] + moves.copies_ns(here, there))[follower]
