@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -21,20 +22,32 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
 
     @cache
     def tables(device_model: str) -> Table:
-        own, shipped = source.table(device_model, installed_tensorflow()), shipped_table(device_model)
-        return {op_type: _column(own.get(op_type, {}), shipped.get(op_type, {})) for op_type in shipped | own}
+        return _typical(source.table(device_model, installed_tensorflow()), shipped_table(device_model))
 
+    return _over(tables)
+
+
+def shipped_model() -> MeasuredModel:
+    """The same over what comes with the package alone: equal costs wherever it runs."""
+    return _over(_shipped)
+
+
+def _over(tables: Callable[[str], Table]) -> MeasuredModel:
     return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+
+
+@cache
+def _shipped(device_model: str) -> Table:
+    return _typical({}, shipped_table(device_model))
+
+
+def _typical(own: Table, shipped: Table) -> Table:
+    return {op_type: _column(own.get(op_type, {}), shipped.get(op_type, {})) for op_type in shipped | own}
 
 
 def _column(own: dict[str, Measurement], shipped: dict[str, Measurement]) -> dict[str, Measurement]:
     alone = {op: each for op, each in own.items() if not each.harvested}
     return {op: each.typical() for op, each in (own | shipped | alone).items()}
-
-
-def shipped_model() -> MeasuredModel:
-    """The same over what comes with the package alone: equal costs wherever it runs."""
-    return MeasuredModel(shipped_table, FittedModel(shipped_table, AnalyticModel()))
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import placer
+from cost_models.machines import shipped_machines
 from placer.comparing.problems import fingerprint, limited, problem_of
 from placer.errors import OptionError
 from placer.problem.memory import excess, peaks
@@ -37,6 +38,13 @@ def test_a_shipped_graph_is_small_and_a_problem_with_everything_that_is_special_
     assert excess(tight, free)[1] > 0
     assert validate(tight, all_on(problem, "CPU")).ok
     assert peaks(problem, all_on(problem, "CPU"))[1] <= tight.memory_limit_bytes[1] < peaks(problem, free)[1]
+
+
+@pytest.mark.parametrize("name", shipped_graphs())
+def test_a_graph_costs_the_same_as_a_target_and_as_an_object(name: str) -> None:
+    for machine in shipped_machines():
+        given = {"devices": machine}
+        assert fingerprint(problem_of(f"shipped:{name}", given)) == fingerprint(problem_of(shipped_graph(name), given))
 
 
 def test_loops_are_among_them() -> None:
