@@ -14,6 +14,7 @@ from placer.options import Options
 
 if TYPE_CHECKING:
     from placer.opgraph import OpGraph
+    from placer.placement import Placement
 
 DEFAULT_SIGNATURE = "serving_default"
 SHIPPED = "shipped:"
@@ -95,15 +96,20 @@ def _shipped(name: str) -> tuple[OpGraph, Options]:
 
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
-    """A saved graph; or a saved plan's, to be planned for the plan's machine again if that is a shipped one."""
-    from cost_models.machines import shipped_machines
+    """A saved graph; or a saved plan's, see `again`."""
     from placer.opgraph import OpGraph, read_json
     from placer.placement import FORMAT, Placement
 
     check_there(path)
     if read_json(path).get("format") != FORMAT:
         return OpGraph.load(path), Options()
-    plan = Placement.load(path)
+    return again(Placement.load(path))
+
+
+def again(plan: Placement) -> tuple[OpGraph, Options]:
+    """A plan's graph, to be planned for the plan's machine again if that is a shipped one."""
+    from cost_models.machines import shipped_machines
+
     return plan.graph, Options(devices=plan.machine if plan.machine in shipped_machines() else None)
 
 

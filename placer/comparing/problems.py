@@ -28,7 +28,7 @@ from placer.solvers.base import Objective
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.min_cut import minimum_cut
 from placer.solving import look_up
-from placer.targets import read_target
+from placer.targets import again, read_target
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
 FORMAT = "placer.problem"
@@ -87,7 +87,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     if isinstance(problem, str):
         problem, options = read_target(problem, signature)
     elif isinstance(problem, Placement):
-        problem = problem.graph
+        problem, options = again(problem)
     if not isinstance(problem, OpGraph):
         raise OptionError(f"{problem!r} is no problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
     options = replace(options, **given)

@@ -84,7 +84,7 @@ def test_a_graph_its_file_and_its_plan_are_one_problem(tmp_path: Path) -> None:
     hashes = [
         fingerprint(problem_of(target, options))
         for target, options in [
-            (graph, on), (plan, on), (str(tmp_path / "graph.json"), on), (str(tmp_path / "plan.json"), {}),
+            (graph, on), (plan, on), (plan, {}), (str(tmp_path / "graph.json"), on), (str(tmp_path / "plan.json"), {}),
         ]
     ]  # fmt: skip
     assert len(set(hashes)) == 1
