@@ -9,15 +9,16 @@ import numpy as np
 from placer.problem.pairwise import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
 
 
-def random_pairwise(seed: int, *, nodes: int = 7, room: float = 0.5) -> PairwiseProblem:
+def random_pairwise(seed: int, *, nodes: int = 7, edges: int | None = None, room: float = 0.5) -> PairwiseProblem:
     """A few choices for each node; some edges mean "the same", others forbid some pairs or none, a few join the same nodes again.
 
-    `room` is where the limit lies between the least peak that choices node by node can have, at 0, and the largest.
+    There are three edges for two nodes if not said. `room` is where the limit lies between the least peak that choices node by
+    node can have, at 0, and the largest.
     """
     rng = np.random.default_rng(seed)
     count = rng.integers(1, 5, nodes)
-    edges, tables = [], []
-    for _ in range(nodes * 3 // 2):
+    joined, tables = [], []
+    for _ in range(nodes * 3 // 2 if edges is None else edges):
         a, b = rng.choice(nodes, 2, replace=False).tolist()
         shape = int(count[a]), int(count[b])
         table = rng.integers(0, 30, shape)
@@ -26,7 +27,7 @@ def random_pairwise(seed: int, *, nodes: int = 7, room: float = 0.5) -> Pairwise
             table[rng.permuted(np.tile(np.arange(shape[1]) > 0, (shape[0], 1)), axis=1)] = FORBIDDEN
         elif kind == 1:
             table[rng.random(shape) < 0.3] = FORBIDDEN
-        edges.append((a, b))
+        joined.append((a, b))
         tables.append(table.ravel())
     cost, usage = rng.integers(0, 30, count.sum()), rng.integers(0, 10, count.sum())
     cost[rng.random(len(cost)) < 0.05] = FORBIDDEN
@@ -39,9 +40,9 @@ def random_pairwise(seed: int, *, nodes: int = 7, room: float = 0.5) -> Pairwise
         choice_cost=cost,
         choice_usage=usage,
         node_interval=np.stack([begin, begin + rng.integers(0, 6, nodes)], axis=1),
-        edge_nodes=np.array(edges),
-        edge_start=np.append(0, np.cumsum([len(table) for table in tables])),
-        edge_cost=np.concatenate(tables),
+        edge_nodes=np.array(joined, np.int64).reshape(-1, 2),
+        edge_start=np.append(0, np.cumsum([len(table) for table in tables], dtype=np.int64)),
+        edge_cost=np.concatenate([np.zeros(0, np.int64), *tables]),
     )
     least, most = (
         peak_usage(problem, np.array([int(of(usage[a:b])) for a, b in itertools.pairwise(start)]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -94,7 +95,7 @@ class _Contraction:
         self.problem = problem
         own = np.where(problem.choice_cost >= FORBIDDEN, np.inf, problem.choice_cost)
         pairs = np.where(problem.edge_cost >= FORBIDDEN, np.inf, problem.edge_cost)
-        self.cost: list[Floats] = np.split(own, problem.choice_start[1:-1])
+        self.cost: list[Floats] = _parts(own, problem.choice_start)
         self.table: list[dict[int, Floats]] = [{} for _ in self.cost]
         self.members = [[(n, np.arange(len(cost)))] for n, cost in enumerate(self.cost)]
         """By node: the nodes that are part of it, and their choices for each of its values."""
@@ -103,7 +104,7 @@ class _Contraction:
         self.alive = [True] * problem.nodes
         self.nodes: dict[int, None] = dict.fromkeys(range(problem.nodes))
         self.edges: deque[tuple[int, int]] = deque()
-        for (a, b), costs in zip(problem.edge_nodes.tolist(), np.split(pairs, problem.edge_start[1:-1]), strict=True):
+        for (a, b), costs in zip(problem.edge_nodes.tolist(), _parts(pairs, problem.edge_start), strict=True):
             self._join(a, b, costs.reshape(len(self.cost[a]), len(self.cost[b])))
 
     def contract(self) -> bool:
@@ -268,6 +269,11 @@ class _Contraction:
         begin, end = np.searchsorted(kept, begin), np.searchsorted(kept, end)
         some = begin < end
         return room[kept], value[some], begin[some], end[some], amount[some]
+
+
+def _parts(values: Floats, start: Ints) -> list[Floats]:
+    """values[start[0]:start[1]], values[start[1]:start[2]], and so on."""
+    return [values[begin:end] for begin, end in pairwise(start.tolist())]
 
 
 def _spread(costs: Floats) -> float:

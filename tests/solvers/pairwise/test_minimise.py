@@ -23,9 +23,9 @@ from tests.pairwise import limited, optimum, random_pairwise
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 100_000), room=st.sampled_from([0.0, 0.2, 0.5, 1.0]))
-def test_small_problems_are_solved_to_the_optimum(seed: int, room: float) -> None:
-    problem = random_pairwise(seed, room=room)
+@given(seed=st.integers(0, 100_000), edges=st.sampled_from([None, 0, 1]), room=st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+def test_small_problems_are_solved_to_the_optimum(seed: int, edges: int | None, room: float) -> None:
+    problem = random_pairwise(seed, edges=edges, room=room)
     best = optimum(problem)
     found = minimise_pairwise(problem, time_limit_s=20.0, seed=seed)
     if best is None:
@@ -69,9 +69,9 @@ def test_no_value_is_said_to_cost_more_than_the_least_with_it(seed: int, sweeps:
 
 
 @settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 100_000), room=st.sampled_from([0.0, 0.5, 1.0]))
-def test_what_is_left_costs_and_holds_what_the_problem_does(seed: int, room: float) -> None:
-    problem = random_pairwise(seed, room=room)
+@given(seed=st.integers(0, 100_000), edges=st.sampled_from([None, 0, 1]), room=st.sampled_from([0.0, 0.5, 1.0]))
+def test_what_is_left_costs_and_holds_what_the_problem_does(seed: int, edges: int | None, room: float) -> None:
+    problem = random_pairwise(seed, edges=edges, room=room)
     merged = core(problem)
     if merged is None:
         assert optimum(problem) is None
