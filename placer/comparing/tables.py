@@ -62,7 +62,8 @@ def _problem_table(problem: ProblemScores, *, markdown: bool) -> str:
         row += [_ns(run[f"{other}_ns"]) if score.answered else "–"]
         row += [format_bytes(run[f"peak_bytes.{device}"]) if score.answered else "–" for device in devices]
         row += [f"{len(score.values_ns)}/{len(score.runs)}"] if seeds else []
-        row += [f"{score.seconds:.2f}" if np.isfinite(score.seconds) else "–", "" if score.answered else str(run["note"])]
+        note = "" if score.answered else " ".join(str(run["note"]).split())  # in one line, whatever a solver said
+        row += [f"{score.seconds:.2f}" if np.isfinite(score.seconds) else "–", note]
         rows.append(row)
     return (_markdown if markdown else table)(head, rows)
 

@@ -98,6 +98,14 @@ def test_tables_have_a_row_for_each_solver_in_text_and_markdown() -> None:
     assert "1 declined" in Comparison(RUNS).summary()
 
 
+@pytest.mark.parametrize("markdown", [False, True])
+def test_what_a_solver_said_in_several_lines_stays_in_its_row(markdown: bool) -> None:
+    def lines(note: str) -> list[str]:
+        return Comparison([*RUNS[:-1], RUNS[-1] | {"note": note}]).table(markdown=markdown).splitlines()
+
+    assert lines("first\n\n  second | third\r\n") == lines("first second | third")
+
+
 def test_pictures_show_every_solver() -> None:
     pytest.importorskip("matplotlib")
     comparison = Comparison([*RUNS, *(record | {"time_limit_s": 5.0} for record in RUNS)])
