@@ -145,8 +145,10 @@ class Difference:
             **{f"peak memory {device}": (pair, format_bytes) for device, pair in self.peak_bytes.items()},
         }
         rows = [[name, show(left), show(right), _change(left, right)] for name, ((left, right), show) in figures.items()]
+        moved, left, right = len(self.moved), len(self.only_left), len(self.only_right)
+        moves, are = "op moves" if moved == 1 else "ops move", "is" if left == 1 else "are"
         lines = [
-            f"{len(self.moved)} ops move, {len(self.only_left)} are only in the first, {len(self.only_right)} only in the second",
+            f"{moved} {moves}, {left} {are} only in the first, {right} only in the second",
             "",
             table(["", "first", "second", "change"], rows),
         ]

@@ -106,6 +106,21 @@ def test_a_difference_is_that_of_the_figures() -> None:
     assert "-100.0%" in str(elsewhere)
 
 
+@pytest.mark.parametrize(
+    ("ops", "head"),
+    [
+        (0, "0 ops move, 0 are only in the first, 0 only in the second"),
+        (1, "1 op moves, 1 is only in the first, 1 only in the second"),
+        (2, "2 ops move, 2 are only in the first, 2 only in the second"),
+    ],
+)
+def test_a_difference_counts_its_ops_in_words(ops: int, head: str) -> None:
+    found = PLAN.diff(PINNED)
+    names = tuple(found.moved)[:ops]
+    few = replace(found, moved={name: found.moved[name] for name in names}, only_left=names, only_right=names)
+    assert str(few).splitlines()[0] == head
+
+
 def test_the_command_shows_tables_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     for plan, path in zip((PLAN, PINNED), paths, strict=True):
