@@ -293,6 +293,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 def check_format(data: Mapping[str, Any], wanted: str, version: int, origin: str) -> None:
     """Raises PlanError unless `data` says it is of this format and version."""
+    if not isinstance(data, Mapping):
+        raise PlanError(f"{origin} is no {wanted}: that is a mapping, not a {type(data).__name__}.")
     if data.get("format") != wanted:
         raise PlanError(f"{origin} is not a {wanted} file: its format is {data.get('format')!r}.")
     if data.get("version") != version:

@@ -53,11 +53,12 @@ def views() -> dict[str, EntryPoint]:
 
 def write(drawn: Drawn, path: str | Path) -> None:
     """Writes what a view made: a file, or files below the folder `path`. Raises PlanError where that cannot be."""
-    files = {Path(path) / name: part for name, part in drawn.items()} if isinstance(drawn, Mapping) else {Path(path): drawn}
-    for file, content in files.items():
-        try:
+    file = path
+    try:
+        files = {Path(path) / name: part for name, part in drawn.items()} if isinstance(drawn, Mapping) else {Path(path): drawn}
+        for file, content in files.items():
             if isinstance(drawn, Mapping):
                 file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content.encode() if isinstance(content, str) else content)
-        except OSError as error:
-            raise PlanError(f"{file} cannot be written: {error.strerror}.") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise PlanError(f"{file} cannot be written: {getattr(error, 'strerror', None) or error}.") from error

@@ -173,6 +173,14 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "'explain'.*'op'", lambda: PLAN.view("explain")),
         (OptionError, "boxes=0", lambda: PLAN.view("dot", boxes=0)),
         (OptionError, "boxes='many'", lambda: PLAN.view("dot", boxes="many")),
+        (OptionError, "limit=-3", lambda: PLAN.view("ops", limit=-3)),
+        (OptionError, "limit='x'", lambda: PLAN.view("ops", limit="x")),
+        (OptionError, "scope=3", lambda: PLAN.view("ops", scope=3)),
+        (OptionError, "measured='abc'", lambda: PLAN.view("timeline", measured="abc")),
+        (PlanError, "None cannot be written", lambda: PLAN.write("html", None)),
+        (PlanError, "cannot be written", lambda: PLAN.write("dot", "\0")),
+        (PlanError, "the data.*list", lambda: placer.Placement.from_json([])),
+        (PlanError, "None", lambda: placer.OpGraph.from_json(None)),
         (OptionError, "diff.*'plan.json'", lambda: PLAN.diff("plan.json")),
         (OptionError, "'dot'.*'colour'.*takes boxes", lambda: PLAN.view("dot", colour="red")),
         (OptionError, "did you mean summary", lambda: PLAN.view("sumary")),
@@ -194,6 +202,23 @@ def test_a_view_names_the_options_that_it_takes(name: str) -> None:
         PLAN.view(name, type="MatMul")
     takes = [p for p in inspect.signature(views()[name].load()).parameters if p != "placement"]
     assert all(option in str(raised.value) for option in takes)
+
+
+@pytest.mark.parametrize("value", [2.5, -1, "no such", b"x", [], {}, [3]], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(name, option) for name, entry in views().items() for option in list(inspect.signature(entry.load()).parameters)[1:]],
+)
+def test_a_view_is_drawn_with_what_an_option_is_given_or_refuses_it(name: str, option: str, value: Any) -> None:
+    """What is refused is named; no other error comes out."""
+    if name == "svg":
+        pytest.importorskip("matplotlib")
+    refused = repr(value)
+    try:
+        PLAN.view(name, **{option: value})
+    except OptionError as error:
+        refused = str(error)
+    assert repr(value) in refused
 
 
 PLACING = (placer.optimized_placement, placer.optimized_placement(seed=1), placer.place, lambda fn: placer.apply(fn, PLAN))

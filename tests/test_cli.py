@@ -249,6 +249,12 @@ def test_what_cannot_be_done_is_one_line_and_a_code(
         assert word.format(graph=graph) in error["message"]
 
 
+def test_a_table_of_less_than_nothing_is_refused(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", plan, "--limit", "-3"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, "limit=-3" in printed.err) == ("", True)
+
+
 def test_what_profile_measures_is_counted_exported_and_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

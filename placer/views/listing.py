@@ -44,10 +44,13 @@ def rows(
         sort: "order" (of execution), "time" or "bytes" (largest first) or "name".
 
     Raises:
-        OptionError: a device that the plan does not have, or no such order.
+        OptionError: a device that the plan does not have, no text, or no such order.
     """
-    if sort not in ORDERS:
+    if not (isinstance(sort, str) and sort in ORDERS):
         raise OptionError(f"sort={sort!r} is none of {', '.join(map(repr, ORDERS))}.")
+    for name, given in (("op_type", op_type), ("scope", scope)):
+        if not (given is None or isinstance(given, str)):
+            raise OptionError(f"{name}={given!r} is no text, such as {'MatMul' if name == 'op_type' else 'encoder/layer_3'!r}.")
     there = placement.devices if device is None else [name for name in placement.devices if parse(device).matches(name)]
     if not there:
         raise OptionError(f"device={device!r} is none of the plan's: {', '.join(placement.devices)}.")
@@ -77,7 +80,12 @@ def ops(
     moved: bool = False,
     sort: str = "order",
 ) -> str:
-    """A line per op of `rows`, the first `limit` of them, and what they take together."""
+    """A line per op of `rows`, the first `limit` of them, and what they take together.
+
+    Raises OptionError where `rows` does, or the limit is no whole number of at least 0.
+    """
+    if isinstance(limit, bool) or not (limit is None or (isinstance(limit, int) and limit >= 0)):
+        raise OptionError(f"limit={limit!r} is not a whole number of at least 0.")
     found = rows(
         placement, device=device, op_type=op_type, scope=scope, crossing=crossing, flagged=flagged, moved=moved, sort=sort
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from placer.errors import OptionError
 from placer.placement import Placement, Transfer
 from placer.spans import Span
 from placer.units import format_bytes
@@ -26,7 +27,12 @@ def timeline(placement: Placement, *, measured: Sequence[Span] = ()) -> str:
     Args:
         placement: whose.
         measured: what really ran, as the ``spans`` of `PlacedFunction.harvest`: shown below what is predicted.
+
+    Raises:
+        OptionError: `measured` is something else.
     """
+    if not isinstance(measured, Sequence) or not all(isinstance(span, Span) for span in measured):
+        raise OptionError(f"measured={measured!r} is no list of spans, as step.harvest(...).spans is.")
     slices, arrows = _slices(placement)
     slices |= {f"measured {k}": span for k, span in enumerate(measured)}
     processes = [STEP, *placement.devices, COPIES, *dict.fromkeys(span.process for span in measured)]
