@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -14,10 +15,13 @@ from typing import Any
 import pytest
 
 import placer
+from placer.problems.iopddl import load_pairwise
 from placer.solvers.registry import solvers
 from placer.viewing import views
 from tests.graphs import layers
+from tests.pairwise import optimum
 from tests.solvers.test_grid import KNOW_LIMITS
+from tests.splits import least_latency_ns, least_max_load_ns
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -49,11 +53,28 @@ def test_the_solver_on_the_architecture_page_solves(tmp_path: Path) -> None:
 
 
 def test_the_heuristic_on_the_solvers_page_is_a_solver_by_itself_and_by_entry_point(tmp_path: Path) -> None:
-    names = run(code(SOLVERS, "python"), tmp_path)
+    names = run(code(SOLVERS, "python", containing="def two_passes"), tmp_path)
     graph = layers()
     placement = placer.solve(graph, "h100", solver=names["two_passes"])
     assert placement.solver == "two_passes"
     assert placer.solve(graph, "h100", solver=names["solver"]()).ops == placement.ops
+
+
+def test_the_programs_on_the_solvers_page_solve_what_files_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [{"id": k, "cpuLatency": 9.0, "fpgaLatency": 2.0, "size": 1.0, "supportedOnFpga": 1} for k in range(4)]
+    edges = [{"sourceId": k, "destId": k + 1, "cost": 0.5} for k in range(3)]
+    workload = {"maxSizePerFPGA": 2.0, "maxFPGAs": 2, "maxCPUs": 1, "nodes": nodes, "edges": edges}
+    (tmp_path / "workload.json").write_text(json.dumps(workload))
+    choices = {"intervals": [[0, 2], [1, 3]], "costs": [[1, 2], [3, 1]], "usages": [[2, 1], [1, 2]]}
+    stated = {"name": "two", "nodes": choices, "edges": {"nodes": [[0, 1]], "costs": [[0, 9, 5, 0]]}, "usage_limit": 3}
+    (tmp_path / "instance.json").write_text(json.dumps({"problem": stated}))
+
+    names = run(code(SOLVERS, "python", containing="load_split"), tmp_path)
+    assert names["busiest"].objective_ns == least_max_load_ns(names["split"])
+    assert names["quickest"].objective_ns == least_latency_ns(names["split"])
+    chosen = run(code(SOLVERS, "python", containing="load_pairwise"), tmp_path)["chosen"]
+    assert chosen.cost == optimum(load_pairwise("instance.json"))
 
 
 def test_the_solvers_page_lists_every_solver_and_says_which_know_limits() -> None:
