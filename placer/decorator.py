@@ -344,13 +344,14 @@ class PlacedFunction:
         return "move" in (self._options.variables, *(plan.options.get("variables") for plan in self._plans))
 
     def _applied(self, entry: _Entry, watched: frozenset[tuple[int, int]]) -> _Entry:
-        from placer.tf import calling, rewriting, variables
+        from placer.tf import calling, creating, rewriting, variables
         from placer.tf.devices import full_name, process_devices
         from placer.tf.taping import TapedFunction
 
         placement, trace = entry.placement, entry.trace
         assert placement is not None
         assert trace is not None
+        creating.settle(trace.concrete)
         missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
         if missing:
             raise DeviceError(
@@ -625,7 +626,10 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
     """Makes variables and the function that uses them, plans it, and only then creates the variables, each where the plan has it.
 
     While `build` runs, and the function is traced, no variable takes memory, unless `build` uses its value: that is then in the
-    host's. Initial values are computed there too, as if all had been made under `tf.device("CPU:0")`.
+    host's, as are those that a function captures which `build` traces. Initial values are computed there too, as if all had been
+    made under `tf.device("CPU:0")`, in the order of the variables, but after what `build` itself draws from op seeds. A function
+    that gives one runs twice, first for its shape: it should not draw from a generator of your own, such as
+    `np.random.default_rng()`, or count its calls; `np.random`'s and `random`'s global states are restored between.
 
     Args:
         build: makes the variables (models, layers, optimizers) and returns the function; or a tuple of it and whatever else.
@@ -637,7 +641,7 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
     Raises:
         OptionError: an unknown option, or a value that cannot be used.
-        PlacerError: planning failed; the variables have no values.
+        PlacerError: planning failed; the variables have no values before they are used.
     """
     from placer.tf.creating import Deferred, host
 
@@ -650,8 +654,12 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
     fn, *others = built if isinstance(built, tuple) else (built,)
     placed = PlacedFunction(fn, checked)
     with placed._lock:
-        placed._created(deferred, tuple(example_args), {})
-        deferred.create()
+        try:
+            placed._created(deferred, tuple(example_args), {})
+            deferred.create()
+        except BaseException:
+            deferred.abandon()
+            raise
     return (placed, *others) if others else placed
 
 

@@ -24,7 +24,13 @@ from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
-from tensorflow.python.ops import gradients_util, handle_data_util, op_selector, resource_variable_ops
+from tensorflow.python.ops import (
+    control_flow_v2_func_graphs,
+    gradients_util,
+    handle_data_util,
+    op_selector,
+    resource_variable_ops,
+)
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.util import tf_stack
 
@@ -45,6 +51,9 @@ UninitializedVariable = resource_variable_ops.UninitializedVariable
 FunctionCaptures = capture_container.FunctionCaptures
 DatasetFunction = structured_function.StructuredFunctionWrapper
 """What a dataset's transformation calls; the dataset was made with what it captures."""
+
+SCRATCH = "scratch_graph"
+"""What Keras calls the graphs it makes to learn the shapes that layers give; they never run."""
 
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
@@ -85,6 +94,20 @@ def initialisers_kept(function: Any, found: list[Any]) -> Iterator[None]:
 def initialise(function: Any, found: Sequence[Any]) -> None:
     """Does what a tf.function left undone."""
     function._initialize_uninitialized_variables(found)
+
+
+def is_scratch() -> bool:
+    """Whether ops are now added to a graph that never runs, or to a loop or branch in one."""
+    graph = ops.get_default_graph()
+    while isinstance(graph, control_flow_v2_func_graphs.ControlFlowFuncGraph):
+        graph = graph.outer_graph
+    # What a tf.function of that name adds ops to runs in their order.
+    return isinstance(graph, FuncGraph) and graph.name.startswith(SCRATCH) and not graph._add_control_dependencies
+
+
+def eager_scopes() -> int:
+    """How many scopes that execute eagerly this thread is in, each in a function that is being traced in the one before."""
+    return sum(not entry.is_building_function for entry in context.context().context_switches.stack)
 
 
 def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,9 @@ from placer.errors import TraceError
 from placer.tf import _private, variables
 from placer.tf.devices import full_name, process_devices
 from placer.tf.tracing import Trace
+
+_planning: ContextVar[int | None] = ContextVar("_planning", default=None)
+"""While a function is traced that will not run before its variables are created: the `eager_scopes` around that."""
 
 
 def host() -> Any:
@@ -40,8 +46,12 @@ class Deferred:
     def tracing(self, function: Any) -> Iterator[None]:
         """Those too that this one makes, which is first traced inside."""
         found: list[Any] = []
-        with _private.initialisers_kept(function, found), self.making():
-            yield
+        before = _planning.set(_private.eager_scopes())
+        try:
+            with _private.initialisers_kept(function, found), self.making():
+                yield
+        finally:
+            _planning.reset(before)
         if found:
             self.lifted.append((function, found))
 
@@ -83,9 +93,30 @@ class Deferred:
                     "before you plan it"
                 ) from error
 
+    def abandon(self) -> None:
+        """Leaves the variables to be created when they are used, by functions too that were traced already."""
+        if self.lifted:
+            self.create()
+        waiting = {id(v._handle): v for v in self.waiting if isinstance(v, _Waiting)}
+        self.waiting.clear()
+        for thing in gc.get_objects() if waiting else ():
+            if issubclass(type(thing), _private.ConcreteFunction):
+                captured = vars(thing).get("_captured_inputs", ())
+                if any(id(t) in waiting for t in captured):
+                    # TensorFlow calls what is no tensor, at each call of the function.
+                    used = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
+                    thing.set_external_captures(used)
+
+
+def settle(concrete: Any) -> None:
+    """Gives the variables of a function their values, those that were abandoned."""
+    for variable in concrete.variables:
+        if isinstance(variable, _Waiting):
+            variable.settle()
+
 
 class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
-    """A variable that gets its value once it is told to, or is used outside of a graph; then it is like any other."""
+    """A variable that gets its value once it is told to, or is used, save by what is being planned; then it is like any other."""
 
     def __init__(self, initial: Any, spec: tf.TensorSpec, given: Mapping[str, Any]) -> None:
         self._initial = initial
@@ -95,8 +126,8 @@ class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
 
     @property
     def handle(self) -> Any:
-        if tf.executing_eagerly():
-            self.settle()
+        if tf.executing_eagerly() or not (_planning.get() == _private.eager_scopes() or _private.is_scratch()):
+            self.settle()  # a function that captures it may run at any time from now on
         return self._handle
 
     @property
@@ -106,6 +137,8 @@ class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
     def settle(self) -> None:
         """Takes its initial value and becomes like any other."""
         with tf.init_scope():
+            if not tf.executing_eagerly():
+                return  # a graph of TensorFlow 1, which cannot use what was made outside
             with host():
                 initial = self._initial() if callable(self._initial) else self._initial
                 value = tf.convert_to_tensor(initial, self.dtype)
@@ -124,7 +157,7 @@ def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
         return _value(initial, dtype)
     drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
-        with _private.FuncGraph("initial_value").as_default():
+        with _private.FuncGraph(_private.SCRATCH).as_default():
             made = initial()
     except Exception:  # what it needs that a graph has not is there when it is run
         made = None

@@ -330,8 +330,8 @@ def _capture_names(graph: Any) -> dict[str, str]:
 
 def variable_names(graph: Any) -> dict[int, str]:
     """By id of its handle, each variable of a function's graph as the user calls it."""
-    with tf.Graph().as_default():  # eagerly, asking for its handle would give one that waits for its plan its value
-        return {id(v.handle): v.name.removesuffix(":0") for v in graph.variables}
+    # Asking one that waits for its plan for its `handle` would give it its value.
+    return {id(getattr(v, "_handle", None)): v.name.removesuffix(":0") for v in graph.variables}
 
 
 def inlined(frame: Body) -> Iterator[Body]:

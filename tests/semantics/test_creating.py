@@ -98,6 +98,183 @@ def test_values_that_building_needs_are_there() -> None:
     np.testing.assert_allclose(placed(X), X @ a @ (2 * a), rtol=1e-6)
 
 
+def called(w: tf.Variable) -> Any:
+    return tf.function(lambda: tf.reduce_sum(w))()
+
+
+def called_by_signature(w: tf.Variable) -> Any:
+    return tf.function(lambda: tf.reduce_sum(w)).get_concrete_function()()
+
+
+def called_by_an_initial_value(w: tf.Variable) -> Any:
+    inner = tf.function(lambda: tf.reduce_sum(w))
+    return tf.Variable(lambda: 1 * inner()).read_value()
+
+
+def in_a_branch(w: tf.Variable) -> Any:
+    return tf.function(lambda x: tf.reduce_sum(w) if x > 0 else x)(tf.constant(1.0))
+
+
+def in_a_dataset(w: tf.Variable) -> Any:
+    return next(iter(tf.data.Dataset.range(1).map(lambda _: tf.reduce_sum(w))))
+
+
+def written(w: tf.Variable) -> Any:
+    tf.function(lambda: w.assign_add(tf.zeros([4, 4])))()
+    return tf.reduce_sum(w)
+
+
+def in_a_graph_named_as_those_of_keras(w: tf.Variable) -> Any:
+    @tf.function
+    def scratch_graph() -> Any:
+        return tf.reduce_sum(w)
+
+    return scratch_graph()
+
+
+USES = [called, called_by_signature, in_a_branch, written, in_a_graph_named_as_those_of_keras]
+
+
+@pytest.mark.parametrize("use", [*USES, called_by_an_initial_value, in_a_dataset])
+def test_a_function_that_building_calls_has_the_values_it_captures(use: Any) -> None:
+    def build() -> Any:
+        w = tf.Variable(lambda: tf.eye(4), name="w")
+        n = float(use(w))
+        return lambda x: n * x @ w
+
+    pins = {} if use is in_a_dataset else {"w": THERE}
+    np.testing.assert_allclose(placer.plan_then_create(build, [X], devices=two_cpus(), pins=pins)(X), 4 * X)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_function_that_the_first_trace_calls_has_the_values_it_captures(use: Any) -> None:
+    made: list[Any] = []
+
+    def f(x: Any) -> Any:
+        if not made:
+            with tf.init_scope():
+                w = tf.Variable(lambda: tf.eye(4), name="w")
+                made.extend([w, float(use(w))])
+        return made[1] * x @ made[0]
+
+    np.testing.assert_allclose(moving(f, "w")(X), 4 * X)
+    assert where(made[0]) == THERE
+
+
+def test_a_function_that_building_traces_may_be_called_later() -> None:
+    def build() -> Any:
+        w = tf.Variable(lambda: tf.eye(4), name="w")
+        total = tf.function(lambda: tf.reduce_sum(w))
+        total.get_concrete_function()
+        return lambda x: x @ w, w, total
+
+    placed, w, total = placer.plan_then_create(build, [X], devices=two_cpus(), pins={"w": THERE})
+    assert total() == 4
+    w.assign(2 * w)
+    assert total() == 8
+    np.testing.assert_allclose(placed(X), 2 * X)
+
+
+def test_keras_trains_and_predicts_while_building() -> None:
+    def build() -> Any:
+        net = model()
+        net.fit(IMAGES, LABELS, verbose=0, shuffle=False)
+        return net, net.predict(IMAGES, verbose=0)
+
+    placed, predicted = placer.plan_then_create(build, [IMAGES], devices=two_cpus())
+    plain, expected = build()
+    np.testing.assert_allclose(predicted, expected, rtol=1e-5)
+    np.testing.assert_allclose(placed(IMAGES), plain(IMAGES), rtol=1e-5)
+
+
+def test_shapes_that_keras_asks_for_need_no_values() -> None:
+    initial = Initial(np.eye(4))
+
+    class Layer(tf.keras.layers.Layer):  # type: ignore[misc]
+        def build(self, _: Any) -> None:
+            self.w = self.add_weight(shape=(4, 4), initializer=lambda *_, **__: initial())
+
+        def call(self, x: Any) -> Any:
+            return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y @ self.w), (0, x))[1]
+
+    def build() -> Any:
+        inputs = tf.keras.Input([4])
+        net = tf.keras.Model(inputs, Layer()(inputs))
+        assert initial.times == 0
+        return net
+
+    np.testing.assert_allclose(placer.plan_then_create(build, [X], devices=two_cpus())(X), X)
+
+
+@pytest.mark.parametrize("lifted", [False, True], ids=["before", "by its first trace"])
+@pytest.mark.parametrize("use", ["as planned", "from another function", "in part", "placed", "gradient", "read"])
+def test_what_could_not_be_planned_has_its_values_when_it_is_used(use: str, lifted: bool) -> None:
+    made: list[tf.Variable] = []
+    functions: list[Any] = []
+
+    def build() -> Any:
+        made.append(tf.Variable(lambda: tf.eye(4), name="w"))
+
+        @tf.function
+        def part(x: Any) -> Any:
+            return x @ made[0]
+
+        @tf.function
+        def whole(x: Any) -> Any:
+            if lifted and len(made) == 1:
+                made.append(tf.Variable(tf.ones([4]), name="b"))
+            return part(x) * (made[1] if lifted else 1.0)
+
+        functions.extend([part, whole])
+        return whole
+
+    with pytest.raises(placer.InfeasibleError):
+        placer.plan_then_create(build, [X], devices=two_cpus(), memory_limits={"CPU": 10})
+    part, whole = functions
+    if use == "as planned":
+        result = whole(X)
+    elif use == "from another function":
+        result = tf.function(lambda x: 1 * whole(x))(X)
+    elif use == "in part":
+        result = part(X)
+    elif use == "placed":
+        result = placer.place(whole, devices=two_cpus())(X)
+    elif use == "gradient":
+        with tf.GradientTape() as tape:
+            result = whole(X)
+        np.testing.assert_allclose(tape.gradient(result, made[0]), tf.transpose(X) @ tf.ones([3, 4]), rtol=1e-6)
+    else:
+        result = X @ made[0]
+    np.testing.assert_allclose(result, X)
+    made[0].assign(2 * made[0])
+    np.testing.assert_allclose(whole(X), 2 * X)
+
+
+def test_what_could_not_be_planned_takes_no_memory_until_it_is_used() -> None:
+    initial = Initial(np.eye(4))
+
+    def build() -> Any:
+        w = tf.Variable(initial)
+        return tf.function(lambda x: x @ w)
+
+    with pytest.raises(placer.InfeasibleError):
+        placer.plan_then_create(build, [X], devices=two_cpus(), memory_limits={"CPU": 10})
+    assert initial.times == 0
+
+
+@pytest.mark.parametrize("use", [*USES, called_by_an_initial_value, in_a_dataset])
+def test_variables_of_a_failed_build_have_their_values_when_they_are_used(use: Any) -> None:
+    made: list[tf.Variable] = []
+
+    def build() -> Any:
+        made.append(tf.Variable(lambda: tf.eye(4)))
+        raise KeyError("no function")
+
+    with pytest.raises(KeyError):
+        placer.plan_then_create(build, [X], devices=two_cpus())
+    assert float(use(made[0])) == 4
+
+
 @pytest.mark.parametrize("lifted", [True, False], ids=["by TensorFlow", "eagerly"])
 def test_variables_made_on_the_first_call_are_created_where_planned(lifted: bool) -> None:
     initial = Initial(np.eye(4))
