@@ -20,7 +20,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.function.capture import capture_container
 from tensorflow.core.function.trace_type import default_types, trace_type_builder
 from tensorflow.python.client import pywrap_tf_session as c_api
-from tensorflow.python.data.ops import structured_function
+from tensorflow.python.data.ops import dataset_ops, iterator_ops, structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
@@ -33,6 +33,8 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.util import tf_stack
+
+from placer.devicespec import parse
 
 SUPPORTED = ("2.20", "2.21")
 """TensorFlow versions these names were checked with."""
@@ -339,6 +341,26 @@ def exchange_capture(captures: Any, old: Any, new: Any) -> None:
         known.clear()
         known.update(items)
     captures._recompute_cached_properties()
+
+
+def contents(tensor: Any) -> str:
+    """What an eager resource or variant tells of what is in it, alike for copies of one handle alone; "" in a GPU's memory.
+
+    Of several elements, it is what the first ones tell.
+    """
+    if tensor.dtype == tf.variant and parse(home(tensor)).type != "CPU":
+        return ""
+    return repr(tensor).partition("value=")[2].removesuffix(">")
+
+
+def data_behind(thing: Any) -> Any:
+    """The tensor of a dataset or an iterator whose functions Python objects hold; None for anything else."""
+    kind = type(thing)
+    if issubclass(kind, iterator_ops.OwnedIterator):
+        return vars(thing).get("_iterator_resource") if "_dataset" in vars(thing) else None
+    if issubclass(kind, dataset_ops.DatasetV2) and not issubclass(kind, dataset_ops._VariantDataset):
+        return vars(thing).get("_variant_tensor_attr")
+    return None
 
 
 def watches(recorder: Any, variable: Any) -> bool:

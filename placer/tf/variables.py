@@ -188,7 +188,7 @@ class _Holders:
     def of(cls, variables: Sequence[Any], before: frozenset[tuple[int, int]]) -> _Holders:
         """Finds them. Raises MoveError where something holds a handle that cannot be given another."""
         found = cls._search(variables, before)
-        if any(found.unaccounted(v) for v in variables):
+        if any(found.unaccounted(v) or found.others[id(v._handle)] for v in variables):
             gc.collect()  # what only waits for that holds nothing
             found = cls._search(variables, before)
         for variable in variables:
@@ -207,8 +207,9 @@ class _Holders:
     @paused_collection()
     def _search(cls, variables: Sequence[Any], before: frozenset[tuple[int, int]]) -> _Holders:
         found = cls(others={id(v._handle): [] for v in variables})
-        texts = {repr(v._handle): id(v._handle) for v in variables}
         lists: set[int] = set()
+        tensors: list[Any] = []
+        known: set[int] = set()  # datasets and iterators whose functions are among these objects
         for thing in gc.get_objects():
             kind = type(thing)
             if issubclass(kind, _private.FunctionCaptures):
@@ -230,9 +231,32 @@ class _Holders:
                     traced = kind is tf.GradientTape and thing._recording and (id(thing), id(variable)) not in before
                     if not traced and _private.watches(thing, variable):
                         found.others[id(variable._handle)].append(f"a {kind.__name__} that watches it")
-            elif kind is _EAGER and thing.dtype == tf.resource and id(thing) not in found.others and repr(thing) in texts:
-                found.others[texts[repr(thing)]].append("a copy of its handle")
+            elif kind is _EAGER:
+                if thing.dtype in (tf.resource, tf.variant) and id(thing) not in found.others:
+                    tensors.append(thing)
+            elif (tensor := _private.data_behind(thing)) is not None:
+                known.add(id(tensor))
+        found._look_into([t for t in tensors if id(t) not in known], variables)
         return found
+
+    def _look_into(self, tensors: Iterable[Any], variables: Sequence[Any]) -> None:
+        """Finds copies of the handles, and datasets and iterators whose functions no Python object holds."""
+        handles = {_private.contents(v._handle): self.others[id(v._handle)] for v in variables}
+        hidden = set()
+        for tensor in tensors:
+            contents = _private.contents(tensor)
+            for handle, others in handles.items():
+                if handle in contents:
+                    others.append("a copy of its handle")
+            if tensor.dtype == tf.resource and tensor.shape.rank:
+                hidden.add("a tensor of handles")
+            if "::IteratorResource" in contents:
+                hidden.add("an iterator that a function made or whose Python object is gone")
+            if "::Dataset" in contents:
+                hidden.add("a dataset that a function made or whose Python object is gone")
+        for others in handles.values():
+            if not others:
+                others += [f"perhaps {thing}" for thing in sorted(hidden)]
 
     def _among(self, tensors: Iterable[Any]) -> list[int]:
         return [id(t) for t in tensors if id(t) in self.others]

@@ -339,6 +339,47 @@ def a_copy_of_the_handle(w: tf.Variable) -> Any:
     return tf.identity(w.handle)
 
 
+def handles_in_a_tensor(w: tf.Variable) -> Any:
+    return tf.stack([tf.Variable(1.0).handle] * 5 + [w.handle])
+
+
+def handles_in_another_shape(w: tf.Variable) -> Any:
+    return tf.reshape(w.handle, [1])
+
+
+def a_handle_in_an_optional(w: tf.Variable) -> Any:
+    return tf.experimental.Optional.from_value(tf.identity(w.handle))
+
+
+def a_dataset_out_of_a_function(w: tf.Variable) -> Any:
+    return tf.function(a_dataset)(w)
+
+
+def a_dataset_made_of_another(w: tf.Variable) -> Any:
+    return a_dataset_out_of_a_function(w).map(tf.exp)
+
+
+def an_iterator_out_of_a_function(w: tf.Variable) -> Any:
+    return tf.function(lambda: iter(a_dataset(w)))()
+
+
+def an_iterator_with_no_object(w: tf.Variable) -> Any:
+    return iter(a_dataset(w))._iterator_resource
+
+
+def datasets_with_no_object(w: tf.Variable) -> Any:
+    return tf.stack([tf.data.experimental.to_variant(a_dataset(w))])
+
+
+def a_dataset_of_a_variant(w: tf.Variable) -> Any:
+    return tf.data.experimental.from_variant(tf.data.experimental.to_variant(a_dataset(w)), tf.TensorSpec([]))
+
+
+def a_function_that_captured_a_variant(w: tf.Variable) -> Any:
+    dataset = a_dataset(w)
+    return tf.function(lambda: dataset.reduce(0.0, lambda a, b: a + b)).get_concrete_function()
+
+
 def a_tape(w: tf.Variable) -> Any:
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(w * w)
@@ -353,6 +394,16 @@ def a_tape(w: tf.Variable) -> Any:
         (a_raw_handle, "a list"),
         (a_closure_over_the_handle, "a cell"),
         (a_copy_of_the_handle, "a copy of its handle"),
+        (handles_in_a_tensor, "perhaps a tensor of handles"),
+        (handles_in_another_shape, "a copy of its handle"),
+        (a_handle_in_an_optional, "a copy of its handle"),
+        (a_dataset_out_of_a_function, "perhaps a dataset that a function made"),
+        (a_dataset_made_of_another, "perhaps a dataset that a function made"),
+        (an_iterator_out_of_a_function, "perhaps an iterator that a function made"),
+        (an_iterator_with_no_object, "perhaps an iterator that a function made"),
+        (datasets_with_no_object, "perhaps a dataset that a function made"),
+        (a_dataset_of_a_variant, "perhaps a dataset that a function made"),
+        (a_function_that_captured_a_variant, "perhaps a dataset that a function made"),
         (a_tape, "a GradientTape"),
     ],
 )
@@ -367,6 +418,15 @@ def test_a_move_is_refused_naming_who_would_go_stale(holder: Any, told: str, w: 
     del kept
     np.testing.assert_allclose(placed(X), X @ w @ other)
     assert [where(v) for v in (w, other)] == [THERE, THERE]
+
+
+def test_datasets_and_iterators_that_use_something_else_do_not_hinder_it(w: tf.Variable) -> None:
+    dataset = a_dataset(made(tf.ones([4, 4]), "other")).batch(2)
+    iterator = iter(dataset.prefetch(1))
+    listed = tf.raw_ops.EmptyTensorList(element_shape=[1], max_num_elements=1, element_dtype=tf.float32)
+    moving(lambda x: x @ w, "w")(X)
+    assert where(w) == THERE
+    del dataset, iterator, listed
 
 
 def test_a_handle_in_a_running_function_is_noticed(w: tf.Variable) -> None:
