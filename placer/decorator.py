@@ -15,10 +15,20 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, overload
 
-from placer.errors import DeviceError, OptionError, PlacementWarning, PlacerError, PlanError, RewriteError, TraceError
+from placer.errors import (
+    DeviceError,
+    InfeasibleError,
+    OptionError,
+    PlacementWarning,
+    PlacerError,
+    PlanError,
+    RewriteError,
+    TraceError,
+)
 from placer.options import Options
 
 if TYPE_CHECKING:
+    from placer.opgraph import OpGraph
     from placer.placement import Placement
     from placer.profiling import Profile
     from placer.tf.creating import Deferred
@@ -71,7 +81,9 @@ class PlacedFunction:
         self._traced: set[Hashable] = set()
         """Keys of calls that were traced, where plans may move variables."""
         self._short: set[str] = set()
-        """Signatures that were planned again for less memory."""
+        """Signatures that ran out of memory and were planned again, or for which no plan with less was found."""
+        self._less: dict[str, Mapping[str, Any]] = {}
+        """By signature: the limits it was planned again with."""
         self._latest: _Entry | None = None
         self._bound: dict[int, tuple[Any, PlacedFunction]] = {}  # by id of the instance, which lives on only where it has to
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
@@ -89,7 +101,7 @@ class PlacedFunction:
 
     @property
     def options(self) -> Options:
-        """What its calls are planned with."""
+        """What its calls are planned with, save the lower limits of signatures that ran out of memory."""
         return self._options
 
     def __tf_tracing_type__(self, context: Any) -> Any:
@@ -159,32 +171,57 @@ class PlacedFunction:
         try:
             return entry.run(*args, **kwargs)
         except Exception as error:
-            if not self._planned_for_less(entry, error):
+            if not self._planned_for_less(entry, error, args, kwargs):
                 raise
         return self(*args, **kwargs)
 
-    def _planned_for_less(self, entry: _Entry, error: Exception) -> bool:
+    def _planned_for_less(self, entry: _Entry, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call that failed is to be made again, by a plan for less memory; raises what there is to say of it if not."""
-        from placer.tf import variables
         from placer.tf.exhausted import Exhaustion
 
         placement = self._latest.placement if self._latest is not None else None  # under a tape, another than the entry's
         found = None if placement is None else Exhaustion.of(error, placement)
         if found is None:
             return False
-        if self._options.on_out_of_memory == "report" or self._plans or entry.signature in self._short:
-            raise found.raised() from error
-        self._short.add(entry.signature)
-        limits = {**self._options.memory_limits, found.device: found.limit_bytes}
+        if self._options.on_out_of_memory == "report" or self._plans:
+            raise found.raised(found.way_out(replan=not self._plans)) from error
         with self._lock:
-            self._options = replace(self._options, memory_limits=limits)
-            self._forget(entry.concrete)
-            variables.free(entry.run)
-        planned = f" The next call is planned with memory_limits={limits}."
+            if first := entry.signature not in self._short:
+                self._short.add(entry.signature)
+                limits = {**self._options.memory_limits, found.device: found.limit_bytes}
+                self._plan_again(entry, found.placement, limits, args, kwargs)
+        if entry.signature not in self._less:
+            raise found.raised(f"No plan with less was found. {found.way_out(limit=False)}") from error
+        if not first:
+            raise found.raised(found.way_out()) from error
+        planned = f"The next call is planned with memory_limits={limits}."
         if not found.pure:
             raise found.raised(f"{planned} This one may have changed variables in part: put them back.") from error
-        warnings.warn(f"{found.text}{planned}", PlacementWarning, stacklevel=3)
+        warnings.warn(f"{found.text} {planned}", PlacementWarning, stacklevel=3)
         return True
+
+    def _plan_again(
+        self,
+        entry: _Entry,
+        ran: Placement,
+        limits: Mapping[str, Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        """Plans a signature with other limits; where these cannot be met, also by the plan that ran, all stays as it was."""
+        from placer.tf import calling, variables
+
+        self._less[entry.signature] = limits
+        self._forget(entry.concrete)
+        variables.free(entry.run)
+        try:
+            self._planned(args, kwargs)
+            if ran is not entry.placement:  # under a tape, of the call and its gradient
+                self._solved(ran.graph, limits)
+        except InfeasibleError:
+            del self._less[entry.signature]
+            self._entries[calling.entry_key(entry.concrete)] = self._latest = entry
+            variables.move([], entry.run)
 
     def _replicated(self) -> Any:
         """What a replica's call runs: the function itself, as replicas cannot wait for each other in a function of its own."""
@@ -301,22 +338,26 @@ class PlacedFunction:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=5)
             entry = _Entry(signature, traced, None, None, traced)
         else:
-            entry = _Entry(signature, traced, trace, self._solved(trace), None)
+            entry = _Entry(signature, traced, trace, self._plan_of(trace, signature), None)
         self._entries[key] = entry
         self._latest = entry
         return entry
 
-    def _solved(self, trace: Trace) -> Placement:
+    def _plan_of(self, trace: Trace, signature: str) -> Placement:
         from placer.planning import build_graph
-        from placer.solving import solve
 
         graph = build_graph(trace)
         if self._plans:
             fitting = (plan for plan in self._plans if plan.fingerprint == graph.fingerprint)
             return next(fitting, self._plans[0]).bound_to(graph)
+        return self._solved(graph, self._less.get(signature, self._options.memory_limits))
+
+    def _solved(self, graph: OpGraph, limits: Mapping[str, Any]) -> Placement:
+        from placer.solving import solve
+
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self._options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solve(graph, options=replace(self._options, pins=pins))
+        return solve(graph, options=replace(self._options, pins=pins, memory_limits=limits))
 
     def _outdated(self, entry: _Entry) -> bool:
         """Whether variables were moved since the plan was made, which is then forgotten."""
@@ -376,7 +417,7 @@ class PlacedFunction:
                 wanted = variables.moves(trace, device_of if taped is None else full(taped))
                 variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
                 if variables.moves(trace, device_of):
-                    placement = self._solved(trace)  # for calls without a tape, with the variables where they are now
+                    placement = self._plan_of(trace, entry.signature)  # without a tape, with the variables where they are now
                     placed = rewriting.by_plan(trace, placement)
                     run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
                     variables.move([], run)
@@ -388,7 +429,7 @@ class PlacedFunction:
         from placer.tf.taping import Taping
 
         def plan(pair: Trace, higher: bool) -> Placement:
-            placement = self._solved(pair)
+            placement = self._plan_of(pair, entry.signature)
             self._taped[f"{entry.signature} (taped{', higher order' if higher else ''})"] = placement
             return placement
 

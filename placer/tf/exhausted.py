@@ -61,28 +61,41 @@ class Exhaustion:
 
     @property
     def text(self) -> str:
-        """The estimate, what was measured, what takes most, and the way out."""
+        """The estimate, what was measured, and what takes most."""
         totals, name = self.placement.totals[self.device], self.placement.graph.name
         held = "" if self.peak_bytes is None else f", when it had held up to {format_bytes(self.peak_bytes)}"
         limit = "" if totals.limit_bytes < 0 else f" of {format_bytes(totals.limit_bytes)}"
-        states = {state.kind for state in self.placement.graph.resources.values() if not state.stays}
-        movable = "variable" in states and self.placement.options.get("variables") == "fixed"
-        more = 'variables="move", ' if movable else ""
         return (
             f"{name} ran out of memory on {self.device}: TensorFlow refused {format_bytes(self.refused_bytes)}{held}. The plan "
-            f"expects at most {format_bytes(totals.peak_bytes)}{limit}, most of it for {self._largest()}. Way out: "
-            f"memory_limits={{{self.device!r}: {self.limit_bytes}}}, which leaves room for what it did not foresee, {more}"
-            'a smaller batch, or on_out_of_memory="replan".'
+            f"expects at most {format_bytes(totals.peak_bytes)}{limit}, most of it for {self._largest()}."
         )
+
+    def way_out(self, *, limit: bool = True, replan: bool = False) -> str:
+        """What to do about it.
+
+        Args:
+            limit: whether a plan with a lower limit may be found.
+            replan: whether such a one could be looked for at the next call.
+        """
+        outs = []
+        if limit:
+            outs.append(f"memory_limits={{{self.device!r}: {self.limit_bytes}}}, which leaves room for what it did not foresee")
+        states = {state.kind for state in self.placement.graph.resources.values() if not state.stays}
+        if "variable" in states and self.placement.options.get("variables") == "fixed":
+            outs.append('variables="move"')
+        outs.append("a smaller batch")
+        if replan:
+            outs.append('on_out_of_memory="replan"')
+        return f"Way out: {', or '.join(outs)}."
 
     @property
     def pure(self) -> bool:
         """Whether a call changes nothing, so that it can be made again."""
         return not any("stateful" in op.flags and op.op_type not in READS and op.count for op in self.placement.graph)
 
-    def raised(self, text: str = "") -> OutOfMemoryError:
+    def raised(self, text: str) -> OutOfMemoryError:
         """As an error, with more to say."""
-        return _RefusedError(f"{self.text}{text}", self.error)
+        return _RefusedError(f"{self.text} {text}", self.error)
 
     def _largest(self) -> str:
         graph = self.placement.graph

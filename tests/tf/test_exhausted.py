@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ def test_a_call_that_changes_nothing_is_planned_and_made_again() -> None:
     assert "The next call" not in str(told.value)
     assert f.placement.device_of("matmul") == "CPU:0"
     np.testing.assert_allclose(f(X, size(8)), plain, rtol=1e-4)
+    larger = tf.tile(X, [2, 2])  # another signature, to which the lower limit does not apply
+    np.testing.assert_allclose(f(larger, size(8)), work(larger, size(8)), rtol=1e-4)
+    assert f.placement.device_of("matmul") == THERE
 
 
 def test_a_call_that_may_have_changed_something_is_not_made_again() -> None:
@@ -78,6 +82,61 @@ def test_a_call_that_may_have_changed_something_is_not_made_again() -> None:
     assert count.numpy() <= 2
     np.testing.assert_allclose(f(X, size(8)), work(X, size(8)), rtol=1e-4)
     assert f.placement.device_of("matmul") == "CPU:0"
+
+
+@pytest.mark.parametrize(("changes", "variables", "taped"), [(False, "fixed", False), (True, "move", True)])
+def test_where_no_plan_takes_less_the_old_one_stays(changes: bool, variables: str, taped: bool) -> None:
+    with tf.device("CPU:0"):
+        w, count = tf.Variable(3.0, name="there_w"), tf.Variable(0.0)
+
+    def step(n: tf.Tensor) -> tf.Tensor:
+        if changes:
+            count.assign_add(1.0)
+        return w * filled(n)
+
+    pins = {"there*": THERE} if variables == "move" else {"there": THERE, "there_too": THERE}
+    f = placer.place(step, devices=two_cpus(), pins=pins, variables=variables, on_out_of_memory="replan")
+
+    def call(number: int) -> None:
+        with tf.GradientTape() if taped else contextlib.nullcontext() as tape:
+            result = f(size(number))
+        assert result == 3.0 * (4.0 + 64 * 64)
+        assert tape is None or tape.gradient(result, w) == 4.0 + 64 * 64
+
+    call(8)
+    device_of = {name: plan.device for name, plan in f.placement.ops.items()}
+    for _ in range(2):
+        with pytest.raises(OutOfMemoryError, match="No plan with less was found") as told:
+            call(HUGE)
+        assert isinstance(told.value, tf.errors.ResourceExhaustedError)
+        assert "memory_limits" not in str(told.value)
+        assert "replan" not in str(told.value)
+        call(8)
+        assert {name: plan.device for name, plan in f.placement.ops.items()} == device_of
+
+
+def test_a_gradient_is_told_too() -> None:
+    w = tf.Variable(tf.eye(4))
+
+    def step(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        @tf.custom_gradient
+        def same(y: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            return y, lambda upstream: upstream * tf.reduce_sum(tf.fill(tf.reshape(n, [1]), 1.0)[:4])
+
+        return same(x @ w)
+
+    f = placer.place(step, devices=two_cpus(), on_out_of_memory="replan")
+
+    def gradient(number: int) -> Any:
+        with tf.GradientTape() as tape:
+            result = f(tf.ones([3, 4]), size(number))
+        return tape.gradient(result, w)
+
+    with pytest.raises(OutOfMemoryError, match="ran out of memory on CPU") as told:
+        gradient(HUGE)
+    assert isinstance(told.value, tf.errors.ResourceExhaustedError)
+    assert "on_out_of_memory" not in str(told.value)
+    np.testing.assert_array_equal(gradient(8), np.full([4, 4], 12.0))
 
 
 def test_other_errors_are_as_they_are() -> None:
