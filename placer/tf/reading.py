@@ -652,7 +652,8 @@ class _Reader:
             if name not in live:
                 live.add(name)
                 stack.extend(self.graph.pred[name])
-                stack.extend([self.next_rounds[name]] if name in self.next_rounds else ())
+                if name in self.next_rounds:
+                    stack.append(self.next_rounds[name])
         return live
 
     # -- trip counts -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from placer.placement import Placement
 from placer.problem.formulate import BY_ROWS
 from placer.tf import _private
 from placer.tf.devices import full_name
-from placer.tf.kernels import KernelIndex
+from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, origin, split_input
 
@@ -514,7 +514,11 @@ class _Assembly:
             return source, index
         producer = self.produced.get(source)
         on_host = reader is not None and _takes_on_host(*reader)
-        if producer is not None and producer.op == "Const" and _makes_on_host(producer, device) == on_host:
+        if (
+            producer is not None
+            and producer.op == "Const"
+            and _makes_on_host(KernelIndex.shared().lookup(producer), device) == on_host
+        ):
             copy = self.copies.get((source, device))
             if copy is None:
                 copy = self.copies[source, device] = self._free(f"{source}/on_{_token(device)}")
@@ -540,9 +544,7 @@ class _Assembly:
         the reader: what a host's op makes is in pinned memory, which copies need for their speed, only if it is sent right away.
         """
         here = self.devices[source]
-        passes = NodeDef(op="Identity")
-        passes.attr["T"].type = dtype.as_datatype_enum
-        if _makes_on_host(passes, device) == on_host:
+        if _makes_on_host(_identity_kernels(dtype), device) == on_host:
             at = device
         elif self._stays_in_memory(source, index, here, dtype):
             at = here
@@ -578,11 +580,11 @@ class _Assembly:
 
     def _stays_in_memory(self, source: str, index: int, device: str, dtype: tf.DType) -> bool:
         """Whether an Identity on the producer's device would leave the tensor in the memory that it is in."""
-        kind = tf.DeviceSpec.from_string(device).device_type
+        kind = _kind(device)
         producer = self.produced.get(source)
         if kind == "CPU" or producer is None:
             return True
-        made, passed = KernelIndex.shared().lookup(producer), KernelIndex.shared().lookup_type("Identity", {"T": dtype.name})
+        made, passed = KernelIndex.shared().lookup(producer), _identity_kernels(dtype)
         if kind not in made.kernels or kind not in passed.kernels:
             return False
         return (index in made.kernels[kind].host_outputs) == (0 in passed.kernels[kind].host_outputs)
@@ -663,10 +665,14 @@ def _takes_on_host(node: NodeDef, position: int) -> bool:
     return kernel is not None and position in kernel.host_inputs
 
 
-def _makes_on_host(node: NodeDef, device: str) -> bool | None:
+def _makes_on_host(support: KernelSupport, device: str) -> bool | None:
     """Whether an op's one result would be in the host's memory, for another device than a CPU; None if it has no kernel there."""
-    kernel = KernelIndex.shared().lookup(node).kernels.get(_kind(device))
+    kernel = support.kernels.get(_kind(device))
     return None if kernel is None else 0 in kernel.host_outputs
+
+
+def _identity_kernels(dtype: tf.DType) -> KernelSupport:
+    return KernelIndex.shared().lookup_type("Identity", {"T": dtype.name})
 
 
 def _kind(device: str) -> str:
