@@ -6,6 +6,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"] = "1"  # it refuses at once; TensorFlow's own for CPUs first waits 10 s for memory
 os.environ["PLACER_CACHE"] = os.devnull  # what the user measured must not decide what a test sees; nothing is under /dev/null
 
 import keras
