@@ -270,28 +270,32 @@ class Simulator:
             pool = pools[d]
             if stream[i]:
                 feeder = pool[0]
-                begin = max(at, feeder)
+                begin = at if at > feeder else feeder
                 issued = begin + dispatch[i]
                 pool[0] = issued + send[i]
                 begin += first[i]
-                begin = max(begin, stream_free[d])
+                if stream_free[d] > begin:
+                    begin = stream_free[d]
                 done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
-                stream_free[d] = done = max(done, tail)
+                stream_free[d] = done = done if done > tail else tail
             else:
                 begin = at
                 takes = spent[i]
                 if takes:
-                    begin = max(begin, pool[0])
+                    if pool[0] > begin:
+                        begin = pool[0]
                     if sharing[i]:
                         alone = alone_free[sharing[i]]
                         if begin - alone[d] > awake[i]:
                             takes += wake[i]
-                        begin = max(begin, alone[d])
+                        if alone[d] > begin:
+                            begin = alone[d]
                         alone[d] = begin + takes
                     heapreplace(pool, begin + takes)
                 issued = done = begin + takes
             start[i], end[i] = begin, done
-            latest = max(latest, done)
+            if done > latest:
+                latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = code[e]
                 if k == DONE:
@@ -302,13 +306,17 @@ class Simulator:
                     when = arrived[k >> 1]
                 else:
                     k >>= 1
-                    began[k] = when = max(issued if hop[k] else done, link_free[link[k]])
-                    if into[k] >= 0:
-                        began[k] = when = max(when, stream_free[into[k]])
+                    when = issued if hop[k] else done
+                    if link_free[link[k]] > when:
+                        when = link_free[link[k]]
+                    if into[k] >= 0 and stream_free[into[k]] > when:
+                        when = stream_free[into[k]]
+                    began[k] = when
                     link_free[link[k]] = when + busy[k]
                     arrived[k] = when = when + total[k]
                 j = consumer[e]
-                ready[j] = max(ready[j], when)
+                if when > ready[j]:
+                    ready[j] = when
                 waits[j] -= 1
                 if not waits[j]:
                     heappush(queue, ready[j] * ops + j)
