@@ -599,6 +599,17 @@ def _untraceable(fn: Any) -> str:
     return ""
 
 
+def _takes_nothing(fn: Callable[..., Any]) -> bool:
+    """Whether a function can be called without arguments, as far as it tells."""
+    try:
+        inspect.signature(fn).bind()
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
+
+
 def _placement(entry: _Entry, name: str) -> Placement:
     if entry.placement is None:
         raise PlanError(f"{name} is left as it is for {entry.signature}, so it has no plan")
@@ -681,7 +692,7 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
         The function as `place` gives it, planned; in a tuple with what else `build` returned, if it did.
 
     Raises:
-        OptionError: an unknown option, or a value that cannot be used.
+        OptionError: an unknown option, a value that cannot be used, or `build` returned no function.
         PlacerError: planning failed; the variables have no values before they are used.
     """
     from placer.tf.creating import Deferred, host
@@ -689,10 +700,23 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
     checked = _options({"variables": "move", **options})
     if checked.variables != "move":
         raise OptionError('plan_then_create plans where variables are: variables="fixed" is for those that are there.')
+    if not (callable(build) and _takes_nothing(build)):
+        raise OptionError(
+            f"build={build!r:.80} is no function without arguments: pass one that makes the variables and returns the "
+            "function that uses them."
+        )
+    if not isinstance(example_args, (list, tuple)):
+        raise OptionError(
+            f"example_args={example_args!r:.80} is no list or tuple: give the function's arguments as one, [images, labels]."
+        )
     deferred = Deferred()
     with deferred.making(), host():
         built = build()
-    fn, *others = built if isinstance(built, tuple) else (built,)
+    fn, *others = built if isinstance(built, tuple) and built else (built,)
+    if not callable(fn):
+        raise OptionError(
+            f"build returned {built!r:.80}, no function: return that, or a tuple that starts with it, such as (step, model)."
+        )
     placed = PlacedFunction(fn, checked)
     with placed._lock:
         try:

@@ -220,7 +220,11 @@ def _variables_moved(graph: OpGraph, options: Options, device: dict[str, int], n
     if options.variables != "move" or not set(names) <= set(graph.process_devices):
         return []
     holders = [(graph.resources[op.resource], names[device[op.name]]) for op in graph if op.resource in graph.resources]
-    found = [(state, there) for state, there in holders if state.kind == "variable" and state.device not in ("", there)]
+    found = [
+        (state, there)
+        for state, there in holders
+        if state.kind == "variable" and state.device not in ("", there) and not state.waits
+    ]
     found.sort(key=lambda pair: -pair[0].nbytes)
     told = [f"{state.name!r} from {state.device} to {there}" for state, there in found]
     size = format_bytes(sum(state.nbytes for state, _ in found))

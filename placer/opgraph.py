@@ -82,6 +82,8 @@ class Resource:
     nbytes: int
     stays: str = ""
     """Why it cannot be moved, in words; "" for a variable that can."""
+    waits: bool = False
+    """Whether it is a variable without a value: it takes no memory before it gets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ class OpGraph:
                 [number[src], number[dst], [[t.src_index, t.dst_index] for t in data["tensors"]], data["control"]]
                 for src, dst, data in self.graph.edges(data=True)
             ],
-            "resources": {key: [r.name, r.kind, r.device, r.nbytes, r.stays] for key, r in self.resources.items()},
+            "resources": {key: [r.name, r.kind, r.device, r.nbytes, r.stays, r.waits] for key, r in self.resources.items()},
             "group_reasons": dict(self.group_reasons),
             "process_devices": list(self.process_devices),
             "trip_counts": {key: list(value) for key, value in self.trip_counts.items()},

@@ -155,7 +155,8 @@ def _local_machine(graph: OpGraph) -> Machine:
         raise OptionError("TensorFlow is not installed here, so name the machine to plan for, such as 'h100'.") from error
     planned: Counter[str] = Counter()
     for state in graph.resources.values():
-        planned[state.device] += state.nbytes
+        if not state.waits:
+            planned[state.device] += state.nbytes
     for op in graph:
         if op.role in ("argument", "capture") and not op.resource:
             planned[op.location] += sum(spec.nbytes for spec in op.signature.outputs)

@@ -308,6 +308,14 @@ def held_by(handle: Any) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(part.shape, part.dtype) for part in data.shape_and_type]
 
 
+def has_value(handle: Any) -> bool:
+    """Whether a variable was given a value; True too where that cannot be asked now."""
+    if tf.is_symbolic_tensor(handle) or is_parallel(handle):
+        return True
+    with tf.init_scope():
+        return not tf.executing_eagerly() or bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+
 def variable_of(handle: Any) -> Any:
     """The tf.Variable whose handle this is; None if there is none, or no more."""
     parent = getattr(handle, "_parent_trackable", None)

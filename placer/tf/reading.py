@@ -208,7 +208,8 @@ class _Reader:
             stays = "a placed function that runs relies on it"
         elif not stays and _private.variable_of(handle) is None:
             stays = "no tf.Variable has it"
-        self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes, stays)
+        kind, waits = ("variable", not _private.has_value(handle)) if held else ("resource", False)
+        self.resources[key] = Resource(key, kind, _short_device(handle), nbytes, stays, waits)
         return key
 
     @cached_property

@@ -137,7 +137,7 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
     name, device, old = _name(m.variable), parse(m.device).short, m.variable._handle
     try:
         new = _private.like_handle(m.variable, m.device)
-        if initialised := bool(tf.raw_ops.VarIsInitializedOp(resource=old)):
+        if initialised := _private.has_value(old):
             with tf.device(old.device):
                 value = tf.raw_ops.ReadVariableOp(resource=old, dtype=m.variable.dtype)
             with tf.device(m.device):

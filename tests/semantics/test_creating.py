@@ -38,6 +38,7 @@ def test_variables_are_created_where_the_plan_has_them() -> None:
 
     placed, a, b = placer.plan_then_create(build, [tf.TensorSpec([3, 4])], devices=two_cpus(), pins={"a": THERE, "b": HERE})
     assert [initial.times for initial in initials] == [1, 1]
+    assert not placed.placement.notes
     assert [where(v) for v in (a, b)] == [THERE, HERE]
     np.testing.assert_allclose(placed(X), X @ (tf.eye(4) + tf.ones([4, 4])))
     a.assign(tf.zeros([4, 4]))
@@ -291,6 +292,7 @@ def test_variables_made_on_the_first_call_are_created_where_planned(lifted: bool
     np.testing.assert_allclose(placed(X), 2 * X)
     np.testing.assert_allclose(placed(X), 3 * X)
     assert where(made[0]) == THERE
+    assert not placed.placement.notes
     assert initial.times <= 1
     assert not placed.observe(X).mismatches
 
