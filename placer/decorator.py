@@ -184,19 +184,19 @@ class PlacedFunction:
         if found is None:
             return False
         if self._options.on_out_of_memory == "report" or self._plans:
-            raise found.raised(found.way_out(replan=not self._plans)) from error
+            raise found.told(found.way_out(replan=not self._plans))
         with self._lock:
             if first := entry.signature not in self._short:
                 self._short.add(entry.signature)
-                limits = {**self._options.memory_limits, found.device: found.limit_bytes}
+                limits = found.lowered(self._options.memory_limits)
                 self._plan_again(entry, found.placement, limits, args, kwargs)
         if entry.signature not in self._less:
-            raise found.raised(f"No plan with less was found. {found.way_out(limit=False)}") from error
+            raise found.told(f"No plan with less was found. {found.way_out(limit=False)}")
         if not first:
-            raise found.raised(found.way_out()) from error
+            raise found.told(found.way_out())
         planned = f"The next call is planned with memory_limits={limits}."
         if not found.pure:
-            raise found.raised(f"{planned} This one may have changed variables in part: put them back.") from error
+            raise found.told(f"{planned} This one may have changed variables in part: put them back.")
         warnings.warn(f"{found.text} {planned}", PlacementWarning, stacklevel=3)
         return True
 

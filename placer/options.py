@@ -52,7 +52,7 @@ class Options:
     )
     on_out_of_memory: Literal["report", "replan"] = field(
         default="report",
-        metadata={"help": "a call, not from a tf.function, that runs out of memory: say so, or plan once with a lower limit"},
+        metadata={"help": "a call that runs out of memory: say so, or plan once for less, if no tf.function made it"},
     )
     on_missing_device: Literal["relax", "error"] = field(
         default="relax", metadata={"help": "a tf.device scope whose device is not there: relax it with a warning, or refuse"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,6 +185,10 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
 
     @property
     def graph_debug_info(self) -> Any:
+        """Asked for while an error of this function is raised, whoever called it: to say where the nodes it names are from."""
+        error = sys.exc_info()[1]
+        if isinstance(error, tf.errors.OpError) and tf.compat.as_text(self.name) in error.message:
+            _told(self.graph, error)
         builder = tf_stack.GraphDebugInfoBuilder()
         for name, op in originals(self.graph).items():
             if op.traceback is not None:
@@ -206,6 +211,15 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+def _told(graph: Any, error: tf.errors.OpError) -> None:
+    """Tells a graph of an error of one of its ops, or that around it which wants to know."""
+    while graph is not None:
+        if (tell := getattr(graph, "on_error", None)) is not None:
+            tell(error)
+            return
+        graph = getattr(graph, "outer_graph", None)
 
 
 def originals(graph: Any) -> Mapping[str, Any]:

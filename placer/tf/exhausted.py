@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,8 @@ import tensorflow as tf
 from placer.devicespec import parse
 from placer.errors import OutOfMemoryError
 from placer.placement import Placement
+from placer.problem.formulate import kept
+from placer.problem.lifetimes import gives_views
 from placer.tf.tracing import READS
 from placer.units import format_bytes
 
@@ -19,14 +23,20 @@ SHOWN = 4
 MOST, LEAST = 0.9, 0.5
 """Of what a plan expected: the highest and the lowest limit to plan with next."""
 
+NOT_AGAIN = (
+    ' It is not planned again: on_out_of_memory="replan" is for calls of the placed function itself, not by a tf.function.'
+)
 _REFUSED = re.compile(r"allocating tensor with shape\s*\[([\d,]*)\] and type (\w+) on (\S*device:\w+:\d+)")
 
 
 class _RefusedError(OutOfMemoryError, tf.errors.ResourceExhaustedError):  # type: ignore[misc]
-    """For those too who catch TensorFlow's."""
+    """What TensorFlow raised, with more to say at its end: for those too who catch TensorFlow's."""
 
-    def __init__(self, text: str, error: Any) -> None:
-        tf.errors.ResourceExhaustedError.__init__(self, error.node_def, error.op, text)
+    told = ""
+
+    @property
+    def message(self) -> str:
+        return f"{self._message}{self.told}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,11 @@ class Exhaustion:
         needed = expected if self.peak_bytes is None else self.peak_bytes + self.refused_bytes
         return int(expected * min(MOST, max(LEAST, expected / max(1, needed))))
 
+    def lowered(self, limits: Mapping[str, str | int]) -> dict[str, str | int]:
+        """The limits by device spec, with this one for its device."""
+        device = parse(self.device)
+        return {**{spec: size for spec, size in limits.items() if parse(spec) != device}, self.device: self.limit_bytes}
+
     @property
     def text(self) -> str:
         """The estimate, what was measured, and what takes most."""
@@ -67,7 +82,7 @@ class Exhaustion:
         limit = "" if totals.limit_bytes < 0 else f" of {format_bytes(totals.limit_bytes)}"
         return (
             f"{name} ran out of memory on {self.device}: TensorFlow refused {format_bytes(self.refused_bytes)}{held}. The plan "
-            f"expects at most {format_bytes(totals.peak_bytes)}{limit}, most of it for {self._largest()}."
+            f"expects at most {format_bytes(totals.peak_bytes)}{limit}. Largest there: {self._largest()}."
         )
 
     def way_out(self, *, limit: bool = True, replan: bool = False) -> str:
@@ -78,8 +93,10 @@ class Exhaustion:
             replan: whether such a one could be looked for at the next call.
         """
         outs = []
-        if limit:
-            outs.append(f"memory_limits={{{self.device!r}: {self.limit_bytes}}}, which leaves room for what it did not foresee")
+        if limit and self.limit_bytes >= self._stays_bytes():
+            outs.append(
+                f"memory_limits={{{self.device!r}: {self.limit_bytes}}}, an estimate of what leaves room for the unforeseen"
+            )
         states = {state.kind for state in self.placement.graph.resources.values() if not state.stays}
         if "variable" in states and self.placement.options.get("variables") == "fixed":
             outs.append('variables="move"')
@@ -93,21 +110,43 @@ class Exhaustion:
         """Whether a call changes nothing, so that it can be made again."""
         return not any("stateful" in op.flags and op.op_type not in READS and op.count for op in self.placement.graph)
 
-    def raised(self, text: str) -> OutOfMemoryError:
-        """As an error, with more to say."""
-        return _RefusedError(f"{self.text} {text}", self.error)
+    def told(self, text: str) -> OutOfMemoryError:
+        """The error, which from now on ends with this, and `text`."""
+        self.error.__class__ = _RefusedError
+        self.error.told = f"\n\n{self.text} {text}"
+        refused: OutOfMemoryError = self.error
+        return refused
+
+    def _stays_bytes(self) -> int:
+        """What the device holds from step to step that may be on no other: no plan has less there."""
+        graph, units = self.placement.graph, self.placement.units
+        plans = [self.placement.ops[op.name] for op in graph]
+        held = ((plans[position], nbytes) for position, _, nbytes in kept(graph))
+        return sum(nbytes for plan, nbytes in held if plan.device == self.device and len(units[plan.unit].time_ns) == 1)
 
     def _largest(self) -> str:
+        """What takes most there, of what is kept or made there or comes from another device."""
         graph = self.placement.graph
-        found = {}
+        found: Counter[str] = Counter()
+        for transfer in self.placement.transfers:
+            if (transfer.dst, transfer.dst_memory) == (self.device, "device"):
+                found[transfer.producer] += transfer.nbytes
         for op in graph:
-            if self.placement.ops[op.name].device == self.device and op.count:
-                state = graph.resources.get(op.resource)
-                found[state.name if state else op.name] = (
-                    state.nbytes if state else max((spec.nbytes for spec in op.signature.outputs), default=0)
-                )
+            if self.placement.ops[op.name].device != self.device or not op.count:
+                continue
+            if (state := graph.resources.get(op.resource)) is not None:
+                found[state.name] = state.nbytes
+            elif op.op_type != "ReadVariableOp" and not gives_views(op):  # these are in the memory of others
+                found[op.name] = sum(spec.nbytes for spec in op.signature.outputs)
         most = sorted(found.items(), key=lambda holder: (-holder[1], holder[0]))[:SHOWN]
         return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for name, nbytes in most)
+
+
+def report(placement: Placement, error: Any) -> None:
+    """Makes an error in a function that runs by a plan say so if it is out of memory, whatever called the function."""
+    if (found := Exhaustion.of(error, placement)) is not None:
+        again = placement.options.get("on_out_of_memory") == "replan"
+        found.told(f"{found.way_out()}{NOT_AGAIN if again else ''}")
 
 
 def _peak_bytes(device: str) -> int | None:

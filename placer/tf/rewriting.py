@@ -21,6 +21,7 @@ from placer.placement import Placement
 from placer.problem.formulate import BY_ROWS
 from placer.tf import _private
 from placer.tf.devices import full_name
+from placer.tf.exhausted import report
 from placer.tf.kernels import KernelIndex, KernelSupport
 from placer.tf.optypes import functions_of, is_stateful
 from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, inlined, merged_device, origin, split_input
@@ -53,6 +54,7 @@ def by_plan(trace: Trace, placement: Placement) -> Any:
     """`rewrite` with the devices of a plan, which what calls the function and is planned itself can ask for its reasons."""
     concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
     concrete.graph.plan = placement
+    concrete.graph.on_error = functools.partial(report, placement)
     return concrete
 
 
@@ -109,7 +111,7 @@ class _Rewriter:
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
-        graph = _private.FuncGraph(f"{old.name}_placed")
+        graph = _private.FuncGraph(f"{old.name.replace('<lambda>', 'lambda')}_placed")  # errors are told of no other names
         graph.originals = functools.partial(_originals, frame)
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)

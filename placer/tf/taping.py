@@ -18,7 +18,6 @@ from placer.errors import PlacerError
 from placer.placement import Placement
 from placer.tf import _private
 from placer.tf.devices import full_name, process_devices
-from placer.tf.exhausted import Exhaustion
 from placer.tf.rewriting import by_plan, rewrite
 from placer.tf.tracing import Argument, Trace, halves, trace_pair
 
@@ -117,19 +116,10 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
 class _Backward(_private.ConcreteFunction):  # type: ignore[misc]
     """A placed backward function; where its own calls are recorded, for a higher order, the unplaced one runs."""
 
-    def __init__(self, placed: Any, unplaced: Any, placement: Placement) -> None:
+    def __init__(self, placed: Any, unplaced: Any) -> None:
         super().__init__(placed.inference_fn)
         self._placed = placed
         self._unplaced = unplaced
-        self._placement = placement
-
-    def _call_flat(self, *args: Any) -> Any:
-        try:
-            return super()._call_flat(*args)
-        except tf.errors.ResourceExhaustedError as error:
-            if (found := Exhaustion.of(error, self._placement)) is not None:
-                raise found.raised(found.way_out()) from error
-            raise
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
         if gradients == _private.NO_GRADIENTS:
@@ -174,7 +164,7 @@ class _Builder:
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
-        return forward_placed.inference_fn, _Backward(backward_placed, backward, placement), placement
+        return forward_placed.inference_fn, _Backward(backward_placed, backward), placement
 
 
 class _DelayedPairs(_private.DelayedPairs):  # type: ignore[misc]

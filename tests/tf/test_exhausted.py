@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import OutOfMemoryError, PlacementWarning
+from placer.units import format_bytes
 from tests.machines import two_cpus
 
 THERE = "CPU:1"
@@ -40,9 +41,70 @@ def test_it_is_told_with_what_was_expected_and_the_way_out() -> None:
         f(size(HUGE))
     assert isinstance(told.value, tf.errors.ResourceExhaustedError)
     assert "'there_too' (16.0 KiB)" in str(told.value)
+    assert "an estimate" in str(told.value)
     limit = int(str(told.value).partition("memory_limits={'CPU:1': ")[2].partition("}")[0])
     assert 0 < limit < expected
     assert f(size(8)) == 4.0 + 64 * 64
+
+
+def test_what_no_limit_moves_away_is_told_once_and_with_no_limit() -> None:
+    with tf.device(THERE):
+        w = tf.Variable(tf.ones([512, 512]), name="w")
+    f = placed(lambda x, n: tf.matmul(w, x, name="there_product")[0, 0] + filled(n))
+    x = tf.ones([512, 4])
+    largest = r"'w' \(1.00 MiB\), 'there_too' \(16.0 KiB\), '(x|there_product)' \(8.00 KiB\)"
+    with pytest.raises(OutOfMemoryError, match=f"Largest there: {largest}") as told:
+        f(x, size(HUGE))
+    assert "memory_limits" not in str(told.value)
+    assert f(x, size(8)) == 512 + 4 + 64 * 64
+
+
+def twice(f: Any, n: tf.Tensor) -> tf.Tensor:
+    return tf.while_loop(lambda i, _: i < 2, lambda i, total: (i + 1, total + f(n)), (0, 0.0))[1]
+
+
+def branched(f: Any, n: tf.Tensor) -> tf.Tensor:
+    return tf.cond(n > 0, lambda: f(n), lambda: 0.0)
+
+
+def nested(f: Any, n: tf.Tensor) -> tf.Tensor:
+    return tf.function(f)(n)
+
+
+def mapped(f: Any, n: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.map_fn(f, tf.stack([n, n]), fn_output_signature=tf.float32))
+
+
+def gradient(f: Any, n: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        result = f(n)
+    return tape.gradient(result, tape.watched_variables()[0])
+
+
+@pytest.mark.parametrize("use", [twice, branched, nested, mapped, gradient])
+@pytest.mark.parametrize("inside", [None, twice, branched])
+def test_it_is_told_whoever_calls(use: Any, inside: Any) -> None:
+    w = tf.Variable(3.0)
+
+    def function(n: tf.Tensor) -> tf.Tensor:
+        return w * (filled(n) if inside is None else inside(filled, n))
+
+    f = placer.place(function, devices=two_cpus(), pins={"*there": THERE, "*there_too": THERE}, on_out_of_memory="replan")
+
+    @tf.function
+    def around(n: tf.Tensor) -> tf.Tensor:
+        return use(f, n)
+
+    expected = use(function, size(8))
+    assert around(size(8)) == expected
+    peak = format_bytes(f.placement.totals[THERE].peak_bytes)
+    for _ in range(2):
+        with pytest.raises(OutOfMemoryError, match=f"\nfunction\\w* ran out of memory .* expects at most {peak} of") as told:
+            around(size(HUGE))
+        assert isinstance(told.value, tf.errors.ResourceExhaustedError)
+        assert "not planned again" in str(told.value)
+        assert "in filled" in str(told.value)  # where the node is from
+        assert around(size(8)) == expected
 
 
 def work(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
@@ -54,7 +116,7 @@ X = tf.random.stateless_uniform([512, 512], [1, 2])
 
 
 def test_a_call_that_changes_nothing_is_planned_and_made_again() -> None:
-    f = placed(work, on_out_of_memory="replan")
+    f = placed(work, on_out_of_memory="replan", memory_limits={"/cpu:1": "8GiB"})
     plain = work(X, size(8))
     np.testing.assert_allclose(f(X, size(8)), plain, rtol=1e-4)
     assert f.placement.device_of("matmul") == THERE
@@ -127,16 +189,17 @@ def test_a_gradient_is_told_too() -> None:
 
     f = placer.place(step, devices=two_cpus(), on_out_of_memory="replan")
 
-    def gradient(number: int) -> Any:
+    def gradient(n: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
-            result = f(tf.ones([3, 4]), size(number))
+            result = f(tf.ones([3, 4]), n)
         return tape.gradient(result, w)
 
-    with pytest.raises(OutOfMemoryError, match="ran out of memory on CPU") as told:
-        gradient(HUGE)
-    assert isinstance(told.value, tf.errors.ResourceExhaustedError)
-    assert "on_out_of_memory" not in str(told.value)
-    np.testing.assert_array_equal(gradient(8), np.full([4, 4], 12.0))
+    for call in (gradient, tf.function(gradient)):
+        with pytest.raises(OutOfMemoryError, match="\nstep_with_backward ran out of memory on CPU") as told:
+            call(size(HUGE))
+        assert isinstance(told.value, tf.errors.ResourceExhaustedError)
+        assert "not planned again" in str(told.value)
+        np.testing.assert_array_equal(call(size(8)), np.full([4, 4], 12.0))
 
 
 def test_other_errors_are_as_they_are() -> None:
