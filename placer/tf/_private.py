@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 import traceback
 import weakref
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.function.capture import capture_container
@@ -57,6 +59,9 @@ DatasetFunction = structured_function.StructuredFunctionWrapper
 
 SCRATCH = "scratch_graph"
 """What Keras calls the graphs it makes to learn the shapes that layers give; they never run."""
+
+_IGNORE_STATE = 1
+"""Of what a dataset's functions use, whatever is no variable and changes is left out of its graph."""
 
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
@@ -346,6 +351,16 @@ def like_handle(variable: Any, device: str) -> Any:
     return handle
 
 
+def by_name(handle: Any) -> Any:
+    """The handle without its share in the storage, which is there as long as anything has one; None where it tells no name."""
+    told = re.fullmatch(r'<ResourceHandle\(name="(.*)", device="[^"]*", container="(\w*)", type=.*', contents(handle), re.DOTALL)
+    if told is None:
+        return None
+    name, container = told.groups()
+    with tf.device(handle.device):
+        return tf.raw_ops.VarHandleOp(shared_name=name, container=container, dtype=tf.float32, shape=[])
+
+
 def captured_by_value(captures: Any) -> list[Any]:
     """What a FunctionCaptures holds, as often as it does."""
     return [*captures._by_val_external.values(), *(outer for outer, _ in captures._cached_by_val_capture_tuples)]
@@ -373,6 +388,19 @@ def contents(tensor: Any) -> str:
     if tensor.dtype == tf.variant and parse(home(tensor)).type != "CPU":
         return ""
     return repr(tensor).partition("value=")[2].removesuffix(">")
+
+
+def variables_behind(dataset: Any) -> list[tf.TensorSpec] | None:
+    """What an eager dataset's functions have captured of variables; None where TensorFlow does not tell all that they have."""
+    try:
+        graph = tf.raw_ops.DatasetToGraphV2(input_dataset=dataset, external_state_policy=_IGNORE_STATE)
+        nodes = graph_pb2.GraphDef.FromString(graph.numpy()).node
+    except (tf.errors.OpError, DecodeError):
+        return None
+    if any(node.op == "Const" and tf.as_dtype(node.attr["dtype"].type) in (tf.resource, tf.variant) for node in nodes):
+        return None
+    told = [node.attr for node in nodes if node.op == "VarHandleOp"]
+    return [tf.TensorSpec(attr["shape"].shape, attr["dtype"].type) for attr in told]
 
 
 def data_behind(thing: Any) -> Any:

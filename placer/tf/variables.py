@@ -2,7 +2,8 @@
 
 A tf.Variable moves by taking another handle: it stays the same object to checkpoints, layers and optimizers. What was traced
 before holds the old handle and would go on with what the old storage has, silently. So everything that holds it is found first:
-functions take the new handle, and where anything else holds the old one, nothing moves.
+functions take the new handle, and where anything else holds the old one, nothing moves. What TensorFlow's runtime alone knows of,
+such as a queue, cannot be found; but then the old storage outlives the move, which is noticed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ UNSEEN = "what Python does not tell, such as a local variable of a running funct
 is_recording = _private.is_recording
 
 _EAGER = tf.__internal__.EagerTensor
+_EMPTY = [0] * 8
+"""A shape that takes no memory. Whatever is computed from it fails, or has a shape that was not meant either."""
 _relying: weakref.WeakSet[Any] = weakref.WeakSet()
 """Placed functions whose plans decided where their variables are."""
 
@@ -43,6 +46,22 @@ class Move:
 
     variable: Any
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Storage that a variable left and that something else still has."""
+
+    variable: weakref.ref[Any]
+    here: str
+    """Where that is."""
+    there: str
+    """Where the variable went."""
+    storage: Any
+    """Its handle, which keeps nothing alive."""
+
+
+_left: list[_Left] = []
 
 
 def _name(variable: Any) -> str:
@@ -120,7 +139,8 @@ def move(
 
     Raises:
         MoveError: something holds a variable's storage that cannot be told of the move, and nothing has moved; or TensorFlow
-            cannot make a copy, and those before it have moved.
+            cannot make a copy, and those before it have moved; or all have moved, and what holds the old storage of one was
+            found by that alone: as long as it is there, this is raised for every function with that variable.
     """
     with tf.init_scope():
         holders = _Holders.of([m.variable for m in wanted], before) if wanted else _Holders()
@@ -129,8 +149,24 @@ def move(
         for placed in holders.functions:
             if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
                 placed.outdated()
+        _none_left([m.variable for m in wanted], function)
     if function is not None:
         _relying.add(function)
+
+
+def _none_left(moved: Sequence[Any], function: TapedFunction | None) -> None:
+    """Raises MoveError where something still has storage that one of the variables, or one of the function's, has left."""
+    _left[:] = [left for left in _left if _private.has_value(left.storage)]
+    used = [_private.variable_of(t) for t in function._captured_inputs if t.dtype == tf.resource] if function else []
+    for left in _left:
+        variable = left.variable()
+        if variable is not None and any(v is variable for v in (*moved, *used)):
+            name = _name(variable)
+            raise MoveError(
+                f"variable {name!r} was moved from {left.here} to {left.there}, and its old storage, which has no values now, is "
+                "still held by what only TensorFlow's runtime knows of, such as a queue. Way out: drop that and make "
+                f"it anew, or pin {name!r} to {left.here} before the first placed call."
+            )
 
 
 def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
@@ -162,8 +198,11 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
             variable._handle = new
     if initialised:  # what holds it all the same gets no values, and no memory
         with tf.device(old.device):
-            empty = tf.zeros([0], m.variable.dtype)
-            tf.raw_ops.AssignVariableOp(resource=old, value=empty, validate_shape=False)
+            tf.raw_ops.AssignVariableOp(resource=old, value=tf.zeros(_EMPTY, m.variable.dtype), validate_shape=False)
+        storage, here = _private.by_name(old), parse(old.device).short
+        del old
+        if storage is not None and _private.has_value(storage):
+            _left.append(_Left(weakref.ref(m.variable), here, device, storage))
 
 
 def free(function: TapedFunction) -> None:
@@ -236,27 +275,31 @@ class _Holders:
                     tensors.append(thing)
             elif (tensor := _private.data_behind(thing)) is not None:
                 known.add(id(tensor))
-        found._look_into([t for t in tensors if id(t) not in known], variables)
+        found._look_into(tensors, known, variables)
         return found
 
-    def _look_into(self, tensors: Iterable[Any], variables: Sequence[Any]) -> None:
+    def _look_into(self, tensors: Sequence[Any], known: set[int], variables: Sequence[Any]) -> None:
         """Finds copies of the handles, and datasets and iterators whose functions no Python object holds."""
-        handles = {_private.contents(v._handle): self.others[id(v._handle)] for v in variables}
-        hidden = set()
+        handles = {_private.contents(v._handle): v for v in variables}
+        perhaps: dict[int, set[str]] = {key: set() for key in self.others}
         for tensor in tensors:
             contents = _private.contents(tensor)
-            for handle, others in handles.items():
+            for handle, variable in handles.items():
                 if handle in contents:
-                    others.append("a copy of its handle")
+                    self.others[id(variable._handle)].append("a copy of its handle")
+            hidden, inside = "", None
             if tensor.dtype == tf.resource and tensor.shape.rank:
-                hidden.add("a tensor of handles")
-            if "::IteratorResource" in contents:
-                hidden.add("an iterator that a function made or whose Python object is gone")
-            if "::Dataset" in contents:
-                hidden.add("a dataset that a function made or whose Python object is gone")
-        for others in handles.values():
-            if not others:
-                others += [f"perhaps {thing}" for thing in sorted(hidden)]
+                hidden = "a tensor of handles"
+            elif "::IteratorResource" in contents and id(tensor) not in known:
+                hidden = "an iterator that a function made or whose Python object is gone"
+            elif "::Dataset" in contents and id(tensor) not in known:
+                hidden = "a dataset that a function made or whose Python object is gone"
+                inside = _private.variables_behind(tensor)
+            for v in variables if hidden else ():
+                if inside is None or any(spec.dtype == v.dtype and v.shape.is_compatible_with(spec.shape) for spec in inside):
+                    perhaps[id(v._handle)].add(f"perhaps {hidden}")
+        for key, guesses in perhaps.items():
+            self.others[key] = self.others[key] or sorted(guesses)
 
     def _among(self, tensors: Iterable[Any]) -> list[int]:
         return [id(t) for t in tensors if id(t) in self.others]

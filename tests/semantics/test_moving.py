@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import warnings
@@ -423,10 +424,58 @@ def test_a_move_is_refused_naming_who_would_go_stale(holder: Any, told: str, w: 
 def test_datasets_and_iterators_that_use_something_else_do_not_hinder_it(w: tf.Variable) -> None:
     dataset = a_dataset(made(tf.ones([4, 4]), "other")).batch(2)
     iterator = iter(dataset.prefetch(1))
+    windows = list(tf.data.Dataset.range(4).window(2))
+    returned = a_dataset_out_of_a_function(made(tf.ones([4, 2]), "another"))
     listed = tf.raw_ops.EmptyTensorList(element_shape=[1], max_num_elements=1, element_dtype=tf.float32)
     moving(lambda x: x @ w, "w")(X)
     assert where(w) == THERE
-    del dataset, iterator, listed
+    del dataset, iterator, windows, returned, listed
+
+
+def a_queue(w: tf.Variable) -> Any:
+    queue = tf.queue.FIFOQueue(1, [tf.resource])
+    queue.enqueue(w.handle)
+    return queue
+
+
+def a_variable_of_its_handle(w: tf.Variable) -> Any:
+    return tf.Variable(tf.identity(w.handle))
+
+
+def handles_in_an_optional(w: tf.Variable) -> Any:
+    return tf.experimental.Optional.from_value(handles_in_a_tensor(w))
+
+
+def test_what_only_the_runtime_knows_of_is_noticed_as_long_as_it_is_there() -> None:
+    holders = {"a": a_queue, "b": a_variable_of_its_handle, "c": handles_in_an_optional}
+    a, b, c = (made((k + 2) * tf.eye(4), name) for k, name in enumerate(holders))
+    kept = {name: holder(v) for (name, holder), v in zip(holders.items(), (a, b, c), strict=True)}
+    placed = moving(lambda x: x @ a @ b @ c, *holders)
+    for name in holders:
+        for _ in range(2):
+            with pytest.raises(MoveError, match=f"'{name}' was moved from CPU:0 to CPU:1, and its old storage.* is still held"):
+                placed(X)
+        del kept[name]
+    np.testing.assert_allclose(placed(X), 24 * X)
+    assert [where(v) for v in (a, b, c)] == [THERE] * 3
+
+
+def test_nothing_is_taken_for_the_values_of_old_storage() -> None:
+    values = [[1.5, 2.0], [1, 2], [True, False], ["a", "b"], [1j, 2j]]
+    variables = [made(tf.constant(value), f"v{k}") for k, value in enumerate(values)]
+    queues = [a_queue(v) for v in variables]
+    with pytest.raises(MoveError):
+        moving(lambda: [tf.identity(v) for v in variables], "v*")()
+    uses: list[Callable[[Any], Any]] = [tf.identity, lambda x: tf.gather(x, [0]), lambda x: tf.concat([x, x], 0), lambda x: x[0]]
+    sums: list[Callable[[Any], Any]] = [lambda x: tf.reduce_sum(x, axis=[0]), lambda x: tf.reduce_mean(x, axis=[0])]
+    for queue, v in zip(queues, variables, strict=True):
+        old = queue.dequeue()
+        read = tf.raw_ops.ReadVariableOp(resource=old, dtype=v.dtype)
+        for use in (*uses, *sums) if v.dtype not in (tf.bool, tf.string) else uses:
+            with contextlib.suppress(tf.errors.InvalidArgumentError):
+                assert use(read).shape != use(v).shape
+        with pytest.raises(tf.errors.InvalidArgumentError, match="wrong shape"):
+            tf.raw_ops.AssignVariableOp(resource=old, value=v, validate_shape=True)
 
 
 def test_a_handle_in_a_running_function_is_noticed(w: tf.Variable) -> None:
