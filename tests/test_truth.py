@@ -74,12 +74,12 @@ def test_what_a_gpu_held_is_estimated_no_worse_than_before() -> None:
     found = list(bench_truth.gpu_peaks(Path(__file__).parent / "data" / "truth"))
     errors = np.array([peak.error for peak in found])
     assert len(found) == 127
-    assert np.median(np.abs(errors)) <= 0.005
-    assert (np.abs(errors) <= 0.15).mean() >= 0.89
+    assert np.median(np.abs(errors)) <= 0.006
+    assert (np.abs(errors) <= 0.15).mean() >= 0.9
+    assert (errors >= -0.05).mean() >= 0.97
     by_default = {peak.workload: peak.error for peak in found if peak.label == "default"}
-    assert by_default.pop("detector_256") >= -0.2  # the library chose an algorithm that needs more than others
-    assert by_default.pop("attention_training") >= -0.1  # a tensor more is there beside its softmax, which its graph has not
-    assert len(by_default) == 13
+    assert -0.05 <= by_default.pop("detector_512") <= 0.31  # what its sister's convolution takes is counted for its own too
+    assert len(by_default) == 14
     assert all(-0.05 <= error <= 0.09 for error in by_default.values()), by_default
 
 

@@ -19,6 +19,7 @@ from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
 from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
 from placer.problem.problem import Bools, Ints, PlacementProblem
+from placer.problem.pushing import pushed_down
 from placer.units import parse_bytes
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
@@ -28,6 +29,9 @@ METADATA = frozenset({"Shape", "Size", "Rank"})
 
 BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
 """Beginnings of op types that take or change rows of a variable."""
+
+UPDATES = ("Assign", "ResourceApply")
+"""Beginnings of op types that change all of a variable."""
 
 SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
 """Beginnings of op types whose CPU kernels use one thread."""
@@ -122,19 +126,20 @@ def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
 
     Otherwise an update of rows could not be done in place (`EnsureSparseVariableAccess` in its resource_variable_ops.cc).
     """
-
-    def handle(op: OpNode) -> str:
-        edges = graph.graph.pred[op.name].items()
-        return next((name for name, data in edges if any(edge.dst_index == 0 for edge in data["tensors"])), "")
-
-    by_rows = {handle(op) for op in graph if op.op_type.startswith(BY_ROWS)}
+    by_rows = {_handle(graph, op) for op in graph if op.op_type.startswith(BY_ROWS)}
     if not by_rows:
         return list(graph)
-    reads = (op.op_type == "ReadVariableOp" and handle(op) in by_rows for op in graph)
+    reads = (op.op_type == "ReadVariableOp" and _handle(graph, op) in by_rows for op in graph)
     return [
         replace(op, signature=copied_read(op.signature)) if reads_copy else op
         for op, reads_copy in zip(graph, reads, strict=True)
     ]
+
+
+def _handle(graph: OpGraph, op: OpNode) -> str:
+    """What gives an op its first input, a variable's handle where it takes one."""
+    edges = graph.graph.pred[op.name].items()
+    return next((name for name, data in edges if any(edge.dst_index == 0 for edge in data["tensors"])), "")
 
 
 def _follows(graph: OpGraph, op: OpNode) -> bool:
@@ -208,6 +213,10 @@ def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
 
     It does beside gradients of float32 ones (`GetSrcAndDstDataFormats` in its generic_layout_optimizer.cc), and where it makes
     one op of a convolution, its bias and its activation, whose kernel then copies both images too (`LaunchFusedConv2DOp`).
+
+    What its library takes then is up to the algorithm that was quickest when it tried them: for one and the same convolution
+    its images once on one card and twice on another, and not the same in two runs. The most that was seen is counted. Where
+    that is not there, TensorFlow runs an algorithm that does without, if it found one (`AllocateScratchOrFallback`).
     """
 
     def only(name: str, op_type: str) -> str:
@@ -224,7 +233,7 @@ def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
             if trained or fused:
                 taken[i] = convolution_workspace(op.signature, channels_first=True) - convolution_workspace(op.signature)
             if fused:
-                taken[i] += op.signature.inputs[0].nbytes + op.signature.outputs[0].nbytes
+                taken[i] += 2 * (op.signature.inputs[0].nbytes + op.signature.outputs[0].nbytes)
     return np.outer(taken, gpu)
 
 
@@ -253,59 +262,88 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
     control: list[tuple[int, int]] = []
-    links: list[tuple[int, int]] = []
+    idle: list[tuple[int, int]] = []
     for src, (_, targets) in enumerate(graph.graph.adjacency()):
         for name, data in targets.items():
             dst = index[name]
-            links.append((src, dst))
             if not ops[dst].count:  # it never runs, so nothing is sent to it
+                idle.append((src, dst))
                 continue
             if not data["tensors"]:
                 control.append((src, dst))
             entries += [
                 (numbers.setdefault((src, edge.src_index), len(numbers)), dst, edge.dst_index) for edge in data["tensors"]
             ]
-    moment = breadth_first(len(ops), *np.array(links, np.int64).reshape(-1, 2).T)
-    lists = _lists(graph, ops, moment)
-    entries += [(numbers[maker, 0], last, position) for maker, last, position, _ in lists if (maker, 0) in numbers]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
         if op.count and op.role == "op" and not gives_views(op):
             workspace[i] += sum(spec.nbytes for k, spec in enumerate(op.signature.outputs) if (i, k) not in numbers)
-
-    count = np.array([op.count for op in ops], np.float64)
     producer, output = np.array(list(numbers), np.int64).reshape(-1, 2).T.copy()
-    consumers = np.array(entries, np.int64).reshape(-1, 3)
-    consumers = consumers[np.argsort(consumers[:, 0], kind="stable")]
+    result = np.isin(np.arange(len(producer)), results)
+
+    constant = np.array([op.role == "constant" for op in ops], np.bool_)
+    free_to_move = constant & np.array([not graph.graph.pred[op.name] for op in ops])
+    run, taken = pushed_down(ops, free_to_move, producer, output, result, np.array(entries, np.int64).reshape(-1, 3))
+    links = np.concatenate(
+        [np.array([*idle, *control], np.int64).reshape(-1, 2), np.stack([producer[taken[:, 0]], taken[:, 1]], 1)]
+    )
+    moment = breadth_first(len(ops), *links.T)
+    lists = [each for each in _lists(graph, ops, moment) if (each[0], 0) in numbers]
+    ends = np.array([(numbers[maker, 0], last, position) for maker, last, position, _ in lists], np.int64).reshape(-1, 3)
+    grown = np.array([nbytes for *_, nbytes in lists], np.int64)
+
+    def sizes(of: list[OpNode]) -> Ints:
+        found = np.array([of[i].signature.outputs[k].nbytes for i, k in numbers], np.int64)
+        found[ends[:, 0]] = grown
+        return found
+
+    consumers, taken = np.concatenate([np.array(entries, np.int64).reshape(-1, 3), ends]), np.concatenate([taken, ends])
+    order = np.argsort(consumers[:, 0], kind="stable")
+    consumers, taken = consumers[order], taken[order]
     tensor, consumer, position = consumers.T.copy()
+    count = np.array([op.count for op in ops], np.float64)
     busiest = np.zeros(len(producer))
     np.maximum.at(busiest, tensor, count[consumer])
     controls = np.array(control, np.int64).reshape(-1, 2).T.copy()
-    sizes = {(i, k): ops[i].signature.outputs[k].nbytes for i, k in numbers}
-    sizes |= {(maker, 0): nbytes for maker, _, _, nbytes in lists if (maker, 0) in numbers}
-    nbytes = np.array(list(sizes.values()), np.int64)
-    free = np.array([op.role == "constant" for op in ops], np.bool_)[producer]
-    held = np.isin(np.arange(len(producer)), results) | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
-    kept_anyway = (op.role == "capture" or (op.op_type == "ReadVariableOp" and not is_copied(op.signature)) for op in ops)
-    there = np.array([*kept_anyway], np.bool_)
-    until, view = lifetimes(ops, moment, producer, output, held | free, consumers)
+    held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
+    until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
+    last = np.where(held, len(ops) - 1, -1)
+    np.maximum.at(last, tensor, until)
+    there = np.array([op.role == "capture" for op in ops], np.bool_)[producer] | _in_variables(graph, ops, moment, producer, last)
     return output, {
         "op_moment": moment,
         "consumer_until": until,
-        "tensor_shared": view | there[producer],
-        "tensor_held_bytes": allocated(nbytes * _rounds_at_once(ops, producer, tensor, consumer)),
+        "tensor_shared": view | there,
+        "tensor_held_bytes": allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
         "tensor_op": producer,
-        "tensor_bytes": nbytes,
+        "tensor_bytes": sizes(ops),
         "tensor_count": np.minimum(count[producer], busiest),
         "tensor_on_host": _on_host(ops, machine, producer, output, "host_outputs"),
         "consumer_start": np.searchsorted(tensor, np.arange(len(producer) + 1)).astype(np.int64),
         "consumer_op": consumer,
         "consumer_on_host": _on_host(ops, machine, consumer, position, "host_inputs"),
-        "tensor_free": free,
+        "tensor_free": constant[producer],
         "tensor_is_result": held,
         "control_src": controls[0],
         "control_dst": controls[1],
     }
+
+
+def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Ints, last: Ints) -> Bools:
+    """[T]: which tensors are a variable's own memory: what is read of it, unless the read copies it or outlives its next update.
+
+    An update gives the variable new memory while the old is in use (`PrepareToUpdateVariable` in TensorFlow's
+    training_op_helpers.h); what was read then has the old from there on, and is counted from its beginning.
+    """
+    updates: dict[str, list[int]] = {}
+    for i, op in enumerate(ops):
+        if op.op_type.startswith(UPDATES) and op.count:
+            updates.setdefault(_handle(graph, op), []).append(int(moment[i]))
+    found = np.zeros(len(producer), np.bool_)
+    for t, i in enumerate(producer.tolist()):
+        if ops[i].op_type == "ReadVariableOp" and not is_copied(ops[i].signature):
+            found[t] = not any(moment[i] < update <= last[t] for update in updates.get(_handle(graph, ops[i]), ()))
+    return found
 
 
 def _rounds_at_once(ops: list[OpNode], producer: Ints, tensor: Ints, consumer: Ints) -> Ints:
@@ -383,5 +421,5 @@ def _persistent(graph: OpGraph, constraints: Constraints) -> Ints:
     """[U]: bytes that each unit keeps from step to step."""
     held = np.zeros(len(constraints.allowed), np.int64)
     for i, _, nbytes in kept(graph):
-        held[constraints.op_unit[i]] += nbytes
+        held[constraints.op_unit[i]] += allocated(nbytes)
     return held

@@ -94,8 +94,8 @@ def lifetimes(
             for c in takes[op]:
                 if parts[tensor_op[of[c]]]:
                     continue  # others are in the same memory
-                given = ops[op].signature.inputs[at[c]] if 0 <= at[c] < len(ops[op].signature.inputs) else None
-                if given and (given.dtype, given.nbytes) == (made.dtype, made.nbytes) and taken.count(of[c]) == 1:
+                given = ops[tensor_op[of[c]]].signature.outputs[output[of[c]]]
+                if (given.dtype, given.nbytes) == (made.dtype, made.nbytes) and taken.count(of[c]) == 1:
                     until[c] -= 1
     return np.array(until, np.int64), view
 

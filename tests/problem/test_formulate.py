@@ -128,8 +128,8 @@ def test_what_is_kept_for_good() -> None:
     graph = b.build("sum")
     p = formulated(graph).problem
     kept = {name: int(p.unit_persistent_bytes[p.op_unit[i]]) for i, name in enumerate(p.op_names)}
-    assert kept == {"w/handle": 1000, "a": 1000, "b": 1000, "table": 64, "c": 0, "sum": 0}
-    assert p.unit_persistent_bytes.sum() == 1064
+    assert kept == {"w/handle": 1024, "a": 1024, "b": 1024, "table": 256, "c": 0, "sum": 0}
+    assert p.unit_persistent_bytes.sum() == 1280
     assert [p.op_names[o] for o in p.tensor_op[p.tensor_free]] == ["c"]
 
 

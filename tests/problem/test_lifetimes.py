@@ -141,4 +141,43 @@ def test_convolutions_take_more_where_their_channels_are_first(around: str) -> N
     on_cpu, on_gpu = problem.op_workspace_bytes[problem.op_names.index("a")].tolist()
     assert on_cpu == filters.nbytes
     converted = 2 * image.nbytes + filters.nbytes
-    assert on_gpu - on_cpu == {"alone": 0, "fused": converted + 2 * image.nbytes, "trained": converted}[around]
+    assert on_gpu - on_cpu == {"alone": 0, "fused": converted + 4 * image.nbytes, "trained": converted}[around]
+
+
+@pytest.mark.parametrize("op_type", ["AssignAddVariableOp", "AssignVariableOp", "ResourceApplyAdam"])
+@pytest.mark.parametrize("used", ["before", "after"])
+def test_what_is_read_of_a_variable_has_memory_of_its_own_once_it_outlives_an_update(op_type: str, used: str) -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    b.variable("w", 1024)
+    b.read("read", "w", KIB)
+    if used == "before":
+        b.op("use", "MatMul", ["x", "read"], (floats(1),))
+    b.op("update", op_type, ["w/handle", "x", "^use" if used == "before" else "^read"], ())
+    if used == "after":
+        b.op("use", "MatMul", ["x", "read", "^update"], (floats(1),))
+    assert held_on_gpu(b.build("use"))["update"] == (1 if used == "before" else 2)
+
+
+def test_variables_take_whole_pieces_of_the_allocator() -> None:
+    b = GraphBuilder()
+    for k in range(8):
+        b.variable(f"w{k}", 4)
+        b.read(f"read{k}", f"w{k}", floats())
+    b.op("all", "AddN", [f"read{k}" for k in range(8)], (floats(),))
+    assert held_on_gpu(b.build("all"))["read0"] == 8 * 256 // 1024
+
+
+def test_a_constant_pushed_down_has_the_inner_product_made_early_and_held() -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    b.constant("c", floats())
+    b.op("early", "MatMul", ["x"], (KIB,))
+    b.op("late", "MatMul", ["early"], (floats(1),))
+    b.op("later", "MatMul", ["late"], (KIB,))
+    b.op("inner", "Mul", ["later", "early"], (KIB,))
+    b.op("outer", "Mul", ["c", "inner"], (KIB,))
+    b.op("end", "MatMul", ["outer", "early"], (floats(1),))
+    assert held_on_gpu(b.build("end"))["later"] == 3
+    b.op("other", "MatMul", ["inner"], (floats(1),))
+    assert held_on_gpu(b.build("end", "other"))["later"] == 2  # who else takes the inner product wants it as it was written
