@@ -103,12 +103,14 @@ def moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
 
 
 def elsewhere(trace: Trace, placement: Placement) -> bool:
-    """Whether a variable is neither where it was when the plan was made, nor where the plan has it."""
-    state = placement.graph.resources
+    """Whether a variable is not where the plan has it, nor, free to go, where it was when the plan was made."""
+    state, relied_on = placement.graph.resources, decided()
+    found = ((handle, name, placement.graph.op(name).resource) for name, handle in held(trace).items())
     return any(
-        parse(_private.home(handle)).short not in (state[key].device, placement.ops[name].device)
-        for name, handle in held(trace).items()
-        if (key := placement.graph.op(name).resource) in state
+        (here := parse(_private.home(handle)).short) != placement.ops[name].device
+        and (here != state[key].device or id(handle) in relied_on)
+        for handle, name, key in found
+        if key in state
     )
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import MoveError
+from placer.problem.problem import Assignment, PlacementProblem
 from tests.machines import two_cpus
 
 HERE, THERE = "CPU:0", "CPU:1"
@@ -628,6 +629,21 @@ def test_no_two_plans_take_a_variable_from_each_other(w: tf.Variable) -> None:
     free(X)
     assert free.placement.device_of("w") == THERE
     np.testing.assert_allclose(free(X), 2 * there(X))
+
+
+def test_a_plan_that_was_made_before_another_ran_takes_no_variable_from_it(w: tf.Variable) -> None:
+    def last(problem: PlacementProblem) -> Assignment:
+        return Assignment(problem.devices - 1 - problem.unit_allowed[:, ::-1].argmax(axis=1))
+
+    here = placer.place(lambda x: x @ w, devices=two_cpus(), variables="move", pins={"w": HERE})
+    pinned, free = moving(lambda x: 2 * x @ w, "w"), moving(lambda x: 3 * x @ w, solver=last)
+    assert [f.plan(X).device_of("w") for f in (here, pinned, free)] == [HERE, THERE, THERE]
+    here(X)
+    with pytest.raises(placer.ConstraintError, match="a placed function that runs relies on it"):
+        pinned(X)
+    np.testing.assert_allclose(free(X), 3 * X @ w, rtol=1e-6)
+    assert where(w) == free.placement.device_of("w") == HERE
+    np.testing.assert_allclose(here(X), X @ w)
 
 
 def test_a_saved_plan_moves_what_it_was_made_to_move(w: tf.Variable, tmp_path: Path) -> None:
