@@ -599,15 +599,21 @@ def _untraceable(fn: Any) -> str:
     return ""
 
 
-def _takes_nothing(fn: Callable[..., Any]) -> bool:
-    """Whether a function can be called without arguments, as far as it tells."""
+def _is_plain(build: Callable[..., Any]) -> bool:
+    """Whether it can be called without arguments, as far as it tells, and is neither a tf.function nor has variables already."""
+    used = not isinstance(build, type) and (hasattr(build, "get_concrete_function") or hasattr(build, "variables"))
+    return not used and not _unbound(build, ())
+
+
+def _unbound(fn: Callable[..., Any], args: Sequence[Any]) -> str:
+    """In words, why a function cannot be called with these arguments; "" where it can, or does not tell."""
     try:
-        inspect.signature(fn).bind()
-    except TypeError:
-        return False
+        inspect.signature(fn).bind(*args)
+    except TypeError as error:
+        return str(error)
     except ValueError:  # it has no signature
-        return True
-    return True
+        return ""
+    return ""
 
 
 def _placement(entry: _Entry, name: str) -> Placement:
@@ -693,16 +699,17 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
     Raises:
         OptionError: an unknown option, a value that cannot be used, or `build` returned no function.
+        TraceError: a function that is being traced calls it.
         PlacerError: planning failed; the variables have no values before they are used.
     """
-    from placer.tf.creating import Deferred, host
+    from placer.tf.creating import Deferred
 
     checked = _options({"variables": "move", **options})
     if checked.variables != "move":
         raise OptionError('plan_then_create plans where variables are: variables="fixed" is for those that are there.')
-    if not (callable(build) and _takes_nothing(build)):
+    if not (callable(build) and _is_plain(build)):
         raise OptionError(
-            f"build={build!r:.80} is no function without arguments: pass one that makes the variables and returns the "
+            f"build={build!r:.80} is no plain function without arguments: pass one that makes the variables and returns the "
             "function that uses them."
         )
     if not isinstance(example_args, (list, tuple)):
@@ -710,7 +717,7 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
             f"example_args={example_args!r:.80} is no list or tuple: give the function's arguments as one, [images, labels]."
         )
     deferred = Deferred()
-    with deferred.making(), host():
+    with deferred.building():
         built = build()
     fn, *others = built if isinstance(built, tuple) and built else (built,)
     if not callable(fn):
@@ -718,6 +725,8 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
             f"build returned {built!r:.80}, no function: return that, or a tuple that starts with it, such as (step, model)."
         )
     placed = PlacedFunction(fn, checked)
+    if why := _unbound(placed, example_args):
+        raise OptionError(f"{placed.__name__} cannot be called with the {len(example_args)} of example_args: {why}.")
     with placed._lock:
         try:
             placed._created(deferred, tuple(example_args), {})

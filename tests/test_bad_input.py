@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import placer
 from cost_models import OpCost
-from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError
+from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError, TraceError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.viewing import views
@@ -83,6 +83,13 @@ class Awaited:
 
     async def __call__(self, x: tf.Tensor) -> tf.Tensor:
         return x
+
+
+class Model(tf.Module):  # type: ignore[misc]
+    """An instance that has its variables."""
+
+    def __call__(self) -> Any:
+        return double
 
 
 def everywhere(device: float) -> Callable[[PlacementProblem], Assignment]:
@@ -167,6 +174,15 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "None.*not a function", lambda: placer.optimized_placement(seed=1)(None)),
         (OptionError, "'h100'.*not a function", lambda: placer.optimized_placement("h100")),
         (OptionError, "build=<function double.*without arguments", lambda: placer.plan_then_create(double, [])),
+        (OptionError, "build=<.*plain function", lambda: placer.plan_then_create(tf.function(lambda: double), [])),
+        (OptionError, "build=<.*Model.*plain function", lambda: placer.plan_then_create(Model(), [])),
+        (OptionError, "double .* the 2 of example_args: too many", lambda: placer.plan_then_create(lambda: double, [1, 2])),
+        (OptionError, "double .* the 0 of example_args: missing.*'x'", lambda: placer.plan_then_create(lambda: double, ())),
+        (
+            TraceError,
+            "plan_then_create: call it outside",
+            lambda: tf.function(lambda x: placer.plan_then_create(lambda: double, [x]))(1.0),
+        ),
         (OptionError, "build=None.*makes the variables", lambda: placer.plan_then_create(None, [])),
         (OptionError, r"example_args=<tf.Tensor.*as one, \[", lambda: placer.plan_then_create(lambda: double, tf.ones([2]))),
         (OptionError, "example_args=None", lambda: placer.plan_then_create(lambda: double, None)),

@@ -262,6 +262,9 @@ class _Constrainer:
         outs = ["drop or change one of the pins"] if ": pin " in text else []
         outs += ["change one of the tf.device scopes"] if ": tf.device(" in text else []
         outs += ["change the pins or scopes of the placed function"] if ": the plan of placed function " in text else []
+        free = (r.name for r in self.graph.resources.values() if r.kind == "variable" and not r.stays)
+        if self.options.variables == "fixed" and any(f": variable {name!r} lives on " in text for name in free):
+            outs.append('variables="move"')
         outs += ["make the variable, or hand the value over, on the device that is demanded"] if " lives on " in text else []
         return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
 

@@ -37,6 +37,20 @@ class Deferred:
     """tf.functions, each with what TensorFlow found to initialise when it first traced them."""
 
     @contextmanager
+    def building(self) -> Iterator[None]:
+        """Variables that are made inside wait, and what is computed there is in the host's memory.
+
+        Raises:
+            TraceError: a function is being traced, which may run often.
+        """
+        if not tf.executing_eagerly():
+            raise TraceError(
+                "a function that is being traced calls plan_then_create: call it outside, and what it returns inside."
+            )
+        with self.making(), host():
+            yield
+
+    @contextmanager
     def making(self) -> Iterator[None]:
         """Variables that are made inside wait, save those that a tf.function makes."""
         with tf.variable_creator_scope(self._make):

@@ -631,6 +631,13 @@ def test_no_two_plans_take_a_variable_from_each_other(w: tf.Variable) -> None:
     np.testing.assert_allclose(free(X), 2 * there(X))
 
 
+def test_a_pin_that_a_move_would_allow_says_so(w: tf.Variable) -> None:
+    for fn, args, told in ((lambda x: x @ w, (X,), True), (lambda v, x: x @ v, (w, X), False)):
+        with pytest.raises(placer.ConstraintError, match="Way out") as raised:
+            placer.place(fn, *args, devices=two_cpus(), pins={"[wv]": THERE})
+        assert ('variables="move"' in str(raised.value)) is told
+
+
 def test_a_plan_that_was_made_before_another_ran_takes_no_variable_from_it(w: tf.Variable) -> None:
     def last(problem: PlacementProblem) -> Assignment:
         return Assignment(problem.devices - 1 - problem.unit_allowed[:, ::-1].argmax(axis=1))
