@@ -19,6 +19,7 @@ from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
 from cost_models.measuring.timing import measure
+from cost_models.measuring.traffic import traffic_bytes_per_s
 from cost_models.measuring.waking import wake_ns
 from cost_models.store import Measurement
 from cost_models.work import work_of
@@ -110,9 +111,8 @@ class Calibration:
                 device = replace(device, dispatch_ns=tiny.typical().time_ns)
         if (kernelless := self._time(samples.shape_of(64), device)) is not None:
             device = replace(device, host_op_ns=kernelless.typical().dispatch_ns)
-        large = samples.elementwise("AddV2", 2**24)
-        if (traffic := self._time(large, device)) is not None and traffic.compute_ns:
-            device = replace(device, memory_bytes_per_s=work_of(large).nbytes * 1e9 / traffic.compute_ns)
+        if traffic := self._traffic(device):
+            device = replace(device, memory_bytes_per_s=traffic)
         rates = {dtype: rate for dtype in MATRIX_DTYPES if (rate := self._matrix_rate(device, dtype))}
         if other := self._other_rate(device):
             rates["default"] = other
@@ -120,6 +120,15 @@ class Calibration:
         if device.asynchronous or device.cores == 1:
             return device
         return replace(device, threads=self._threads(device), wake_ns=self._wake_ns(device))
+
+    def _traffic(self, device: Device) -> float:
+        """Bytes per second through its memory; 0 where it cannot be measured."""
+        if not device.asynchronous:
+            self._spent_s(f"memory of {device.name}")
+            return traffic_bytes_per_s(device.name, self._effort_s)
+        large = samples.elementwise("AddV2", 2**24)
+        figures = self._time(large, device)
+        return work_of(large).nbytes * 1e9 / figures.compute_ns if figures is not None and figures.compute_ns else 0.0
 
     def _matrix_rate(self, device: Device, dtype: str) -> float:
         """Operations per second of the largest product that it makes sense to run; 0 where none can be measured."""
