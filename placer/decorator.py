@@ -315,14 +315,16 @@ class PlacedFunction:
 
     def _created(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
         """What is known of a call, by whose plan variables are created that were made before it or by its first trace."""
+        from placer.tf.creating import forget_deleted
         from placer.tf.devices import full_name
         from placer.tf.tracing import concrete_function
 
         with deferred.tracing(self._traceable):
             traced = concrete_function(self._traceable, args, kwargs)
         entry = self._entry(traced, args, kwargs)
-        if entry.placement is not None:
-            deferred.create(entry.trace, {name: full_name(plan.device) for name, plan in entry.placement.ops.items()})
+        ops = entry.placement.ops if entry.placement is not None else {}
+        deferred.create(entry.trace, {name: full_name(plan.device) for name, plan in ops.items()})
+        forget_deleted(traced.graph)
         return entry
 
     def _entry(self, traced: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
@@ -685,9 +687,8 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
     While `build` runs, and the function is traced, no variable takes memory, unless `build` uses its value: that is then in the
     host's, as are those that a function captures which `build` traces. Initial values are computed there too, as if all had been
-    made under `tf.device("CPU:0")`, in the order of the variables, but after what `build` itself draws from op seeds. A function
-    that gives one runs twice, first for its shape: it should not draw from a generator of your own, such as
-    `np.random.default_rng()`, or count its calls; `np.random`'s and `random`'s global states are restored between.
+    made under `tf.device("CPU:0")`. A function that gives one runs once, in a graph; twice if that has ops with state other than
+    draws by op seeds: then it should not draw from a generator of your own, such as `np.random.default_rng()`, or count calls.
 
     Args:
         build: makes the variables (models, layers, optimizers) and returns the function; or a tuple of it and whatever else.
@@ -730,7 +731,6 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
     with placed._lock:
         try:
             placed._created(deferred, tuple(example_args), {})
-            deferred.create()
         except BaseException:
             deferred.abandon()
             raise

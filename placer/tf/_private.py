@@ -26,7 +26,7 @@ from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.data.ops import dataset_ops, iterator_ops, structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
-from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
+from tensorflow.python.framework import c_api_util, func_graph, ops, random_seed, tensor_util
 from tensorflow.python.ops import (
     control_flow_v2_func_graphs,
     gradients_util,
@@ -113,6 +113,57 @@ def is_scratch() -> bool:
     return isinstance(graph, FuncGraph) and graph.name.startswith(SCRATCH) and not graph._add_control_dependencies
 
 
+class _EagerSeeds:
+    """In place of a graph's count of op seeds: gives each op the one it would have if it ran eagerly."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def __mod__(self, limit: int) -> int:
+        self.given.append(context.internal_operation_seed() % limit)
+        return self.given[-1]
+
+    def __add__(self, _: int) -> _EagerSeeds:
+        return self
+
+
+class Scratch:
+    """A graph whose ops do not run as they are added, and what they will give when they do."""
+
+    def __init__(self) -> None:
+        self.graph = FuncGraph(SCRATCH)
+        self._seeds = _EagerSeeds()
+        random_seed._graph_to_seed_dict[self.graph] = self._seeds
+        self._before = context.context()._rng.getstate() if context.global_seed() is not None else None
+
+    def give_back_seeds(self) -> None:
+        """For others to be given the seeds that its ops were."""
+        if self._before is not None:
+            context.context()._rng.setstate(self._before)
+
+    def uses_state(self) -> bool:
+        """Whether it uses a variable or another resource from outside."""
+        return any(outer.dtype in (tf.resource, tf.variant) for outer, _ in external_captures(self.graph))
+
+    def is_repeatable(self) -> bool:
+        """Whether its ops give the same whenever they run, or what they would have drawn by their seeds when they were added."""
+        return not self.uses_state() and all(not op.op_def.is_stateful or self._draws(op) for op in self.graph.get_operations())
+
+    def _draws(self, op: Any) -> bool:
+        if not {"seed", "seed2"} <= {attr.name for attr in op.op_def.attr}:
+            return False
+        first, second = op.get_attr("seed"), op.get_attr("seed2")
+        return second in self._seeds.given or first == second == 0
+
+    def value(self, tensor: Any) -> Any:
+        """What one of its tensors is."""
+        self.graph.outputs = [tensor]
+        self.graph.structured_outputs = tensor
+        concrete = concrete_from_graph(self.graph, None, {})
+        [value] = call_flat(concrete, (), concrete.captured_inputs)
+        return value
+
+
 def eager_scopes() -> int:
     """How many scopes that execute eagerly this thread is in, each in a function that is being traced in the one before."""
     return sum(not entry.is_building_function for entry in context.context().context_switches.stack)
@@ -150,6 +201,11 @@ def as_registered(function: Any) -> tuple[dict[str, NodeDef], int, int]:
             first[was.name] = restored = NodeDef(name=node.name, op=node.op, device=node.device, attr=was.attr)
             restored.input.extend([*given[:passed], *waits])
     return first, inputs, outputs
+
+
+def living_variables(graph: Any) -> list[Any]:
+    """The variables that a FuncGraph knows of, save those that were deleted."""
+    return [variable for known in graph._weak_variables if (variable := known()) is not None]
 
 
 def library_function(graph: tf.Graph, name: str) -> Any:

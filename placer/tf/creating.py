@@ -90,12 +90,13 @@ class Deferred:
             TraceError: an initial value depends on the arguments of the function that makes the variable.
         """
         ours = {*map(id, self.waiting), *(id(variable) for _, found in self.lifted for variable, _ in found)}
-        if trace is not None and device_of is not None and {*device_of.values()} <= {*map(full_name, process_devices())}:
+        if trace is not None and device_of and {*device_of.values()} <= {*map(full_name, process_devices())}:
             variables.move([m for m in variables.moves(trace, device_of) if id(m.variable) in ours])
         while self.waiting:
             variable = self.waiting.pop(0)
             if isinstance(variable, _Waiting):  # it may have been used
                 variable.settle()
+            del variable
         while self.lifted:
             function, found = self.lifted.pop()
             try:
@@ -120,6 +121,11 @@ class Deferred:
                     # TensorFlow calls what is no tensor, at each call of the function.
                     used = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
                     thing.set_external_captures(used)
+
+
+def forget_deleted(graph: Any) -> None:
+    """Leaves a function those variables that are still there: it may have used others, that waited, only while it was traced."""
+    graph.variables = _private.living_variables(graph)
 
 
 def settle(concrete: Any) -> None:
@@ -165,23 +171,32 @@ class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
 def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
     """An initial value, or the function that gives it, and its type; None where that cannot be told without computing it.
 
-    Such a function is run in a graph of its own, which computes nothing, and will be run again for the value.
+    Such a function runs in a graph, which computes nothing yet: the value is computed from that. Where its ops may then give
+    another one it runs again instead, at once if it uses a variable, which may be another later.
     """
     if not callable(initial):
         return _value(initial, dtype)
     drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
+    scratch = _private.Scratch()
     try:
-        with _private.FuncGraph(_private.SCRATCH).as_default():
+        with scratch.graph.as_default(), host():
             made = initial()
     except Exception:  # what it needs that a graph has not is there when it is run
         made = None
     if made is not None and not tf.is_symbolic_tensor(made):
         return _value(made, dtype)
+    known = made is not None and made.shape.is_fully_defined()
+    if known and made.op.type == "Const" and dtype in (None, made.dtype):
+        return _value(tf.get_static_value(made), dtype)
+    if known and scratch.is_repeatable():
+        return partial(scratch.value, made), tf.TensorSpec(made.shape, dtype or made.dtype)
     np.random.set_state(drawn[0])  # noqa: NPY002
     random.setstate(drawn[1])
-    if made is None or not made.shape.is_fully_defined():
-        return None
-    return initial, tf.TensorSpec(made.shape, dtype or made.dtype)
+    scratch.give_back_seeds()
+    if known and scratch.uses_state():
+        with host():
+            return _value(initial(), dtype)
+    return (initial, tf.TensorSpec(made.shape, dtype or made.dtype)) if known else None
 
 
 def _value(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:

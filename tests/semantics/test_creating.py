@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,14 +19,19 @@ from tests.semantics.test_moving import HERE, IMAGES, LABELS, THERE, X, model, m
 
 
 class Initial:
-    """A function that gives an initial value, and knows when it was computed."""
+    """A function that gives an initial value, and knows how often it was called."""
 
     def __init__(self, value: Any) -> None:
         self.value, self.times = value, 0
 
     def __call__(self) -> tf.Tensor:
-        self.times += tf.executing_eagerly()
+        self.times += 1
         return tf.constant(self.value, tf.float32) * 1.0
+
+
+def has_value(variable: tf.Variable) -> bool:
+    """Asked in a way that gives it none."""
+    return bool(tf.raw_ops.VarIsInitializedOp(resource=variable._handle))
 
 
 def test_variables_are_created_where_the_plan_has_them() -> None:
@@ -33,7 +39,8 @@ def test_variables_are_created_where_the_plan_has_them() -> None:
 
     def build() -> Any:
         a, b = (tf.Variable(initial, name=name) for initial, name in zip(initials, "ab", strict=True))
-        assert [initial.times for initial in initials] == [0, 0]
+        assert not has_value(a)
+        assert not has_value(b)
         return lambda x: x @ a + x @ b, a, b
 
     placed, a, b = placer.plan_then_create(build, [tf.TensorSpec([3, 4])], devices=two_cpus(), pins={"a": THERE, "b": HERE})
@@ -46,19 +53,19 @@ def test_variables_are_created_where_the_plan_has_them() -> None:
 
 
 def test_no_variable_has_a_value_while_it_is_planned() -> None:
-    initial, computed = Initial(np.eye(4)), []
+    made: list[tf.Variable] = []
+    then = []
 
     def all_there(problem: PlacementProblem) -> Assignment:
-        computed.append(initial.times)
+        then.append(has_value(made[0]))
         return all_on(problem, "CPU")
 
     def build() -> Any:
-        w = tf.Variable(initial)
-        return lambda x: x @ w
+        made.append(tf.Variable(lambda: tf.eye(4)))
+        return lambda x: x @ made[0]
 
     placer.plan_then_create(build, [X], devices=two_cpus(), solver=all_there)
-    assert computed == [0]
-    assert initial.times == 1
+    assert [*then, has_value(made[0])] == [False, True]
 
 
 def test_a_keras_model_is_created_by_its_plan_and_trains_as_plain(tmp_path: Path) -> None:
@@ -97,6 +104,51 @@ def test_values_that_building_needs_are_there() -> None:
     placed = placer.plan_then_create(build, [X], devices=two_cpus(), pins={"a": THERE})
     a = tf.ones([4, 4]) + tf.eye(4)
     np.testing.assert_allclose(placed(X), X @ a @ (2 * a), rtol=1e-6)
+
+
+def initialised_in_many_ways() -> list[tf.Variable]:
+    rng, values, calls = np.random.default_rng(0), iter(range(2)), []  # type: ignore[var-annotated]
+    generator = tf.random.Generator.from_seed(1)
+    made: list[tf.Variable] = []
+    initials: list[Any] = [
+        lambda: tf.random.normal([4]),
+        lambda: tf.constant(rng.normal(size=[4]), tf.float32),
+        lambda: tf.cast(rng.normal(size=[4]), tf.float32),
+        lambda: tf.fill([4], float(next(values))),
+        lambda: tf.ones([4]) * (calls.append(None) or len(calls)),  # type: ignore[func-returns-value]
+        lambda: 2 * tf.constant(np.random.normal(size=[4]), tf.float32),  # noqa: NPY002
+        lambda: tf.random.uniform([4]) + tf.random.normal([4]),
+        lambda: tf.random.normal([4], seed=7),
+        lambda: generator.normal([4]),
+        lambda: 2 * made[0].read_value(),
+        tf.function(lambda: tf.random.normal([4])),
+    ]
+    for _ in range(2):
+        made.extend(tf.Variable(initial) for initial in initials)
+        made[-5].assign_add(tf.random.normal([4]) + np.random.normal() + generator.normal([4]))  # noqa: NPY002
+        made[0].assign_add(tf.ones([4]))
+    return made
+
+
+@pytest.mark.parametrize("first_call", [False, True], ids=["build", "first call"])
+def test_initial_values_are_those_of_the_plain_program(first_call: bool) -> None:
+    expected = initialised_in_many_ways()
+    keras.utils.set_random_seed(0)
+    made: list[tf.Variable] = []
+
+    def function() -> Any:
+        if not made:
+            with tf.init_scope():
+                made.extend(initialised_in_many_ways())
+        return [tf.identity(v) for v in made]
+
+    def build() -> Any:
+        made.extend(initialised_in_many_ways())
+        return function
+
+    placed = moving(function) if first_call else placer.plan_then_create(build, [], devices=two_cpus())
+    for k, (left, right) in enumerate(zip(placed(), expected, strict=True)):
+        np.testing.assert_allclose(left, right, rtol=1e-6, err_msg=f"variable {k}")
 
 
 def called(w: tf.Variable) -> Any:
@@ -189,11 +241,9 @@ def test_keras_trains_and_predicts_while_building() -> None:
 
 
 def test_shapes_that_keras_asks_for_need_no_values() -> None:
-    initial = Initial(np.eye(4))
-
     class Layer(tf.keras.layers.Layer):  # type: ignore[misc]
         def build(self, _: Any) -> None:
-            self.w = self.add_weight(shape=(4, 4), initializer=lambda *_, **__: initial())
+            self.w = self.add_weight(shape=(4, 4), initializer=lambda *_, **__: 1 * tf.eye(4))
 
         def call(self, x: Any) -> Any:
             return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y @ self.w), (0, x))[1]
@@ -201,7 +251,7 @@ def test_shapes_that_keras_asks_for_need_no_values() -> None:
     def build() -> Any:
         inputs = tf.keras.Input([4])
         net = tf.keras.Model(inputs, Layer()(inputs))
-        assert initial.times == 0
+        assert not has_value(net.layers[1].w.value)
         return net
 
     np.testing.assert_allclose(placer.plan_then_create(build, [X], devices=two_cpus())(X), X)
@@ -252,15 +302,15 @@ def test_what_could_not_be_planned_has_its_values_when_it_is_used(use: str, lift
 
 
 def test_what_could_not_be_planned_takes_no_memory_until_it_is_used() -> None:
-    initial = Initial(np.eye(4))
+    made: list[tf.Variable] = []
 
     def build() -> Any:
-        w = tf.Variable(initial)
-        return tf.function(lambda x: x @ w)
+        made.append(tf.Variable(lambda: tf.eye(4)))
+        return tf.function(lambda x: x @ made[0])
 
     with pytest.raises(placer.InfeasibleError):
         placer.plan_then_create(build, [X], devices=two_cpus(), memory_limits={"CPU": 10})
-    assert initial.times == 0
+    assert not has_value(made[0])
 
 
 @pytest.mark.parametrize("use", [*USES, called_by_an_initial_value, in_a_dataset])
@@ -295,6 +345,23 @@ def test_variables_made_on_the_first_call_are_created_where_planned(lifted: bool
     assert not placed.placement.notes
     assert initial.times <= 1
     assert not placed.observe(X).mismatches
+
+
+def test_a_variable_that_only_the_first_trace_uses_may_go() -> None:
+    scale: list[float] = []
+
+    def f(x: Any) -> Any:
+        if not scale:
+            with tf.init_scope():
+                scale.append(float(tf.Variable(3.0)))
+        return x * scale[0]
+
+    placed = moving(f)
+    np.testing.assert_allclose(placed(X), 3 * X)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = placed(X)
+    np.testing.assert_allclose(tape.gradient(y, X), 3 * tf.ones_like(X))
 
 
 def test_what_cannot_be_planned_leaves_plain_variables() -> None:
