@@ -163,7 +163,10 @@ class Calibration:
     def _wake_ns(self, device: Device) -> int:
         """What waking the threads of a CPU adds to an op that uses them all."""
         self._spent_s(f"threads woken on {device.name}")
-        return wake_ns(device.name, 10 * self._effort_s)
+        try:
+            return wake_ns(device, 10 * self._effort_s)
+        except UnmeasurableError:
+            return device.wake_ns
 
     # -- between devices -----------------------------------------------------------------------------------------------
 

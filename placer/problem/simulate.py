@@ -78,8 +78,9 @@ class Simulator:
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
       other waits for the end of the op, a copy out of the device too. All wait for the end of ``op_awaited`` ones.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
-      copy. What feeds an asynchronous device is busy for the interval with each copy out of it. A copy into its own memory
-      waits for all that its stream has been given so far, since the bytes may still be in use. Free tensors are there already.
+      copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
+      asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
+      the device's stream has been given so far, since the bytes may still be in use. Free tensors are there already.
       A control edge waits for its producer to be issued, and for a host hop where it crosses.
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
@@ -209,7 +210,7 @@ class Simulator:
         code, x, src, dst = places.copies(problem, op_device, edges, copies)
         copied = problem.copy_ns(places.nbytes[x], places.count[x], src, dst)
         moved = copied - np.rint(places.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64)
-        sends = np.zeros(problem.ops, np.int64)
+        sends, handled = np.zeros(problem.ops, np.int64), np.zeros(len(x), np.int64)
         if problem.copy_interval_ns is not None:
             handled = np.rint(places.count[x] * problem.copy_interval_ns[src, dst]).astype(np.int64)
             moved = np.maximum(moved, handled)
@@ -231,7 +232,7 @@ class Simulator:
             sends[ops],
         )
         into = np.where((dst < problem.devices) & problem.asynchronous[dst % problem.devices], dst, -1)
-        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into)
+        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into, handled)
         return Script(tuple(a.tolist() for a in by_op), code.tolist(), tuple(a.tolist() for a in by_copy), x, src, dst)
 
     def beginning(self) -> State:
@@ -255,7 +256,7 @@ class Simulator:
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops = self.problem.ops
         device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send = script.by_op
-        code, (total, busy, link, hop, into) = script.code, script.by_copy
+        code, (total, busy, link, hop, into, handled) = script.code, script.by_copy
         start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
         consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
@@ -290,8 +291,8 @@ class Simulator:
                             takes += wake[i]
                         if alone[d] > begin:
                             begin = alone[d]
-                        alone[d] = begin + takes
-                    heapreplace(pool, begin + takes)
+                        alone[d] = begin + takes + send[i]
+                    heapreplace(pool, begin + takes + send[i])
                 issued = done = begin + takes
             start[i], end[i] = begin, done
             if done > latest:
@@ -309,8 +310,10 @@ class Simulator:
                     when = issued if hop[k] else done
                     if link_free[link[k]] > when:
                         when = link_free[link[k]]
-                    if into[k] >= 0 and stream_free[into[k]] > when:
-                        when = stream_free[into[k]]
+                    if into[k] >= 0:
+                        if stream_free[into[k]] > when:
+                            when = stream_free[into[k]]
+                        pools[into[k]][0] += handled[k]
                     began[k] = when
                     link_free[link[k]] = when + busy[k]
                     arrived[k] = when = when + total[k]
@@ -334,11 +337,12 @@ class Script:
 
     by_op: tuple[list[Any], ...]
     """Device, whether it enters a stream, how it shares threads, what waking them takes, after how long; time, dispatch, compute;
-    the first run's dispatch, the last run's compute; what sending its results takes of the feeding thread."""
+    the first run's dispatch, the last run's compute; what sending its results takes of its thread."""
     code: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, one more if an edge before has begun it."""
     by_copy: tuple[list[Any], ...]
-    """Time in all, time of the link, the link, whether it is a control edge's hop, the stream that it waits for or -1."""
+    """Time in all, time of the link, the link, whether it is a control edge's hop, the stream that it waits for or -1, what it
+    takes of the thread that feeds that stream."""
     crossing: Ints
     """[X]: what each copy carries, a number in `Edges`."""
     src: Ints

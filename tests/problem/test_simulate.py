@@ -104,6 +104,14 @@ def test_many_small_copies_queue_for_their_interval() -> None:
     assert step(loaded, [1, 0, 1]) == 5 + 400 + 5 + 1 + 7
 
 
+def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_gpu() -> None:
+    every = np.full((4, 4), 400)
+    onward = ops_of([(0, 1), (0, 2)], 1000, 0, 1, copy_interval_ns=every)
+    assert step(onward, [0, 0, 1]) == 1000 + 400 + 1000 + 7
+    beside = ops_of([(0, 2), (1, 3)], 0, 5, 1, copy_interval_ns=every)
+    assert step(beside, [0, 1, 1, 1]) == 400 + 3 * 5 + 1 + 7
+
+
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
     both = dataclasses.replace(
