@@ -157,11 +157,16 @@ def _follows(graph: OpGraph, op: OpNode) -> bool:
 
 
 def _copied(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
-    """[T]: what a GPU reads of a CPU's arguments and variables is in ordinary memory, and slower than what ops make for it."""
+    """[T]: what a GPU reads of a CPU's arguments and variables is in ordinary memory, and slower than what ops make for it.
+
+    A tensor has one price per byte wherever it is made: that of a variable which may be on the CPU or on one GPU is the CPU's,
+    as that is the copy which plans are tempted by; what may be on several GPUs goes quickly between those.
+    """
     outside = np.array([op.role in ("argument", "capture") or op.op_type == "ReadVariableOp" for op in ops], np.bool_)
     on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)
-    elsewhere = np.any(constraints.allowed[:, ~on_cpu], axis=1)[constraints.op_unit]
-    factor = np.where((outside & ~elsewhere)[producer], unpinned_factor(machine), 1.0)
+    allowed = constraints.allowed
+    ordinary = allowed[:, on_cpu].any(axis=1) & (allowed[:, ~on_cpu].sum(axis=1) <= 1)
+    factor = np.where((outside & ordinary[constraints.op_unit])[producer], unpinned_factor(machine), 1.0)
     return np.rint(nbytes * factor).astype(np.int64)
 
 

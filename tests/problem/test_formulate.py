@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.base import TensorSpec
-from cost_models.machines import load_machine
+from cost_models.machines import Machine, load_machine
 from cost_models.registry import cost_model
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import Kernel, OpGraph
@@ -169,11 +170,42 @@ def test_unknown_dimensions_count_once() -> None:
     assert formulated(b.build("strings")).problem.tensor_bytes.tolist() == [48]
 
 
+def _slow_from_ordinary_memory(machine: Machine) -> Machine:
+    return dataclasses.replace(
+        machine,
+        links=tuple(
+            dataclasses.replace(link, unpinned_bytes_per_s=link.bytes_per_s / 4 if link.src == "CPU:0" else 0)
+            for link in machine.links
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "lives_on", "variables", "slow"),
+    [
+        ("h100", "CPU:0", "fixed", True),
+        ("h100", "GPU:0", "fixed", False),
+        ("h100", "CPU:0", "move", True),
+        ("h100", "GPU:0", "move", True),
+        ("2xh100", "CPU:0", "fixed", True),
+        ("2xh100", "CPU:0", "move", False),  # it may go between GPUs, which are quick
+    ],
+)
+def test_a_gpu_reads_a_variable_slowly_where_it_may_be_on_the_host(
+    machine: str, lives_on: str, variables: Literal["fixed", "move"], slow: bool
+) -> None:
+    where = _slow_from_ordinary_memory(load_machine(machine))
+    b = GraphBuilder(process_devices=tuple(device.name for device in where.devices))
+    b.variable("w", 32, lives_on)
+    b.op("taken", "Relu", [b.read("read", "w", floats(8))], (floats(8),))
+    graph = b.build("taken:0")
+    problem = formulate(graph, constrain(graph, where, Options(variables=variables)), MODEL, where).problem
+    read = next(t for t, op in enumerate(problem.tensor_op) if problem.op_names[op] == "read")
+    assert problem.copied_bytes[read] == (128 if slow else 32)
+
+
 def test_a_gpu_reads_arguments_of_the_host_more_slowly_than_what_ops_make() -> None:
-    links = [
-        dataclasses.replace(link, unpinned_bytes_per_s=link.bytes_per_s / 4 if link.src == "CPU:0" else 0) for link in H100.links
-    ]
-    machine = dataclasses.replace(H100, links=tuple(links))
+    machine = _slow_from_ordinary_memory(H100)
     b = GraphBuilder()
     b.argument("x", floats(8), location="CPU:0")
     b.op("made", "Relu", ["x:0"], (floats(8),))
