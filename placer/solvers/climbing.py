@@ -12,6 +12,7 @@ from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, Ints, PlacementProblem
 from placer.problem.replay import Replay
 from placer.solvers.answer import limits_can_bind
+from placer.solvers.coarsening import edges
 from placer.solvers.fit import fit
 from placer.solvers.grouping import components
 from placer.solvers.partition import accelerators
@@ -102,7 +103,8 @@ class Search:
     def climb(self, reduced: Reduced, here: Assignment, effort: float) -> str:
         """Moves units of a reduced problem where that lowers the score and does not lengthen the step; says why it ended.
 
-        Where a move misses a limit, others make room for it.
+        Once no unit or piece is worth moving, neighbours are moved in pairs (variable neighbourhood descent: Hansen, Mladenović
+        2001). Where a move misses a limit, others make room for it.
 
         Args:
             here: an assignment of the reduced problem that fits.
@@ -111,10 +113,10 @@ class Search:
         least = self.effort - effort
         whole = reduced.invert(here)
         step_ns, score = self.step_ns(whole), self._score(whole)
-        replay, improved = self._replay(whole), True
-        while improved:
+        replay, tried = self._replay(whole), 0
+        while tried < len(NEIGHBOURHOODS):
             improved, repairs = False, REPAIRS
-            for units, device in moves(reduced.problem, here, int(self.effort - least)):
+            for units, device in NEIGHBOURHOODS[tried](reduced.problem, here, int(self.effort - least)):
                 if step_ns <= self.bound_ns:
                     return "optimal"
                 if time.perf_counter() > self.ends:
@@ -138,6 +140,7 @@ class Search:
                     replay = self._replay(whole)
                     if score < self.score:
                         self.best, self.score = whole, score
+            tried = 0 if improved else tried + 1
         return "optimal" if step_ns <= self.bound_ns else "local optimum"
 
     def _with_room(self, reduced: Reduced, moved: Assignment, units: Ints) -> Assignment | None:
@@ -184,8 +187,7 @@ def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
         if len(can):
             found.append((total_cost_ns(problem, _moved(assignment, can, to)) - base, can, to))
 
-    there = problem.unit_time_ns + move_costs_ns(problem, assignment)
-    change = there - there[np.arange(problem.units), device][:, None]
+    change = _change_ns(problem, assignment)
     edge = np.full(problem.units, problem.units <= effort)
     edge[producer[crosses]] = edge[consumer[crosses]] = True
     single, to_device = np.nonzero(allowed & edge[:, None] & (np.arange(problem.devices) != device[:, None]))
@@ -195,3 +197,32 @@ def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
     )
     found.sort(key=lambda move: (move[0], len(move[1]), int(move[1][0]), move[2]))
     return [(units, to) for _, units, to in found]
+
+
+def pairs(problem: PlacementProblem, assignment: Assignment, effort: int) -> list[tuple[Ints, int]]:
+    """Two units that hand each other something, and a device to move both to, those that add least to the total cost first; at
+    most as many as the effort is.
+
+    Each alone would have to copy what they share; together they need not.
+    """
+    if problem.devices < 2:
+        return []
+    device, every = assignment.device, np.arange(problem.devices)
+    both, shared_ns = edges(problem, every)
+    a, b = both.T
+    change = _change_ns(problem, assignment)
+    added = change[a] + change[b] - 2 * shared_ns[:, None]
+    can = problem.unit_allowed[a] & problem.unit_allowed[b] & (device[a] == device[b])[:, None] & (every != device[a][:, None])
+    pair, to = np.nonzero(can)
+    order = np.argsort(added[pair, to], kind="stable")[: max(0, effort)]
+    return list(zip(both[pair[order]], to[order].tolist(), strict=True))
+
+
+def _change_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
+    """[U, D]: what each unit alone would add to the total cost there."""
+    there = problem.unit_time_ns + move_costs_ns(problem, assignment)
+    return there - there[np.arange(problem.units), assignment.device][:, None]
+
+
+NEIGHBOURHOODS = (moves, pairs)
+"""Each is tried where those before it have nothing to gain."""

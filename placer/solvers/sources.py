@@ -64,6 +64,10 @@ KARYPIS = (
     "G. Karypis, V. Kumar, A fast and high quality multilevel scheme for partitioning irregular graphs, SIAM Journal on "
     "Scientific Computing 20(1), 1998, doi:10.1137/S1064827595287997"
 )
+HANSEN = (
+    "P. Hansen, N. Mladenović, Variable neighborhood search: principles and applications, European Journal of Operational "
+    "Research 130(3), 2001, doi:10.1016/S0377-2217(00)00100-4"
+)
 BAECHI = (
     "B. Jeon, L. Cai, C. Shetty, P. Srivastava, J. Jiang, X. Ke, Y. Meng, C. Xie, I. Gupta, Baechi: fast device placement of "
     "machine learning graphs, 2023, arXiv:2301.08695"

@@ -14,9 +14,10 @@ from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.climbing import Search
 from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
-from placer.solvers.heuristics.annealing import anneal
+from placer.solvers.heuristics.annealing import anneal, moves_within
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.heuristics.genetic import Genetic
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
 from placer.solvers.heuristics.heft import heft_schedule
@@ -26,8 +27,19 @@ from placer.solvers.lagrangian import lagrangian
 from placer.solvers.limited_load import limited_load_ns
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.partition import accelerators, partitions
-from placer.solvers.reductions.reduced import Reduced
-from placer.solvers.sources import ARABNEJAD, BARNARD, KARYPIS, STONE, TOPCUOGLU, here, lines
+from placer.solvers.reductions.reduced import Reduced, choices
+from placer.solvers.sources import (
+    ARABNEJAD,
+    BARNARD,
+    GONCALVES,
+    HANSEN,
+    KARYPIS,
+    KIRKPATRICK,
+    STONE,
+    TOPCUOGLU,
+    here,
+    lines,
+)
 from placer.solvers.step_bound import step_bound_ns
 
 CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -41,14 +53,15 @@ OP_RUNS_PER_S = 400_000
 """The same per second of a time limit. Counting these rather than looking at the clock makes equal runs equal."""
 BOUND_S, SHARE = 0.5, 0.2
 """For a bound that knows the limits: seconds where there is no time limit, enough for some hundred ops, and its share of one."""
-MOVES_PER_UNIT = 40
-"""The most random moves from a local optimum, where a time limit leaves room for them."""
 SEVERAL = 4
 """Accelerators up to whose number the effort grows with it."""
 RELAXED = 20
 """Assignments of the relaxation that are tried, those of least total cost."""
 CLIMBED = 3
-"""The best so far from which units are moved, where limits or several accelerators make it likely that one leads nowhere."""
+"""The best so far from which units are moved, where limits or several accelerators make it likely that one leads nowhere, or a
+time limit leaves room for it."""
+CLIMBING = 0.25
+"""The most of the effort that climbing takes before other searches have their turn."""
 CLIMBS, PASSES = 2, 3
 """Partitions that are improved, and how often all units are tried."""
 
@@ -73,21 +86,22 @@ class StepTime:
         """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort; where limits
         or several accelerators make single moves hard, from the best few.
 
-        Where a time limit leaves room for it, it anneals from there.
+        A time limit in which each unit could be moved at random goes to the searches among the heuristics too, which do what they
+        do by themselves with that limit and seed, and to moves from what they find.
 
         With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
 
         Args:
             time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that
                 as there are accelerators, up to `SEVERAL`.
-            seed: of the annealing.
+            seed: of those searches.
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
         bound = step_bound_ns(problem.simulator)
         if limits_can_bind(problem) and (time_limit_s is not None or problem.ops <= LARGE):
-            seconds = BOUND_S if time_limit_s is None else SHARE * time_limit_s
-            bound = max(bound, limited_load_ns(problem.simulator, seconds=seconds))
+            bounding = BOUND_S if time_limit_s is None else SHARE * time_limit_s
+            bound = max(bound, limited_load_ns(problem.simulator, seconds=bounding))
         search = Search(
             problem,
             bound_ns=bound,
@@ -107,17 +121,16 @@ class StepTime:
             return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, reason)
         for reduced, start in parts:
             search.climb(reduced, start, search.effort // (2 * CLIMBS))
-        everything = Reduced.nothing(problem)
-        several = problem.ops <= LARGE and (search.limited or len(accelerators(problem)) > 1)
-        for start in search.ranked()[: CLIMBED if several else 1]:
-            reason = search.climb(everything, start, search.effort)
-            if reason != "local optimum":
-                break
-        if reason == "local optimum" and time_limit_s is not None:
-            rng = np.random.default_rng(seed)
-            moves = min(int(search.effort), MOVES_PER_UNIT * problem.units)
-            search.offer(anneal(problem, objective, search.best, moves, rng, search.ends))
-            reason = search.climb(everything, search.best, search.effort)
+        seconds = time_limit_s or 0.0
+        searching = 0 < choices(problem) <= moves_within(problem, objective, seconds)
+        several = problem.ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
+        starts = CLIMBED if several else 1
+        reason = _climbed(search, starts, search.effort * (CLIMBING if searching else 1))
+        if searching and reason in {"local optimum", "end of effort"}:
+            for found in _searched(problem, seconds, seed, search.ends):
+                if search.offer(found) is None:
+                    search.offer_fitting(found)
+            reason = _climbed(search, starts, search.effort)
         return answer(
             problem, objective, search.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
         )
@@ -126,11 +139,14 @@ class StepTime:
         """Its parts."""
         return lines(
             here("local search on the execution model from the best of many starts"),
+            HANSEN,
             STONE,
             TOPCUOGLU,
             ARABNEJAD,
             BARNARD,
             KARYPIS,
+            KIRKPATRICK,
+            GONCALVES,
         )
 
 
@@ -148,6 +164,27 @@ def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
     for _, reduced, coarse in found[:CLIMBS] if problem.ops <= LARGE else ():
         search.offer(exchange(problem, reduced.invert(coarse), passes=PASSES))
     return [(reduced, coarse) for _, reduced, coarse in found[:CLIMBS]]
+
+
+def _climbed(search: Search, starts: int, effort: float) -> str:
+    """Moves units from each of the best few on; says why that ended."""
+    everything, least = Reduced.nothing(search.problem), search.effort - effort
+    for start in search.ranked()[:starts]:
+        reason = search.climb(everything, start, search.effort - least)
+        if reason != "local optimum":
+            break
+    return reason
+
+
+def _searched(problem: PlacementProblem, seconds: float, seed: int, ends: float) -> Iterator[Assignment]:
+    """What the searches among the heuristics find with this limit and seed."""
+    found = Genetic().solve(problem, "step_time", time_limit_s=seconds, seed=seed).assignment
+    if found is not None:
+        yield found
+    start = fit(problem, default_assignment(problem))
+    if start is not None:
+        moves = moves_within(problem, "step_time", seconds)
+        yield anneal(problem, "step_time", start, moves, np.random.default_rng(seed), ends)
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:

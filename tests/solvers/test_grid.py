@@ -14,7 +14,8 @@ from placer.solvers.registry import solver, solvers
 from tests.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
-SECONDS = {"annealing": 0.02, "genetic": 0.02}  # these use up what they are given; the others end by themselves
+SECONDS = {"annealing": 0.02, "genetic": 0.02, "step_time": None, "auto": None}
+"""These use up what they are given; the others end by themselves."""
 KNOW_LIMITS = {"auto", "lagrangian", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
 KNOW_LIMITS |= {"chain_dp", "dfs_fill", "in_order_fill", "annealing", "genetic"}
 """With a CPU that has no limit, these find something that fits, where they support the problem at all."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.problem.problem import PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.simulate import Simulator, simulate
 from placer.problem.validate import validate
-from placer.problems.families import synthetic
+from placer.problems.families import SHAPES, synthetic
 from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
 from placer.solvers.limited_load import limited_load_ns
@@ -85,6 +87,36 @@ def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem
         assert chosen.objective_ns == best.objective_ns
     else:
         assert (chosen.assignment.device == default.assignment.device).all()
+
+
+@pytest.mark.parametrize("ops", [20, 40])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int) -> None:
+    problem = synthetic(shape, ops=ops)
+    solution = StepTime().solve(problem, "step_time")
+    assert solution.stop_reason == "local optimum"
+    assert solution.assignment is not None
+    maker, user = problem.op_unit[problem.tensor_op[problem.consumer_tensor]], problem.op_unit[problem.consumer_op]
+    sets = [*np.arange(problem.units)[:, None], *np.column_stack([maker, user])]
+    for units, device in itertools.product(sets, range(problem.devices)):
+        moved = solution.assignment.device.copy()
+        moved[units] = device
+        if problem.unit_allowed[units, device].all():
+            assert problem.simulator.step_ns(Assignment(moved)) >= solution.objective_ns
+
+
+def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And equal runs are equal, where they are done in time: for a tenth of the effort on the busiest machine."""
+    monkeypatch.setattr("placer.solvers.heuristics.annealing.OP_RUNS_PER_S", 4_000)
+    monkeypatch.setattr("placer.solvers.heuristics.genetic.DECODED_OPS_PER_S", {True: 1_000})
+    problem = synthetic("random", ops=40, memory=0.5)
+    ours, again = (StepTime().solve(problem, "step_time", time_limit_s=10.0) for _ in range(2))
+    assert ours.assignment is not None
+    assert again.assignment is not None
+    assert (again.assignment.device == ours.assignment.device).all()
+    for name in ("annealing", "genetic"):
+        other = solver(name).solve(problem, "step_time", time_limit_s=10.0)
+        assert other.status is Status.UNKNOWN or ours.objective_ns <= other.objective_ns
 
 
 @settings(deadline=None, max_examples=60)

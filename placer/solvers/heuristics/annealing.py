@@ -63,9 +63,10 @@ def anneal(
     geometrically from the mean rise of the first moves to a thousandth of it.
 
     Args:
-        ends: on `time.perf_counter`; where moves are too slow to be done by then, it cools by the clock.
+        ends: on `time.perf_counter`; where moves are too slow to be done by then, the last half of the time cools by the clock.
     """
     started = time.perf_counter()
+    seconds = max(1e-9, ends - started)
     free = np.flatnonzero(problem.unit_allowed.sum(axis=1) > 1)
     if not len(free):
         return start
@@ -76,7 +77,7 @@ def anneal(
         room.move(unit, d)
     best, lowest, value, rises, hottest = device.copy(), 0, 0, [], 1.0
     for k in range(moves):
-        gone = max(k / moves, (time.perf_counter() - started) / (ends - started))
+        gone = max(k / moves, 2 * (time.perf_counter() - started) / seconds - 1)
         if gone >= 1:
             break
         unit = int(free[rng.integers(len(free))])
@@ -97,6 +98,11 @@ def anneal(
         if value < lowest:
             best, lowest = device.copy(), value
     return Assignment(np.array(best, np.int64))
+
+
+def moves_within(problem: PlacementProblem, objective: Objective, seconds: float) -> int:
+    """How many moves take about so long."""
+    return int(seconds * (MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.ops)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,9 @@ class Annealing:
         if start is None:
             reason = "no start could be made to meet the memory limits"
             return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, time.perf_counter() - started, reason)
-        per_s = MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.ops)
-        moves = int(min(SECONDS * per_s, MOVES_PER_UNIT * problem.units) if time_limit_s is None else time_limit_s * per_s)
+        moves = moves_within(problem, objective, SECONDS if time_limit_s is None else time_limit_s)
+        if time_limit_s is None:
+            moves = min(moves, MOVES_PER_UNIT * problem.units)
         ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= BY_THE_CLOCK_S else math.inf
         found = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
         return answer(
