@@ -57,6 +57,8 @@ class Variant:
     """On the first GPU in one step after the first, variables and arguments included; None without a GPU."""
     held_bytes: int | None
     """What of it was taken before that step, by whatever is in the process."""
+    step_s: float
+    """The last of the steps so far."""
 
 
 def main() -> int:
@@ -193,8 +195,9 @@ def warm_up(fn: Callable[..., Any], args: tuple[Any, ...]) -> Variant:
     step()
     if gpu:
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    start = time.perf_counter()
     step()
-    return Variant(step, first_call_s, peak, held)
+    return Variant(step, first_call_s, peak, held, time.perf_counter() - start)
 
 
 def interleaved(steps: dict[str, Callable[[], None]], within_s: float = WORKLOAD_S) -> dict[str, list[float]]:

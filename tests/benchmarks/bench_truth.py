@@ -15,7 +15,7 @@ import argparse
 import gzip
 import hashlib
 import json
-import subprocess
+import multiprocessing
 import sys
 import tempfile
 import time
@@ -44,6 +44,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 if TYPE_CHECKING:
     from examples.workloads import Workload
     from placer.placement import Placement
+    from placer.tf.tracing import Trace
     from tests.benchmarks.bench_step_time import Variant
 
 PLACEMENTS = 10
@@ -52,8 +53,10 @@ RANDOM_CUTS = 8
 """At most."""
 EFFECT_S = 0.6
 """How long the rounds of an effect may take."""
-PREPARING = 0.6
-"""The part of a workload's time in which its placements are made ready; the rest is for the rounds."""
+LEAST_ROUNDS = 4
+"""Of each placement that there should be time for, before a further one is made ready."""
+PRELOADED = ("examples.workloads", "tests.benchmarks.bench_step_time", "tests.benchmarks.more_workloads", "tests.model_parallel")
+"""What takes longest to import; it starts nothing of TensorFlow that would not outlive a fork."""
 TRACED = ("default", "plan", "random_0")
 TRACED_STEPS = 3
 WORTH_RANKING = 1.3
@@ -73,7 +76,6 @@ def main() -> int:
     parser.add_argument("--effects", action="store_true", help="measure single effects instead, in this process")
     parser.add_argument("--graphs", action="store_true", help="write the workloads' graphs instead, for placer profile")
     parser.add_argument("--score", action="store_true", help="measure nothing")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.effects:
@@ -84,9 +86,6 @@ def main() -> int:
     if args.graphs:
         write_graphs(args.names or [*builders()], args.size, args.out)
         return 0
-    if args.one:
-        measure(args.names[0], args.size, args.out, args.budget_s, two_cpu=args.devices == "two-cpu", traces=args.traces)
-        return 0
     failed = [] if args.score else measure_all(args)
     print(report(score(args.out)))
     return bool(failed)
@@ -96,21 +95,24 @@ def main() -> int:
 
 
 def measure_all(args: argparse.Namespace) -> list[str]:
-    """Measures each workload that has no record yet in a process of its own; gives the names of those that failed."""
+    """Measures each workload that has no record yet in a process of its own; gives the names of those that failed.
+
+    The processes are forked from one that has imported TensorFlow and used nothing of it.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload([*PRELOADED])
     failed = []
     for name in args.names or [*builders()]:
         if (args.out / f"{name}.json").exists():
             continue
-        flags = ["--out", str(args.out), "--devices", args.devices, "--size", args.size, "--budget-s", str(args.budget_s)]
-        flags += ["--traces"] if args.traces else []
         start = time.perf_counter()
-        command = [sys.executable, "-m", "tests.benchmarks.bench_truth", name, "--one", *flags]
-        run = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
-        if run.returncode:
+        given = (name, args.size, args.out, args.budget_s, args.devices == "two-cpu", args.traces)
+        process = forks.Process(target=measure, args=given)
+        process.start()
+        process.join()
+        if process.exitcode:
             failed.append(name)
-            print(f"{name} failed:\n{run.stderr[-3000:]}", file=sys.stderr, flush=True)
-        else:
-            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        print(f"{name}: {'failed, ' * bool(process.exitcode)}{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return failed
 
 
@@ -131,16 +133,26 @@ def _work_of(make: Callable[..., Any], size: str) -> Workload:
     return work
 
 
-def measure(name: str, size: str, out: Path, budget_s: float, *, two_cpu: bool = False, traces: bool = False) -> None:
-    """Writes a workload's record and graphs, and what is measured of ops."""
+def measure(name: str, size: str, out: Path, budget_s: float, two_cpu: bool = False, traces: bool = False) -> None:
+    """Writes a workload's record and graphs, and what is measured of ops.
+
+    Placements are made ready, at most `PLACEMENTS`, as long as another one and some rounds of all of them seem to fit into the
+    time.
+    """
     from tests.benchmarks import bench_step_time as bench
 
     started = time.perf_counter()
     machine = machine_here(two_cpu)
     ready: dict[str, tuple[Case, bench.Variant]] = {}
+    last_s = round_s = 0.0
+    begun = time.perf_counter()
     for case in cases(name, partial(builders()[name], size), machine):
-        ready[case.label] = case, bench.warm_up(case.run, case.args)
-        if len(ready) == PLACEMENTS or time.perf_counter() - started > PREPARING * budget_s:
+        variant = bench.warm_up(case.run, case.args)
+        ready[case.label] = case, variant
+        now = time.perf_counter()
+        last_s, begun = now - begun, now
+        round_s += max(bench.ROUND_S, variant.step_s)
+        if len(ready) == PLACEMENTS or now - started + last_s + LEAST_ROUNDS * round_s > budget_s:
             break
     within_s = budget_s - (time.perf_counter() - started)
     rounds = bench.interleaved({label: variant.step for label, (_, variant) in ready.items()}, within_s)
@@ -228,6 +240,7 @@ def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Ca
     import tensorflow as tf
 
     import placer
+    from placer.tf.tracing import trace
     from tests.benchmarks.bench_step_time import BY_HAND
     from tests.benchmarks.bench_step_time import on_cpu as called_on_cpu
 
@@ -238,10 +251,11 @@ def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Ca
     yield replace(all_cpu, run=called_on_cpu(all_cpu.run))
     if name in BY_HAND and tf.config.list_logical_devices("GPU"):
         yield Case.as_it_is("hand", build(by_hand=True), machine, solver="tf_default")
-    graph = placer.build_graph(work.fn, *work.args)
+    traced = trace(work.fn, *work.args)
+    graph = placer.build_graph(traced)
     seen = set()
     for label, options in placements():
-        case = Case.of(label, work, graph, machine, **options)
+        case = Case.of(label, work, traced, graph, machine, **options)
         if case.devices not in seen:
             seen.add(case.devices)
             yield case
@@ -274,20 +288,23 @@ class Case:
     """What is measured."""
 
     @classmethod
-    def of(cls, label: str, work: Workload, graph: OpGraph, machine: Machine, **options: Any) -> Case:
-        """The function run by a plan that these options give."""
+    def of(cls, label: str, work: Workload, traced: Trace, graph: OpGraph, machine: Machine, **options: Any) -> Case:
+        """The function run by a plan that these options give; its trace and graph are read once for all of them."""
         import placer
+        from placer.tf.rewriting import by_plan
 
         placement = placer.solve(graph, machine, **options)
-        run = placer.apply(work.fn, placement)._prepared(work.args, {}, None).run
+        run = by_plan(traced, placement)
         return cls(label, work, placement, run, run)
 
     @classmethod
     def as_it_is(cls, label: str, work: Workload, machine: Machine, **options: Any) -> Case:
         """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
         import placer
+        from placer.tf.tracing import trace
 
-        case = cls.of(label, work, placer.build_graph(work.fn, *work.args), machine, **options)
+        traced = trace(work.fn, *work.args)
+        case = cls.of(label, work, traced, placer.build_graph(traced), machine, **options)
         placement = placer.solve(as_traced(work), machine, **options)
         return replace(case, placement=placement, run=work.fn.get_concrete_function(*work.args))
 
