@@ -65,7 +65,10 @@ def _spread(noise_ns: float, time_ns: int) -> float:
 
 
 def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool = True) -> tuple[int, float]:
-    """What one of the `by` things costs that only the second of two calls does, and how far the samples lie apart."""
+    """What one of the `by` things costs that only the second of two calls does, and how far its samples lie apart for each.
+
+    The first call does one of them.
+    """
     for call in (less, more):
         call.seconds(wait=True)  # the first call compiles, the second may still tune
         call.seconds(wait=True)
@@ -76,7 +79,7 @@ def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool =
             samples.append(1e9 * call.seconds(wait))
     # Whatever else the machine does only ever adds to a call: the least is nearest to what the call itself takes.
     least = min(took[1])
-    return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / by
+    return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / (1 + by)
 
 
 def repeats(one: Call, tiny: int) -> int:

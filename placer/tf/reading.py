@@ -476,10 +476,13 @@ class _Reader:
             return f"{body.names[name]}/out{index}", 0
 
     def _behind_identities(self, body: Body, name: str, index: int) -> Source:
-        """The op whose value is handed on: TensorFlow takes out what hands a loop's predicate on, if nobody asked where."""
+        """The op whose value is handed on: TensorFlow takes out what hands a loop's predicate on where its maker is."""
         while name in body.nodes and name not in body.inputs:
             node = body.nodes[name]
-            if node.op != "Identity" or merged_device(node.device, body.scope):
+            if node.op != "Identity":
+                break
+            asked, maker = merged_device(node.device, body.scope), body.nodes.get(split_input(node.input[0])[0])
+            if asked and (maker is None or merged_device(maker.device, body.scope) != asked):
                 break
             identity, (name, index) = body.names[name], split_input(node.input[0])
             self._join(identity, self._resolve(body, name, index)[0], "it hands a loop's predicate on")

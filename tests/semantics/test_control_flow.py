@@ -355,6 +355,21 @@ def test_a_loop_counts_its_trips_and_its_values_keep_one_device(machine: str) ->
     assert not crossing
 
 
+@pytest.mark.parametrize("asked", ["", "/GPU:0"])
+def test_the_predicate_of_a_loop_on_a_gpu_stays_on_the_host(asked: str) -> None:
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.device(asked or None):
+            return tf.while_loop(lambda i, _: i < 5, lambda i, h: (i + 1, tf.sin(h)), [0, x])[1]
+
+    placement = placer.solve(placer.build_graph(step, tf.ones([4])), "h100", pins={"while*": "GPU:0"}, solver="tf_default")
+    (less,) = of_type(placement, "Less")
+    assert placement.ops[less.name].device == "GPU:0"
+    assert not [
+        t for t in placement.transfers if placement.graph.op(t.tensor.rpartition(":")[0]).signature.outputs[0].dtype == "bool"
+    ]
+
+
 def test_a_loop_of_tiny_ops_is_on_the_cpu_and_the_product_after_it_need_not_be() -> None:
     wide = tf.fill([16, 4096], 0.01)
 
