@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 
-from placer.problem.memory import holdings, usage
+from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Status
 from placer.solvers.symmetry import canonical, interchangeable
@@ -22,6 +23,8 @@ DETERMINISTIC_PER_SECOND = 0.3
 """How much of its own unit of work the solver surely does in a second, so that this ends a search before the clock does."""
 HEAD_START_S = 0.2
 """What is solved before that needs no second search beside it."""
+NEAR = 0.01
+"""The share of what devices hold to which the bytes that limits lack are told."""
 STRETCHES = 8
 """Parts of a step in each of which the worst moment over a limit becomes a constraint."""
 
@@ -40,7 +43,7 @@ class Model:
         self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
         self._most = int(2 * problem.devices * problem.held_bytes.sum() + problem.unit_persistent_bytes.sum())
         self._most += int(np.max(problem.op_workspace_bytes, initial=0))
-        self._short: Any = self._model.new_int_var(0, 0, "")  # by how much limits are missed
+        self._short = [self._model.new_int_var(0, 0, "") for _ in range(problem.devices)]  # by how much limits are missed
         self._limited: set[tuple[int, int]] = set()
         self._groups = interchangeable(problem)
         self._break_symmetry()
@@ -122,16 +125,16 @@ class Model:
         for d, moment in moments:
             if (d, moment) not in self._limited:
                 self._limited.add((d, moment))
-                self._model.add(self._held(d, moment) <= int(self._problem.memory_limit_bytes[d]) + self._short)
+                self._model.add(self._held(d, moment) <= int(self._problem.memory_limit_bytes[d]) + self._short[d])
 
-    def limit_where_exceeded(self, assignment: Assignment) -> None:
-        """Adds the limits that an assignment exceeds, at its worst moment in each stretch of the step."""
+    def limit_where_exceeded(self, assignment: Assignment, by: Sequence[int] | None = None) -> None:
+        """Adds the limits that an assignment exceeds by more than so many bytes, [D], at its worst moment in each stretch."""
         held = usage(self._problem, assignment)
         for d, limit in enumerate(self._problem.memory_limit_bytes.tolist()):
             for stretch in np.array_split(np.arange(self._problem.ops), STRETCHES):
                 if limit >= 0 and len(stretch):
                     moment = int(stretch[np.argmax(held[d, stretch])])
-                    if held[d, moment] > limit:
+                    if held[d, moment] > limit + (by[d] if by else 0):
                         self.limit([(d, moment)])
 
     def _held(self, device: int, moment: int) -> Any:
@@ -150,11 +153,7 @@ class Model:
             proving: beside the search for assignments, on another processor, one raises the bound from below.
         """
         self._model.minimize(self._cost)
-        self._model.clear_hints()
-        for row, device in zip(self._on, canonical(hint, self._groups).device.tolist(), strict=True):
-            open_to = [d for d, literal in enumerate(row) if literal is not self._never]
-            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
-                self._model.add_hint(row[d], d == device)
+        self._hint(hint)
         solver, proved = self._solver(seconds, seed), 0
         if proving:
             solver, status, proved = self._search_and_prove(solver, seconds, seed)
@@ -165,8 +164,7 @@ class Model:
         bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
             return Status.UNKNOWN, None, bound
-        device = [next(d for d, literal in enumerate(row) if solver.boolean_value(literal)) for row in self._on]
-        found, value = Assignment(np.array(device, np.int64)), round(solver.objective_value)
+        found, value = self._found(solver), round(solver.objective_value)
         if status == self._cp.OPTIMAL or value <= bound:
             return Status.OPTIMAL, found, value
         return Status.FEASIBLE, found, bound
@@ -215,15 +213,48 @@ class Model:
             return prover, proof, max(proved, math.ceil(solver.best_objective_bound - 0.5))
         return solver, status, proved
 
-    def least_raise(self, seconds: float, seed: int) -> int:
-        """A lower bound on the bytes by which every limit would have to be raised for anything to fit."""
-        self._short.proto.domain[:] = [0, self._most]
+    def least_excess(self, start: Assignment, seconds: float, seed: int) -> tuple[Assignment, int]:
+        """What misses all limits together by the fewest bytes, as far as found, and a lower bound on these bytes.
+
+        Ends where what fits is found, or ruled out and the two are within `NEAR` of what the devices that are too full hold.
+        """
+        started, best, bound = time.perf_counter(), start, 0
+        over = excess(self._problem, best)
+        for short in self._short:
+            short.proto.domain[:] = [0, self._most]
+        self._model.minimize(sum(self._short))
+        while (left := seconds - (time.perf_counter() - started)) > 0:
+            near = NEAR * int((self._problem.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
+            if over.sum() <= bound + near:
+                break
+            self._hint(best)
+            solver = self._solver(left, seed)
+            status = solver.solve(self._model)
+            bound = max(bound, math.ceil(solver.best_objective_bound - 0.5))
+            if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
+                break
+            found, limited = self._found(solver), len(self._limited)
+            if (missed := excess(self._problem, found)).sum() < over.sum():
+                best, over = found, missed
+            self.limit_where_exceeded(found, [solver.value(short) for short in self._short])
+            if status == self._cp.FEASIBLE and len(self._limited) == limited:
+                break
+        for short in self._short:
+            short.proto.domain[:] = [0, 0]
+        return best, bound
+
+    def _hint(self, assignment: Assignment) -> None:
+        """Where the next search begins."""
         self._model.clear_hints()
-        self._model.minimize(self._short)
-        solver = self._solver(seconds, seed)
-        solver.solve(self._model)
-        bound: int = math.ceil(solver.best_objective_bound - 0.5)
-        return max(1, bound)
+        for row, device in zip(self._on, canonical(assignment, self._groups).device.tolist(), strict=True):
+            open_to = [d for d, literal in enumerate(row) if literal is not self._never]
+            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
+                self._model.add_hint(row[d], d == device)
+
+    def _found(self, solver: Any) -> Assignment:
+        return Assignment(
+            np.array([next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in self._on], np.int64)
+        )
 
     def _solver(self, seconds: float, seed: int) -> Any:
         solver = self._cp.CpSolver()

@@ -46,9 +46,10 @@ class CpSat:
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Starts from the relaxation, then tightens and solves the whole until that meets every limit or the time is over. The
-        bound is the better of the relaxation's and the program's. Of larger problems neighbourhoods are searched first, and on
-        two devices the relaxation is branched on: their program comes to nothing in any time one would wait.
+        """Starts from the relaxation, then tightens and solves the whole until that meets every limit or the time is over. Where
+        no repair of a start fits, what misses the limits least comes first, until it meets them. The bound is the better of the
+        relaxation's and the program's. Of larger problems neighbourhoods are searched first, and on two devices the relaxation
+        is branched on: their program comes to nothing in any time one would wait.
         """
         started = time.perf_counter()
         if why := cannot_fit(problem):
@@ -68,22 +69,24 @@ class CpSat:
                 best, proved = branched(relaxed.prices, best, time_limit_s=left)
                 bound = max(bound, proved)
         model: Model | None = None
+        if limited and best is None:
+            model = _limited_model(problem, relaxed, starts)
+            nearest = min(starts, key=lambda a: int(excess(problem, a).sum()))
+            nearest, short = model.least_excess(nearest, time_limit_s - (time.perf_counter() - started), seed)
+            if short:
+                return self._infeasible(objective, short, started)
+            best = None if excess(problem, nearest).any() else nearest
         reason = "time limit"
         while (left := time_limit_s - (time.perf_counter() - started)) > 0:
             if best is not None and total_cost_ns(problem, best) <= bound:
                 reason = "optimal"
                 break
             if model is None:
-                model = Model(problem)
-                if limited:
-                    model.limit(relaxed.moments)
-                    for start in starts:
-                        model.limit_where_exceeded(start)
+                model = _limited_model(problem, relaxed, starts)
             verdict, found, proved = model.minimise(best or starts[0], left, seed, proving=True)
             if verdict is Status.INFEASIBLE:
-                short = model.least_raise(max(1.0, left), seed)
-                why = f"no assignment meets the limits; they would have to be at least {short} bytes higher"
-                return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+                _, short = model.least_excess(starts[0], max(1.0, left), seed)
+                return self._infeasible(objective, max(1, short), started)
             bound = max(bound, proved)
             if found is None:
                 break
@@ -103,6 +106,10 @@ class CpSat:
             )  # fmt: skip
         best = reduced.invert(best)
         return answer(original, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
+
+    def _infeasible(self, objective: Objective, short: int, started: float) -> Solution:
+        why = f"no assignment meets the limits; they would have to be at least {short} bytes higher in all"
+        return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
 
     def cite(self) -> str:
         """The solver, and what comes before it."""
@@ -127,6 +134,16 @@ def cannot_fit(problem: PlacementProblem) -> str:
     if (limits >= 0).all() and kept.sum() > limits.sum():
         return f"variables and captures take {kept.sum()} bytes, {int(kept.sum() - limits.sum())} more than all limits together"
     return ""
+
+
+def _limited_model(problem: PlacementProblem, relaxed: Relaxed, starts: list[Assignment]) -> Model:
+    """The program, with the limits where what is known exceeds them."""
+    model = Model(problem)
+    if limits_can_bind(problem):
+        model.limit(relaxed.moments)
+        for start in starts:
+            model.limit_where_exceeded(start)
+    return model
 
 
 def _starts(problem: PlacementProblem, relaxed: Relaxed) -> list[Assignment]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placer.problem.memory import holdings, usage
+from placer.problem.memory import excess, holdings, peaks, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.problem.simulate import Simulator
@@ -17,6 +17,7 @@ from placer.problem.validate import validate
 from placer.solvers import symmetry
 from placer.solvers.base import Status
 from placer.solvers.branching import branched
+from placer.solvers.cp_model import Model
 from placer.solvers.cp_sat import CpSat, cannot_fit
 from placer.solvers.exchange import exchange
 from placer.solvers.fit import fit
@@ -44,6 +45,20 @@ def test_cp_sat_finds_the_optimum_or_proves_that_nothing_fits(problem: Placement
         assert solution.objective_ns == solution.lower_bound_ns == best
         assert solution.assignment is not None
         assert validate(problem, solution.assignment, best).ok
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(limits=True) | interchangeable(), st.sampled_from([0, 2, 4]), st.integers(0, 3))
+def test_by_how_few_bytes_limits_can_be_missed(problem: PlacementProblem, divisor: int, seed: int) -> None:
+    """Within a percent of what devices hold that are too full."""
+    limits = np.where(problem.memory_limit_bytes < 0, -1, problem.memory_limit_bytes // divisor if divisor else 0)
+    problem = dataclasses.replace(problem, memory_limit_bytes=limits)
+    least = min(int(excess(problem, a).sum()) for a in assignments(problem))
+    found, bound = Model(problem).least_excess(random_assignment(problem, seed), 5.0, seed)
+    over = excess(problem, found)
+    assert bound <= least <= over.sum()
+    assert (bound > 0) == (least > 0)
+    assert over.sum() - least <= 0.01 * peaks(problem, found)[over > 0].sum()
 
 
 @settings(deadline=None, max_examples=40)
