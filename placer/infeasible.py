@@ -12,12 +12,20 @@ from placer.problem.formulate import kept
 from placer.problem.memory import excess, peaks, usage
 from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.cp_model import Model
+from placer.solvers.cp_sat import LARGEST
 from placer.solvers.fit import fit
+from placer.solvers.reductions.reduce import reduce
+from placer.solvers.reductions.reduced import choices
 from placer.solvers.registry import solver
 from placer.units import format_bytes
 
 ATTEMPTS = ("greedy", "tf_default", "all_cpu", "all_gpu")
 HOLDERS_SHOWN = 4
+HALVINGS = 4
+"""Of the distance to limits that a simple placement meets."""
+SECONDS = 2.0
+"""For coming nearer to the limits than repairs do."""
 
 
 def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solution, without: Mapping[str, Bools]) -> str:
@@ -35,7 +43,7 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     bound = np.where(problem.unit_allowed.sum(axis=1) == 1, problem.unit_allowed.argmax(axis=1), -1)
     for d, (name, limit) in enumerate(zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)):
         if 0 <= limit < (held := int(problem.unit_persistent_bytes[bound == d].sum())):
-            outs = [_limit(problem, solution.objective, d) or f"a limit of at least {held} bytes for {name}", *outs]
+            outs = [_limits(problem, solution.objective), *outs]
             return (
                 f"{lead}: what has to stay on {name} takes {_bytes(held)}, {_bytes(held - limit)} over its limit of "
                 f"{_bytes(limit)}. Most is held by {_most(graph, problem, bound == d)}. "
@@ -52,7 +60,7 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     d = int(np.argmax(over[closest]))
     name, limit, missing = problem.device_names[d], int(problem.memory_limit_bytes[d]), int(over[closest][d])
     passing = _passing_at_peak(problem, assignment, d)
-    outs = [_limit(problem, solution.objective, d) or f"a limit of at least {limit + missing} bytes for {name}", *outs]
+    outs = [_limits(problem, solution.objective), *outs]
     return (
         f"{lead}: {closest}, the closest of {', '.join(over)}, needs {_bytes(limit + missing)} on {name}, {_bytes(missing)} over "
         f"its limit of {_bytes(limit)}. At the peak, most is held by {_most(graph, problem, assignment.device == d, passing)}. "
@@ -95,22 +103,42 @@ def _moved(graph: OpGraph, problem: PlacementProblem, found: Assignment, moves: 
     return f", with {', '.join(text for _, text in told[:HOLDERS_SHOWN])}{more}" if told else ""
 
 
-def _limit(problem: PlacementProblem, objective: Objective, d: int) -> str:
-    """The limit of one device with which something fits, the others as they are; "" where they stand in the way too."""
-    limits = problem.memory_limit_bytes.copy()
-    limits[d] = -1
-    raised = replace(problem, memory_limit_bytes=limits)
-    found = _fitting(raised, objective)
-    if found is None:
-        return ""
-    needed = int(peaks(raised, found)[d])
-    for _ in range(4):  # as low as repairs find, in a few halvings
-        limits[d] = (int(problem.memory_limit_bytes[d]) + needed) // 2
-        better = _fitting(replace(problem, memory_limit_bytes=limits), objective)
-        if better is None:
-            break
-        needed = int(peaks(problem, better)[d])
-    return f"a limit of {needed} bytes for {problem.device_names[d]}"
+def _limits(problem: PlacementProblem, objective: Objective) -> str:
+    """Limits with which something fits, as few bytes higher in all as found, in words."""
+    problem = reduce(problem).problem
+    attempts = [*_attempts(problem, objective).values()]
+    if not attempts:
+        return "higher limits"
+    found, proved = _least_over(problem, attempts)
+    over, needed = excess(problem, found), peaks(problem, found)
+    if over.sum() > proved:  # a search that is not exact wants room
+        needed = needed + needed // 50
+    told = [f"{needed[d]} bytes for {problem.device_names[d]}" for d in np.flatnonzero(over)]
+    if not told:
+        return "a longer time_limit_s, since something fits"
+    return f"a limit of {told[0]}" if len(told) == 1 else f"limits of {', '.join(told[:-1])} and {told[-1]}"
+
+
+def _least_over(problem: PlacementProblem, attempts: list[Assignment]) -> tuple[Assignment, int]:
+    """The placement found that misses the limits by the fewest bytes in all, and a lower bound on these bytes."""
+
+    def over(assignment: Assignment) -> int:
+        return int(excess(problem, assignment).sum())
+
+    found, limits = list(attempts), problem.memory_limit_bytes
+    low, high = 0, min(int(excess(problem, attempt).max()) for attempt in attempts)
+    for _ in range(HALVINGS):
+        middle = (low + high) // 2
+        raised = replace(problem, memory_limit_bytes=np.where(limits < 0, limits, limits + middle))
+        repaired = [a for a in (fit(raised, attempt) for attempt in attempts) if a is not None]
+        found += repaired
+        low, high = (low, middle) if repaired else (middle, high)
+    best = min(found, key=over)
+    if choices(problem) > LARGEST:
+        return best, 0
+    model = Model(problem)
+    model.limit_where_exceeded(best)
+    return model.least_excess(best, SECONDS, seed=0)
 
 
 def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:

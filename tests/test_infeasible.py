@@ -33,18 +33,44 @@ def told(graph: OpGraph, **options: object) -> str:
     return str(error.value)
 
 
-def limit_in(text: str) -> tuple[str, int]:
-    found = re.search(r"Way out: a limit of (\d+) bytes for (CPU:\d)", text)
+def limits_in(text: str) -> dict[str, int]:
+    """By device, the first way out."""
+    found = re.search(r"Way out: (?:a limit|limits) of ((?:\d+ bytes for CPU:\d(?:, | and )?)+)", text)
     assert found is not None, text
-    return found[2], int(found[1])
+    return {device: int(nbytes) for nbytes, device in re.findall(r"(\d+) bytes for (CPU:\d)", found[1])}
 
 
-def test_a_limit_that_would_do(graph: OpGraph) -> None:
+@pytest.mark.parametrize("variables", ["fixed", "move"])
+def test_limits_that_would_do(graph: OpGraph, variables: str) -> None:
     limits = {"CPU:0": 4 * MIB, "CPU:1": 4 * MIB}
-    for options in ({"variables": "move"}, {}):
-        device, limit = limit_in(told(graph, memory_limits=limits, **options))
-        assert limit > limits[device]
-        assert placer.solve(graph, two_cpus(), memory_limits={**limits, device: limit}, **options)
+    enough = limits_in(told(graph, memory_limits=limits, variables=variables))
+    assert all(enough[device] > limits[device] for device in enough)
+    assert placer.solve(graph, two_cpus(), memory_limits={**limits, **enough}, variables=variables)
+
+
+@pytest.fixture(scope="module")
+def products() -> OpGraph:
+    """Two products in a row with 16 KiB each."""
+    a, b = tf.Variable(tf.ones([64, 64]), name="a"), tf.Variable(tf.ones([64, 64]), name="b")
+    return placer.build_graph(lambda x: x @ a @ b, tf.ones([8, 64]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ({"CPU": 0}, {"CPU:0"}),
+        ({"CPU:0": 1000, "CPU:1": 1000}, {"CPU:0", "CPU:1"}),  # the argument is on the first whatever is on the second
+        ({"CPU:0": 3000, "CPU:1": 32000}, {"CPU:1"}),
+        ({"CPU:0": 20000, "CPU:1": 20000}, {"CPU:0", "CPU:1"}),  # a product each
+    ],
+)
+def test_no_limits_that_would_do_are_higher_than_they_must_be(
+    products: OpGraph, limits: dict[str, int], raised: set[str]
+) -> None:
+    enough = limits_in(told(products, memory_limits=limits, variables="move"))
+    assert set(enough) == raised
+    assert placer.solve(products, two_cpus(), memory_limits={**limits, **enough}, variables="move")
+    told(products, memory_limits={**limits, **{device: nbytes - 1 for device, nbytes in enough.items()}}, variables="move")
 
 
 def test_variables_that_would_have_to_move(graph: OpGraph) -> None:

@@ -200,14 +200,14 @@ def test_a_model_that_fits_on_no_gpu_alone_is_spread_over_both(count: int, limit
     assert len([t for t in between if t.nbytes]) <= 2
 
 
-def test_a_limit_that_nothing_fits_is_refused_with_the_one_that_would_do() -> None:
+def test_limits_that_nothing_fits_are_refused_with_those_that_would_do() -> None:
     """The weights, 8 MiB together, come over from the host as soon as the step starts: they wait for nothing."""
-    program = layers(8, 512)
-    with pytest.raises(placer.InfeasibleError, match=r"a limit of \d+ bytes") as refused:
-        plan(program, "2xh100", memory_limits={"GPU:0": "1MiB", "GPU:1": "1MiB"}, pins={"MatMul": "GPU"})
-    enough = re.findall(r"a limit of (\d+) bytes", str(refused.value))[0]
-    assert 8 << 20 < int(enough) < 9 << 20
-    plan(program, "2xh100", memory_limits={"GPU:0": f"{enough}B", "GPU:1": f"{enough}B"}, pins={"MatMul": "GPU"})
+    program, pins = layers(8, 512), {"MatMul": "GPU"}
+    with pytest.raises(placer.InfeasibleError, match=r"limits of \d+ bytes for GPU:0 and \d+ bytes for GPU:1") as refused:
+        plan(program, "2xh100", memory_limits={"GPU:0": "1MiB", "GPU:1": "1MiB"}, pins=pins)
+    enough = {f"GPU:{k}": int(nbytes) for nbytes, k in re.findall(r"(\d+) bytes for GPU:(\d)", str(refused.value))}
+    assert all(4 << 20 < nbytes < 9 << 19 for nbytes in enough.values())
+    plan(program, "2xh100", memory_limits=enough, pins=pins)
 
 
 def test_a_layer_that_does_not_fit_stops_no_other() -> None:
