@@ -66,5 +66,6 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
         host_hop_ns=found.host_hop_ns,
         split_ns=found.split_ns,
         argument_ns=found.argument_ns,
+        passed_ns=found.passed_ns,
         provenance=found.provenance,
     )

@@ -14,7 +14,7 @@ from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples
-from cost_models.measuring.calls import argument_ns, call_ns
+from cost_models.measuring.calls import argument_ns, call_ns, passed_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
@@ -196,6 +196,8 @@ class Calibration:
         """With what calls take, by the devices that they use; the split is that of the first and the last device."""
         host, *others = {device.model: device for device in reversed(machine.devices)}.values()
         self._spent_s("calls")
+        each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
+        more_ns = max(0, passed_ns(host.name) - each_ns)
         alone_ns = {host.model: call_ns([host.name]) - host.dispatch_ns}
         alone_ns |= {d.model: call_ns([d.name]) - d.dispatch_ns - d.min_kernel_ns for d in others}
         host_ns = max(0, alone_ns[host.model])
@@ -203,9 +205,9 @@ class Calibration:
         if len(devices) > 1:
             second = devices[-1]
             both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
-            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns))
-        each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
-        return replace(machine, devices=devices, call_overhead_ns=host_ns, argument_ns=each_ns)
+            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
+        bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
+        return replace(machine, devices=devices, call_overhead_ns=bare_ns, argument_ns=each_ns, passed_ns=more_ns)
 
 
 def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:

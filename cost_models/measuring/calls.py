@@ -13,7 +13,7 @@ from cost_models.measuring.chains import plain_graphs, traced
 
 _BATCHES, _CALLS = 5, 60
 _MANY = 128
-"""Variables, to tell what each adds to a call."""
+"""Variables or tensors, to tell what each adds to a call."""
 
 
 def call_ns(devices: Sequence[str]) -> int:
@@ -34,6 +34,18 @@ def call_ns(devices: Sequence[str]) -> int:
         with tf.device(device):
             numbers.append(tf.constant(np.ones(64, np.float32)))
     return _typical_ns(body, numbers)
+
+
+def passed_ns(device: str) -> int:
+    """What a call takes more for a tensor that its caller passes: a share of many."""
+
+    def body(number: Any, *_: Any) -> list[Any]:
+        with tf.device(device):
+            return [tf.raw_ops.AddV2(x=number, y=number)]
+
+    with tf.device(device):
+        numbers = [tf.constant(np.ones(64, np.float32)) for _ in range(1 + _MANY)]
+        return max(0, (_typical_ns(body, numbers) - _typical_ns(body, numbers[:1])) // _MANY)
 
 
 def argument_ns(device: str) -> int:

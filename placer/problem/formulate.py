@@ -89,7 +89,7 @@ def formulate(
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
-    given = sum(op.role in ("argument", "capture") for op in ops)
+    passed, captured = (sum(op.role == role for op in ops) for role in ("argument", "capture"))
     problem = PlacementProblem(
         device_names=tuple(d.name for d in machine.devices),
         device_kinds=tuple(d.kind for d in machine.devices),
@@ -107,7 +107,7 @@ def formulate(
         copy_latency_ns=latency,
         copy_ns_per_byte=per_byte,
         copy_interval_ns=interval,
-        call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * given,
+        call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (passed + captured) + machine.passed_ns * passed,
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),

@@ -109,6 +109,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
         host_hop_ns=like.host_hop_ns,
         split_ns=like.split_ns,
         argument_ns=like.argument_ns,
+        passed_ns=like.passed_ns,
         provenance="; ".join(notes),
     )
 

@@ -27,6 +27,7 @@ def describe(machine: Machine) -> str:
     more = [f"{format_ns(d.call_ns)} more on {d.name}" for d in machine.devices if d.call_ns]
     more += [f"{format_ns(machine.split_ns)} more for each further device"] if machine.split_ns else []
     more += [f"{format_ns(machine.argument_ns)} more for each argument or variable"] if machine.argument_ns else []
+    more += [f"{format_ns(machine.passed_ns)} for each argument beside that"] if machine.passed_ns else []
     blocks += [", ".join([f"a call takes {format_ns(machine.call_overhead_ns)} beside its ops", *more])]
     blocks += [f"priced as  {machine.provenance}"]
     return "\n".join(blocks)

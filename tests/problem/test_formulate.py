@@ -30,9 +30,9 @@ def formulated(graph: OpGraph, **limits: str | int) -> Formulation:
 
 def test_a_call_takes_more_for_each_thing_it_is_given() -> None:
     """Here an argument and three variables."""
-    graph, slow = layers(depth=3), dataclasses.replace(H100, argument_ns=1_000)
+    graph, slow = layers(depth=3), dataclasses.replace(H100, argument_ns=1_000, passed_ns=200)
     made = formulate(graph, constrain(graph, slow, Options()), MODEL, slow).problem
-    assert made.call_overhead_ns == formulated(graph).problem.call_overhead_ns + (1 + 3) * 1_000
+    assert made.call_overhead_ns == formulated(graph).problem.call_overhead_ns + (1 + 3) * 1_000 + 1 * 200
 
 
 @st.composite
