@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -88,10 +90,17 @@ def test_two_towers_are_side_by_side(name: str) -> None:
     assert 1.5 * problem.simulator.step_ns(planned(name)) <= problem.simulator.step_ns(all_on(problem, "GPU"))
 
 
-def test_eight_towers_are_two_on_each_of_four_gpus() -> None:
+def test_eight_towers_are_whole_and_side_by_side_on_four_gpus() -> None:
     where = devices_of_parts("towers_8_training", "MatMul")
-    assert sorted(min(found) for found in where.values()) == [f"GPU:{k // 2}" for k in range(8)]
     assert all(len(found) == 1 for found in where.values())
+    assert max(Counter(min(found) for found in where.values()).values()) <= 3
+
+
+@pytest.mark.parametrize("name", ["mlp_40_training", "table_and_towers_2_training"])
+def test_without_limits_no_plan_is_longer(name: str) -> None:
+    problem = posed(name)[2]
+    free = solver("auto").solve(replace(problem, memory_limit_bytes=np.full(problem.devices, -1)), "step_time")
+    assert free.objective_ns <= problem.simulator.step_ns(planned(name))
 
 
 def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:

@@ -29,7 +29,8 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
 
     First a minimum cut of all accelerators as one decides what is on any. That is coarsened, and split in two again and again
     where the clusters' order in the Laplacian's second eigenvector (Fiedler 1973) has half of the work, or of the memory
-    (Barnard, Simon 1994): forward and backward ops of a layer stay together, towers side by side. None where there are not
+    (Barnard, Simon 1994): forward and backward ops of a layer stay together, towers side by side. Each is given as it is,
+    levelled, and levelled with limits in mind, so that looser limits leave the same to start from. None where there are not
     several accelerators. Memory limits may be missed.
     """
     group = accelerators(problem)
@@ -57,21 +58,27 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
         nodes = np.flatnonzero(coarse.unit_allowed[:, group].all(axis=1))
         if len(nodes) > MOST:
             continue
+        distance = _distances(problem, group)
         joined = _joined(coarse, group)[np.ix_(nodes, nodes)]
         for measure in loads[nodes].T:
-            part = np.zeros(len(nodes), np.int64)
-            _split(part, np.arange(len(nodes)), 0, len(group), measure, joined)
-            _level(part, loads[nodes], problem.memory_limit_bytes[group], joined, _distances(problem, group))
-            device = coarse.unit_allowed.argmax(axis=1)
-            device[nodes] = group[part]
-            yield reduced, Assignment(device)
+            halves = np.zeros(len(nodes), np.int64)
+            _split(halves, np.arange(len(nodes)), 0, len(group), measure, joined)
+            limits = problem.memory_limit_bytes[group]
+            ways = [halves.copy() for _ in range(3)]
+            _level(ways[1], loads[nodes], np.full(len(group), -1), joined, distance)
+            _level(ways[2], loads[nodes], limits, joined, distance)
+            for part in np.unique(ways, axis=0):
+                device = coarse.unit_allowed.argmax(axis=1)
+                device[nodes] = group[part]
+                yield reduced, Assignment(device)
 
 
 def accelerators(problem: PlacementProblem) -> Ints:
-    """Devices of another kind than the host's, or where there are none, all but the host."""
+    """Devices of another kind than the host's, or where there are none, all but the host; those that any unit may be on."""
     kinds = np.array(problem.device_kinds)
     others = kinds != kinds[problem.host]
-    return np.flatnonzero(others if others.any() else np.arange(problem.devices) != problem.host)
+    others = others if others.any() else np.arange(problem.devices) != problem.host
+    return np.flatnonzero(others & problem.unit_allowed.any(axis=0))
 
 
 def _joined(problem: PlacementProblem, group: Ints) -> Floats:

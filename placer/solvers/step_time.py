@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,8 +62,10 @@ CLIMBED = 3
 time limit leaves room for it."""
 CLIMBING = 0.25
 """The most of the effort that climbing takes before other searches have their turn."""
-CLIMBS, PASSES = 2, 3
-"""Partitions that are improved, and how often all units are tried."""
+HOPELESS = 2
+"""Times the best step: fewer accelerators are given up where all that is quickly found on them takes longer."""
+CLIMBS, LARGE_CLIMBS, PASSES = 8, 2, 3
+"""Partitions that are improved, fewer of a large problem, and how often all units are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,48 @@ class StepTime:
         do by themselves with that limit and seed, and to moves from what they find.
 
         With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
+        Without a time limit the same is done with half of them, down to one, and the shortest step is kept: of one accelerator
+        what copies add counts for nothing, so that a plan for it can be shorter.
 
         Args:
             time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that
-                as there are accelerators, up to `SEVERAL`.
+                as there are accelerators, up to `SEVERAL`, for each number of them.
             seed: of those searches.
+        """
+        started = time.perf_counter()
+        found = self._on_all(problem, objective, time_limit_s, seed)
+        if time_limit_s is not None or found.status is Status.OPTIMAL:
+            return found
+        bound_ns = found.lower_bound_ns
+        for fewer in _halved(problem):
+            most_ns = None if found.assignment is None else HOPELESS * found.objective_ns
+            other = self._on_all(fewer, objective, None, seed, most_ns)
+            if other.assignment is not None and (found.assignment is None or other.objective_ns < found.objective_ns):
+                found = other
+        if found.assignment is None:
+            return replace(found, seconds=time.perf_counter() - started)
+        return answer(
+            problem,
+            objective,
+            found.assignment,
+            solver=self.name,
+            started=started,
+            stop_reason=found.stop_reason,
+            lower_bound_ns=bound_ns,
+        )
+
+    def _on_all(
+        self,
+        problem: PlacementProblem,
+        objective: Objective,
+        time_limit_s: float | None,
+        seed: int,
+        most_ns: float | None = None,
+    ) -> Solution:
+        """The best found from starts on all devices.
+
+        Args:
+            most_ns: it gives up where no simple start makes a step as short as this; None for never.
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
@@ -112,6 +151,9 @@ class StepTime:
             if search.offer(start) is None and (search.best is None or problem.ops <= LARGE):
                 search.offer_fitting(start)
         parts = _parts(search)
+        if most_ns is not None and (search.best is None or search.step_ns(search.best) > most_ns):
+            taken = time.perf_counter() - started
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, "no start comes near")
         if search.limited and (search.best is None or problem.ops <= LARGE):
             for fitting in lagrangian(problem).found[:RELAXED]:
                 search.offer(fitting)
@@ -120,7 +162,7 @@ class StepTime:
             taken = time.perf_counter() - started
             return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, reason)
         for reduced, start in parts:
-            search.climb(reduced, start, search.effort // (2 * CLIMBS))
+            search.climb(reduced, start, search.effort // (2 * len(parts)))
         seconds = time_limit_s or 0.0
         searching = 0 < choices(problem) <= moves_within(problem, objective, seconds)
         several = problem.ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
@@ -150,6 +192,18 @@ class StepTime:
         )
 
 
+def _halved(problem: PlacementProblem) -> Iterator[PlacementProblem]:
+    """The same on the first half of the accelerators, and again, down to one or to where an op has to be on the others."""
+    group = accelerators(problem)
+    while len(group) > 1:
+        group, others = np.split(group, [(len(group) + 1) // 2])
+        allowed = problem.unit_allowed & ~np.isin(np.arange(problem.devices), others)
+        if not allowed.any(axis=1).all():
+            return
+        problem = replace(problem, unit_allowed=allowed)
+        yield problem
+
+
 def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
     """Offers partitions, and the best ones improved unit by unit in problems that are not large; gives those, to be improved."""
     problem = search.problem
@@ -161,7 +215,9 @@ def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
         elif (score := search.offer(reduced.invert(coarse))) is not None:
             found.append((score, reduced, coarse))
     found.sort(key=lambda entry: entry[0])
-    for _, reduced, coarse in found[:CLIMBS] if problem.ops <= LARGE else ():
+    if problem.ops > LARGE:
+        return [(reduced, coarse) for _, reduced, coarse in found[:LARGE_CLIMBS]]
+    for _, reduced, coarse in found[:CLIMBS]:
         search.offer(exchange(problem, reduced.invert(coarse), passes=PASSES))
     return [(reduced, coarse) for _, reduced, coarse in found[:CLIMBS]]
 

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import placer
+from cost_models.auto import shipped_model
+from cost_models.machines import load_machine
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.simulate import Simulator, simulate
 from placer.problem.validate import validate
 from placer.problems.families import SHAPES, synthetic
+from placer.problems.shipped import shipped_graph
 from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
 from placer.solvers.limited_load import limited_load_ns
@@ -21,6 +25,7 @@ from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
 from placer.solvers.step_time import StepTime
 from tests.random_problems import assignments, problems
+from tests.solvers.test_optima import with_another
 
 
 @settings(deadline=None, max_examples=150)
@@ -117,6 +122,28 @@ def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch
     for name in ("annealing", "genetic"):
         other = solver(name).solve(problem, "step_time", time_limit_s=10.0)
         assert other.status is Status.UNKNOWN or ours.objective_ns <= other.objective_ns
+
+
+@settings(deadline=None, max_examples=6)
+@given(problems(devices=2))
+def test_another_device_lengthens_no_step(problem: PlacementProblem) -> None:
+    before, after = (StepTime().solve(p, "step_time") for p in (problem, with_another(problem)))
+    if before.assignment is not None:
+        assert after.assignment is not None
+        assert after.objective_ns <= before.objective_ns
+        assert after.lower_bound_ns <= after.objective_ns
+        assert (after.status is Status.OPTIMAL) == (after.objective_ns == after.lower_bound_ns)
+
+
+def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
+    """Its work there passes beside the GPU's, which with several GPUs is not what counts."""
+    graph, two = shipped_graph("lstm_then_wide"), load_machine("2xh100")
+    kept = [device for device in two.devices if device.name != "GPU:1"]
+    links = tuple(link for link in two.links if "GPU:1" not in (link.src, link.dst))
+    reserved = {name: nbytes for name, nbytes in two.reserve_bytes.items() if name != "GPU:1"}
+    one = replace(two, devices=tuple(kept), links=links, reserve_bytes=reserved)
+    before, after = (placer.solve(graph, machine, cost_model=shipped_model()) for machine in (one, two))
+    assert after.step_time_ns <= before.step_time_ns
 
 
 @settings(deadline=None, max_examples=60)
