@@ -23,7 +23,11 @@ def cache_folder() -> Path:
 def machine_file(machine: Machine) -> Path:
     """Where the calibration of a machine with such devices is kept: a home may be shared by several machines."""
     models = [machine.devices[0].model, *(device.model for device in machine.devices if device.kind != "CPU")]
-    return cache_folder() / "machines" / (re.sub(r"[^a-z0-9]+", "-", " ".join(models).lower()).strip("-") + ".toml")
+    return cache_folder() / "machines" / f"{_slug(' '.join(models))}.toml"
+
+
+def _slug(models: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", models.lower()).strip("-")
 
 
 def keep(machine: Machine) -> Path:
@@ -37,16 +41,30 @@ def keep(machine: Machine) -> Path:
 
 
 def calibrated(seen: Machine) -> Machine:
-    """The machine with the constants of its calibration, as it is where there is none; warns where that cannot be read."""
-    path = machine_file(seen)
-    if not path.exists():
-        return seen
-    try:
-        found = load_machine(path)
-    except MachineError as error:
-        warnings.warn(f"the calibration of this machine cannot be used: {error}; placer calibrate makes it again", stacklevel=2)
-        return seen
-    return with_constants(seen, found)
+    """The machine with the constants of its calibration, as it is where there is none; warns where that cannot be read.
+
+    One made with more GPUs visible than now does too.
+    """
+    own = machine_file(seen)
+    others = own.parent.glob(f"{_slug(seen.devices[0].model)}-*.toml")
+    for path in [own, *sorted(others, key=lambda path: (len(path.name), path.name))]:
+        try:
+            found = load_machine(path) if path.exists() else seen
+        except MachineError as error:
+            if path == own:
+                told = f"the calibration of this machine cannot be used: {error}; placer calibrate makes it again"
+                warnings.warn(told, stacklevel=2)
+                return seen
+            continue
+        if found is not seen and _kinds(seen) <= _kinds(found):
+            return with_constants(seen, found)
+    return seen
+
+
+def _kinds(machine: Machine) -> set[tuple[str, ...]]:
+    """What is priced: models of devices, and pairs of models that have a link."""
+    links = {(machine.device(link.src).model, machine.device(link.dst).model) for link in machine.links}
+    return {(device.model,) for device in machine.devices} | links
 
 
 def with_constants(seen: Machine, found: Machine) -> Machine:

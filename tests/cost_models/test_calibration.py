@@ -64,6 +64,19 @@ def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
         assert calibrated(one) == one
 
 
+def test_what_is_kept_holds_with_fewer_devices_too(cache: Path) -> None:
+    one, two = load_machine("h100"), load_machine("2xh100")
+    host = replace(one, devices=one.devices[:1], links=(), reserve_bytes={})
+    keep(replace(with_constants(two, one), call_overhead_ns=7, provenance="measured"))
+    for fewer in (one, host):
+        assert calibrated(fewer).call_overhead_ns == 7
+        assert [device.name for device in calibrated(fewer).devices] == [device.name for device in fewer.devices]
+    other_host = replace(one, devices=(replace(one.devices[0], model=f"{one.devices[0].model} v2"), *one.devices[1:]))
+    assert calibrated(other_host) == other_host
+    machine_file(two).write_text("name = ")
+    assert calibrated(one) == one
+
+
 def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.setenv("PLACER_CACHE", "")

@@ -291,8 +291,10 @@ def kind_of_error(error: Any) -> tuple[str, str]:
         return "no error", repr(error)
     if isinstance(error, placer.TraceError) and error.__cause__ is not None:
         error = error.__cause__  # it failed while tracing; the cause is what the plain function raises
+    # It says where nodes are from if the function has an ordinary name, which a placed lambda has and a plain one has not.
+    text = re.sub(r"^Graph execution error:\n(\s*\n|Detected at node .*\n|  File .*\n)*", "", str(error).strip())
     # TensorFlow counts an error once for each device that hears of it.
-    text = re.sub(r"^\d+ root error\(s\) found\.\s*\(0\) [A-Z_]+: ", "", str(error).strip())
+    text = re.sub(r"^\d+ root error\(s\) found\.\s*\(0\) [A-Z_]+: ", "", text.strip())
     text = text.splitlines()[0] if text else ""
     return type(error).__name__, re.sub(r"\{\{.*?\}\}|\[\[.*?\]\]|__inference\w*|\S*/device:\S*", "", text).strip()
 
