@@ -687,8 +687,9 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
     While `build` runs, and the function is traced, no variable takes memory, unless `build` uses its value: that is then in the
     host's, as are those that a function captures which `build` traces. Initial values are computed there too, as if all had been
-    made under `tf.device("CPU:0")`. A function that gives one runs once, in a graph; twice if that has ops with state other than
-    draws by op seeds: then it should not draw from a generator of your own, such as `np.random.default_rng()`, or count calls.
+    made under `tf.device("CPU:0")`. A function that gives one runs once, in a graph; twice, and its value is kept, if that
+    has ops with state other than draws by op seeds: then it should not draw from a generator of your own, such as
+    `np.random.default_rng()`, or count calls.
 
     Args:
         build: makes the variables (models, layers, optimizers) and returns the function; or a tuple of it and whatever else.

@@ -134,6 +134,7 @@ class Scratch:
         self.graph = FuncGraph(SCRATCH)
         self._seeds = _EagerSeeds()
         random_seed._graph_to_seed_dict[self.graph] = self._seeds
+        self._seed = self.graph.seed
         self._before = context.context()._rng.getstate() if context.global_seed() is not None else None
 
     def give_back_seeds(self) -> None:
@@ -141,13 +142,12 @@ class Scratch:
         if self._before is not None:
             context.context()._rng.setstate(self._before)
 
-    def uses_state(self) -> bool:
-        """Whether it uses a variable or another resource from outside."""
-        return any(outer.dtype in (tf.resource, tf.variant) for outer, _ in external_captures(self.graph))
-
     def is_repeatable(self) -> bool:
         """Whether its ops give the same whenever they run, or what they would have drawn by their seeds when they were added."""
-        return not self.uses_state() and all(not op.op_def.is_stateful or self._draws(op) for op in self.graph.get_operations())
+        uses_state = any(outer.dtype in (tf.resource, tf.variant) for outer, _ in external_captures(self.graph))
+        if uses_state or self.graph.seed != self._seed:
+            return False
+        return all(not op.op_def.is_stateful or self._draws(op) for op in self.graph.get_operations())
 
     def _draws(self, op: Any) -> bool:
         if not {"seed", "seed2"} <= {attr.name for attr in op.op_def.attr}:

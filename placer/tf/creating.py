@@ -172,7 +172,7 @@ def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
     """An initial value, or the function that gives it, and its type; None where that cannot be told without computing it.
 
     Such a function runs in a graph, which computes nothing yet: the value is computed from that. Where its ops may then give
-    another one it runs again instead, at once if it uses a variable, which may be another later.
+    another one it runs again at once: later, what it uses may be another, such as a variable or what a loop counts.
     """
     if not callable(initial):
         return _value(initial, dtype)
@@ -193,10 +193,10 @@ def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
     np.random.set_state(drawn[0])  # noqa: NPY002
     random.setstate(drawn[1])
     scratch.give_back_seeds()
-    if known and scratch.uses_state():
-        with host():
-            return _value(initial(), dtype)
-    return (initial, tf.TensorSpec(made.shape, dtype or made.dtype)) if known else None
+    if not known:
+        return None
+    with host():
+        return _value(initial(), dtype)
 
 
 def _value(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:

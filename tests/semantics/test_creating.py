@@ -117,6 +117,9 @@ def initialised_in_many_ways() -> list[tf.Variable]:
         lambda: tf.fill([4], float(next(values))),
         lambda: tf.ones([4]) * (calls.append(None) or len(calls)),  # type: ignore[func-returns-value]
         lambda: 2 * tf.constant(np.random.normal(size=[4]), tf.float32),  # noqa: NPY002
+        lambda: tf.random.normal([4], seed=8) + len(made),
+        lambda: tf.cond(tf.constant(True), lambda: tf.random.normal([4]) + len(made), lambda: tf.zeros([4])),
+        lambda: (tf.random.set_seed(9 + len(made)), tf.random.normal([4]))[1],
         lambda: tf.random.uniform([4]) + tf.random.normal([4]),
         lambda: tf.random.normal([4], seed=7),
         lambda: generator.normal([4]),
