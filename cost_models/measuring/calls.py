@@ -39,7 +39,7 @@ def call_ns(devices: Sequence[str]) -> int:
 def passed_ns(device: str) -> int:
     """What a call takes more for a tensor that its caller passes: a share of many."""
 
-    def body(number: Any, *_: Any) -> list[Any]:
+    def body(number: Any, *others: Any) -> list[Any]:
         with tf.device(device):
             return [tf.raw_ops.AddV2(x=number, y=number)]
 
