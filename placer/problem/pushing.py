@@ -74,7 +74,15 @@ def pushed_down(
             continue
         y, x = sorted(takes[inner], key=lambda row: (not known[maker(row)], ops[maker(row)].name))
         if known[maker(y)] or spec(c).elements <= spec(x).elements:
-            rewrite(inner, [c, y], max(spec(c), spec(y), key=lambda spec: spec.elements))
+            rewrite(inner, [c, y], _broadcast(spec(c), spec(y)))
             rewrite(outer, [x, between], ops[outer].signature.outputs[0])
             todo += [outer, inner]
     return ops, entries
+
+
+def _broadcast(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    """Of a product of these; the larger of them where a shape is not known."""
+    try:
+        return replace(a, shape=np.broadcast_shapes(a.shape, b.shape))  # type: ignore[arg-type]
+    except TypeError:
+        return max(a, b, key=lambda spec: spec.elements)

@@ -91,23 +91,25 @@ class StepTime:
         A time limit in which each unit could be moved at random goes to the searches among the heuristics too, which do what they
         do by themselves with that limit and seed, and to moves from what they find.
 
-        With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units.
-        Without a time limit the same is done with half of them, down to one, and the shortest step is kept: of one accelerator
-        what copies add counts for nothing, so that a plan for it can be shorter.
+        With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units. The
+        same is done with half of them, down to one, and the shortest step is kept: of one accelerator what copies add counts for
+        nothing, so that a plan for it can be shorter.
 
         Args:
-            time_limit_s: None spends an effort by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that
-                as there are accelerators, up to `SEVERAL`, for each number of them.
+            time_limit_s: of which each of these searches has half of what is left, the last all of it. None spends an effort
+                by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that as there are accelerators, up to
+                `SEVERAL`, for each number of them.
             seed: of those searches.
         """
         started = time.perf_counter()
-        found = self._on_all(problem, objective, time_limit_s, seed)
-        if time_limit_s is not None or found.status is Status.OPTIMAL:
+        halved = [*_halved(problem)]
+        found = self._on_all(problem, objective, _part(time_limit_s, 0, len(halved)), seed)
+        if found.status is Status.OPTIMAL or not halved:
             return found
         bound_ns = found.lower_bound_ns
-        for fewer in _halved(problem):
+        for k, fewer in enumerate(halved, 1):
             most_ns = None if found.assignment is None else HOPELESS * found.objective_ns
-            other = self._on_all(fewer, objective, None, seed, most_ns)
+            other = self._on_all(fewer, objective, _part(time_limit_s, k, len(halved)), seed, most_ns)
             if other.assignment is not None and (found.assignment is None or other.objective_ns < found.objective_ns):
                 found = other
         if found.assignment is None:
@@ -190,6 +192,11 @@ class StepTime:
             KIRKPATRICK,
             GONCALVES,
         )
+
+
+def _part(seconds: float | None, k: int, last: int) -> float | None:
+    """A half, a quarter and so on of the time, and once more the last of these."""
+    return None if seconds is None else seconds / 2 ** min(k + 1, last)
 
 
 def _halved(problem: PlacementProblem) -> Iterator[PlacementProblem]:

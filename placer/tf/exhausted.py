@@ -80,9 +80,10 @@ class Exhaustion:
         totals, name = self.placement.totals[self.device], self.placement.graph.name
         held = "" if self.peak_bytes is None else f", when it had held up to {format_bytes(self.peak_bytes)}"
         limit = "" if totals.limit_bytes < 0 else f" of {format_bytes(totals.limit_bytes)}"
+        unknown = " It takes sizes that only a call tells for 1." if self.refused_bytes > totals.peak_bytes else ""
         return (
             f"{name} ran out of memory on {self.device}: TensorFlow refused {format_bytes(self.refused_bytes)}{held}. The plan "
-            f"expects at most {format_bytes(totals.peak_bytes)}{limit}. Largest there: {self._largest()}."
+            f"expects at most {format_bytes(totals.peak_bytes)}{limit}. Largest there: {self._largest()}.{unknown}"
         )
 
     def way_out(self, *, limit: bool = True, replan: bool = False) -> str:

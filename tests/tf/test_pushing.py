@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -33,6 +34,17 @@ WAITS_AS_WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
     "also_a_result": lambda x, y: (inner := product(x, y), inner * 0.5),
     "low_precision": lambda x, y: product(*(tf.cast(t, tf.bfloat16) for t in (x, y))) * 0.5,
 }
+
+
+def test_what_is_made_then_has_the_shape_of_both() -> None:
+    def fn(x: Any) -> Any:
+        late = tf.nn.softmax(tf.nn.softmax(tf.ones([64, 1]) * x[0, 0]), name="late")
+        return tf.nn.elu(product(late, tf.nn.elu(x)) * tf.constant(0.5, shape=[64, 1]))
+
+    problem = formulated(placer.build_graph(tf.function(fn), tf.ones([1, 256]))).problem
+    inner = problem.op_names.index("inner")
+    (made,) = np.flatnonzero(problem.tensor_op == inner)
+    assert problem.held_bytes[made] == 4 * 64 * 256
 
 
 @pytest.mark.parametrize("name", [*WAITS_FOR_LESS, *WAITS_AS_WRITTEN])
