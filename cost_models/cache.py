@@ -46,17 +46,17 @@ def calibrated(seen: Machine) -> Machine:
     One made with more GPUs visible than now does too.
     """
     own = machine_file(seen)
-    others = own.parent.glob(f"{_slug(seen.devices[0].model)}-*.toml")
-    for path in [own, *sorted(others, key=lambda path: (len(path.name), path.name))]:
+    kept = own.parent.glob(f"{_slug(seen.devices[0].model)}*.toml")
+    for path in sorted(kept, key=lambda path: (path != own, len(path.name), path.name)):
         try:
-            found = load_machine(path) if path.exists() else seen
+            found = load_machine(path)
         except MachineError as error:
             if path == own:
                 told = f"the calibration of this machine cannot be used: {error}; placer calibrate makes it again"
                 warnings.warn(told, stacklevel=2)
                 return seen
             continue
-        if found is not seen and _kinds(seen) <= _kinds(found):
+        if path == own or _kinds(seen) <= _kinds(found):
             return with_constants(seen, found)
     return seen
 
