@@ -129,7 +129,7 @@ def move(
     stale: Stale = "repoint",
     before: frozenset[tuple[int, int]] = frozenset(),
 ) -> None:
-    """Moves variables, one copy at a time, those to the host first.
+    """Moves variables, one copy at a time, `in_order`.
 
     Functions that were traced before go on with the new storage, or with "invalidate" fail at their next call; other placed
     functions plan anew. No other thread may be running one of them.
@@ -146,7 +146,7 @@ def move(
     """
     with tf.init_scope():
         holders = _Holders.of([m.variable for m in wanted], before) if wanted else _Holders()
-        for m in sorted(wanted, key=lambda m: parse(m.device).type != "CPU"):
+        for m in in_order(wanted):
             _move(m, holders, function and function.graph, stale)
         for placed in holders.functions:
             if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
@@ -154,6 +154,37 @@ def move(
         _none_left([m.variable for m in wanted], function)
     if function is not None:
         _relying.add(function)
+
+
+def in_order(wanted: Sequence[Move]) -> list[Move]:
+    """The moves to the host first, then always one that leaves most room where it goes, as far as the moves before it tell.
+
+    So devices that exchange variables need room for one copy, not for all of what one of them receives.
+    """
+    ways: dict[tuple[str, str], list[tuple[int, Move]]] = {}
+    for m in wanted:
+        ways.setdefault((_private.home(m.variable._handle), m.device), []).append((_nbytes(m.variable), m))
+    for way in ways.values():
+        way.sort(key=lambda sized: sized[0])
+    order: list[Move] = []
+    room: Counter[str] = Counter()
+    while ways:
+        here, there = max(ways, key=lambda way: (parse(way[1]).type == "CPU", room[way[1]] - ways[way][0][0]))
+        nbytes, m = ways[here, there].pop(0)
+        if not ways[here, there]:
+            del ways[here, there]
+        room.update({here: nbytes})
+        room.subtract({there: nbytes})
+        order.append(m)
+    return order
+
+
+def _nbytes(variable: Any) -> int:
+    """What its value takes now, if it has one."""
+    if not _private.has_value(variable._handle):
+        return 0
+    shape = tf.raw_ops.VariableShape(input=variable._handle, out_type=tf.int64).numpy()
+    return int(shape.prod()) * int(variable.dtype.size)
 
 
 def _none_left(moved: Sequence[Any], function: TapedFunction | None) -> None:

@@ -28,6 +28,11 @@ def where(variable: Any) -> str:
     return f"CPU:{tf.DeviceSpec.from_string(variable.device).device_index}"
 
 
+def holds(handle: Any) -> bool:
+    """Whether there is a value behind a variable's handle."""
+    return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+
 def moving(fn: Callable[..., Any], *names: str, **options: Any) -> placer.PlacedFunction:
     """The function, placed so that its variables of these names move to the other device."""
     return placer.place(fn, devices=two_cpus(), variables="move", pins=dict.fromkeys(names, THERE), **options)
@@ -85,6 +90,33 @@ def test_nothing_moves_before_the_first_call(w: tf.Variable) -> None:
     assert where(w) == HERE
     placed(X)
     assert where(w) == THERE
+
+
+def test_an_exchange_needs_room_for_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storage is made and left by assignments, which say what each device holds meanwhile."""
+    sizes = [1, 2, 4, 8, 8, 4, 2, 1]
+    values = [tf.fill([size, 4], float(size)) for size in sizes]
+    variables: list[tf.Variable] = []
+    for k, value in enumerate(values):
+        with tf.device(HERE if k % 2 else THERE):
+            variables.append(tf.Variable(value, name=f"to{k % 2}_{k}", shape=[None, 4]))
+    more, most, assign = {HERE: 0, THERE: 0}, {HERE: 0, THERE: 0}, tf.raw_ops.AssignVariableOp
+
+    def assigned(resource: tf.Tensor, value: tf.Tensor, **options: Any) -> None:
+        before = tf.raw_ops.ReadVariableOp(resource=resource, dtype=value.dtype) if holds(resource) else tf.zeros([0])
+        assign(resource=resource, value=value, **options)
+        more[at := where(resource)] += int(tf.size(value) - tf.size(before)) // 4
+        most[at] = max(most[at], more[at])
+
+    monkeypatch.setattr(tf.raw_ops, "AssignVariableOp", assigned)
+    placed = placer.place(
+        lambda: [tf.identity(v) for v in variables], devices=two_cpus(), variables="move", pins={"to0*": HERE, "to1*": THERE}
+    )
+    for left, right in zip(placed(), values, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert [where(v) for v in variables] == [HERE, THERE] * 4
+    assert more == {HERE: 0, THERE: 0}
+    assert 0 < max(most.values()) <= max(sizes)
 
 
 # -- who used it before uses it still ----------------------------------------------------------------------------------
