@@ -73,22 +73,41 @@ class OpSignature:
 
     @classmethod
     def from_json(cls, row: Sequence[Any]) -> OpSignature:
-        """What `to_json` gave, JSON's lists for its tuples."""
+        """What `to_json` gave, JSON's lists for its tuples; ValueError or TypeError for anything else."""
 
         def specs(tensors: Sequence[Any]) -> tuple[TensorSpec, ...]:
-            return tuple(TensorSpec(dtype, None if shape is None else tuple(shape)) for dtype, shape in tensors)
+            sides = ((_text(dtype), None if shape is None else tuple(map(_side, shape))) for dtype, shape in tensors)
+            return tuple(TensorSpec(dtype, shape) for dtype, shape in sides)
 
         def attr(value: Any) -> AttrValue:
-            plain: AttrValue = tuple(value) if isinstance(value, list) else value
-            return plain
+            return tuple(map(_scalar, value)) if isinstance(value, list) else _scalar(value)
 
         op_type, inputs, outputs, attrs, *inner = row
-        plain_attrs = tuple((name, attr(value)) for name, value in attrs)
-        return cls(op_type, specs(inputs), specs(outputs), plain_attrs, tuple(map(cls.from_json, *inner)) if inner else ())
+        plain_attrs = tuple((_text(name), attr(value)) for name, value in attrs)
+        calls = tuple(map(cls.from_json, *inner)) if inner else ()
+        return cls(_text(op_type), specs(inputs), specs(outputs), plain_attrs, calls)
 
     def __str__(self) -> str:
         """Without attributes: "MatMul(float32[8,4], float32[4,2]) -> float32[8,2]"."""
         return f"{self.op_type}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs)) or 'nothing'}"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _side(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"{value!r} is no size")
+    return value
+
+
+def _scalar(value: Any) -> str | int | float | bool:
+    if not isinstance(value, str | int | float):
+        raise TypeError(f"{value!r} is no attribute's value")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

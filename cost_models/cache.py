@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,18 @@ FOLDER = "PLACER_CACHE"
 
 
 def cache_folder() -> Path:
-    """``$PLACER_CACHE``, else ``$XDG_CACHE_HOME/placer``, else ``~/.cache/placer``; need not exist yet."""
-    named = os.environ.get(FOLDER)
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "placer"
+    """``$PLACER_CACHE``, else ``$XDG_CACHE_HOME/placer``, else ``~/.cache/placer``; need not exist yet.
+
+    A user without a home has one in the folder for temporary files.
+    """
+    if named := os.environ.get(FOLDER):
+        return Path(os.path.expanduser(named))
+    if above := os.environ.get("XDG_CACHE_HOME"):
+        return Path(above) / "placer"
+    try:
+        return Path.home() / ".cache" / "placer"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"placer-{os.getuid()}"
 
 
 def machine_file(machine: Machine) -> Path:
@@ -35,8 +45,11 @@ def keep(machine: Machine) -> Path:
     path = machine_file(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(machine.to_toml(), "utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(machine.to_toml(), "utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return path
 
 

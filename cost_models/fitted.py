@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.store import Measurement, Table
+from cost_models.store import Measurement, Table, signature_of
 from cost_models.work import on_host, runs_on_host, work_of
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -99,8 +98,8 @@ def features_of(signature: OpSignature, device: Device) -> Floats:
 def _fits(column: dict[str, Measurement], device: Device) -> dict[tuple[str, ...], Fit]:
     groups: dict[tuple[str, ...], list[tuple[Floats, Measurement]]] = {}
     for text, measured in column.items():
-        signature = OpSignature.from_json(json.loads(text))
-        groups.setdefault(_dtypes(signature), []).append((features_of(signature, device), measured))
+        if (signature := signature_of(text)) is not None:
+            groups.setdefault(_dtypes(signature), []).append((features_of(signature, device), measured))
     fits = {
         dtypes: Fit.of(np.array([features for features, _ in group]), [measured for _, measured in group])
         for dtypes, group in groups.items()

@@ -20,11 +20,13 @@ FORMAT = "placer.measurements"
 VERSION = 2
 """The first did not tell what was harvested."""
 _APPLICATION_ID = 0x504C4143  # "PLAC": how SQLite files say whose they are
+_MOST_SPREAD = 1e6
+"""Of what counts as figures."""
 _PATIENCE_S = 60
 """How long a write waits for other processes' writes."""
 
-_NO_TEXT = -1  # Python's own complaint, about text that is not UTF-8, has no code
-_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_TEXT)
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # the last: other tables or columns than ours
+_SHUT = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS measurements (
@@ -96,6 +98,14 @@ def signature_text(signature: OpSignature) -> str:
     return json.dumps(signature.to_json(), separators=(",", ":"))
 
 
+def signature_of(text: str) -> OpSignature | None:
+    """The signature behind such a text, None where that is garbled."""
+    try:
+        return OpSignature.from_json(json.loads(text))
+    except (TypeError, ValueError):
+        return None
+
+
 class Store:
     """Measurements in a file, which is made by the first write.
 
@@ -123,11 +133,11 @@ class Store:
         Of an op measured under several versions of TensorFlow, the figures under the given one, else under the newest;
         harvested ones only where there is no other.
         """
-        found: list[_Stored] = self._read("SELECT * FROM measurements WHERE device_model = ?", (device_model,))
+        found = self._measurements("WHERE device_model = ?", (device_model,))
         table: Table = {}
-        order = sorted(found, key=lambda row: (not row[-1], row[1] == tensorflow, _version(row[1])))
-        for _, _, op_type, signature, *figures in order:
-            table.setdefault(op_type, {})[signature] = _measurement(figures)
+        order = sorted(found, key=lambda row: (not row[-1].harvested, row[1] == tensorflow, _version(row[1])))
+        for _, _, op_type, signature, measured in order:
+            table.setdefault(op_type, {})[signature] = measured
         return table
 
     def texts(self, device_model: str, tensorflow: str) -> set[str]:
@@ -137,8 +147,9 @@ class Store:
 
     def rows(self) -> Iterator[Row]:
         """Everything, in a fixed order."""
-        for device_model, tensorflow, _, signature, *figures in self._read("SELECT * FROM measurements", ()):
-            yield Row(device_model, tensorflow, OpSignature.from_json(json.loads(signature)), _measurement(figures))
+        for device_model, tensorflow, _, text, measured in self._measurements("", ()):
+            if (signature := signature_of(text)) is not None:
+                yield Row(device_model, tensorflow, signature, measured)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many measurements there are, by device model and TensorFlow version."""
@@ -147,12 +158,36 @@ class Store:
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
+    def _measurements(self, where: str, values: tuple[str, ...]) -> list[tuple[str, str, str, str, Measurement]]:
+        """Device model, TensorFlow's version, op type, signature as text, figures; garbled ones are left out."""
+        found, garbled = [], 0
+        for model, version, op_type, text, *figures in self._read(f"SELECT * FROM measurements {where}", values):
+            try:
+                found.append((model, version, op_type, text, _measurement(figures)))
+            except ValueError:
+                garbled += 1
+        if garbled:
+            warnings.warn(f"{self.path} is damaged: {garbled} of its measurements are left out", stacklevel=4)
+        return found
+
     def _read(self, query: str, values: tuple[str, ...]) -> list[_Stored]:
         """A query's answer; empty where there is no file yet, or with a warning none that can be read."""
-        if not self.path.exists():
-            return []
+
+        def answer(connection: sqlite3.Connection) -> list[_Stored]:
+            connection.text_factory = _lenient
+            return connection.execute(query, values).fetchall()
+
         try:
-            return self._with_connection(lambda connection: connection.execute(query, values).fetchall())
+            if not self.path.exists():
+                return []
+            try:
+                return self._with_connection(answer)
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _SHUT:
+                    raise
+                # Where nobody may write, there is no place for SQLite's lock: the file is read as one that stays as it is.
+                with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+                    return answer(connection)
         except (sqlite3.Error, OSError) as error:
             warnings.warn(f"{self.path} cannot be read, so nothing counts as measured: {error}", stacklevel=3)
             return []
@@ -167,6 +202,7 @@ class Store:
             connection.execute("PRAGMA synchronous = OFF")  # a power cut may break the file: it is set aside, and measured again
             before = connection.total_changes
             with connection:
+                connection.execute("BEGIN IMMEDIATE")  # no rows show too whether the file can be written
                 connection.executemany(statement, stored)
             return connection.total_changes - before
 
@@ -184,9 +220,11 @@ class Store:
                 if not why:
                     return act(connection)
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", _NO_TEXT) not in _BROKEN:
+            if _code(error) not in _BROKEN:
                 raise
             why = str(error)
+        except UnicodeDecodeError:  # in what SQLite says of it
+            why = "it is garbled"
         self._set_aside(why)
         with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S)) as connection:
             _claim(connection)
@@ -233,15 +271,29 @@ def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
     return application, version
 
 
+def _code(error: sqlite3.Error) -> int:
+    """The primary one of SQLite's result codes."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
 def _version(text: str) -> list[int]:
     """What a version sorts by."""
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
 def _measurement(figures: Sequence[Any]) -> Measurement:
-    """From its stored fields; those of version 1 lack the last."""
-    time_ns, dispatch_ns, compute_ns, spread, *harvested = figures
-    return Measurement(time_ns, dispatch_ns, compute_ns, spread, *map(bool, harvested))
+    """From its stored fields, of which those of version 1 lack the last; ValueError for what cannot be figures."""
+    time_ns, dispatch_ns, compute_ns, spread, harvested = figures if len(figures) == 5 else (*figures, False)
+    times = time_ns, dispatch_ns, compute_ns
+    if not all(type(time) is int and 0 <= time < 2**63 for time in times):
+        raise ValueError(f"{times} are no time, dispatch and compute in ns")
+    if type(spread) not in (int, float) or not 0 <= spread <= _MOST_SPREAD or harvested not in (0, 1):
+        raise ValueError(f"{[spread, harvested]} are no spread and whether it was harvested")
+    return Measurement(*times, float(spread), bool(harvested))
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -288,8 +340,12 @@ def rows_of(data: Mapping[str, Any]) -> list[Row]:
     """The rows of an export's JSON; ValueError, TypeError or LookupError for other data."""
     if data["format"] != FORMAT or data["version"] not in (1, VERSION):
         raise ValueError(f"format {data['format']!r} version {data['version']!r} is not {FORMAT!r} version {VERSION}")
-    return [
+    rows = [
         Row(group["device_model"], group["tensorflow"], OpSignature.from_json(signature), _measurement(figures))
         for group in data["groups"]
         for signature, *figures in group["measurements"]
     ]
+    for text in {text for row in rows for text in (row.device_model, row.tensorflow, row.signature.op_type)}:
+        if not isinstance(text, str) or text.encode("utf-8", "ignore").decode() != text:
+            raise ValueError(f"{text!r} is no text")
+    return rows

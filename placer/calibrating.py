@@ -36,15 +36,16 @@ def calibrate(budget_s: float = 75.0) -> Machine:
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()
-    with progress("calibrating") as stage:
-        calibration = Calibration(local_machine(), budget_s, stage.at)
-        found = calibration.machine()
-        today = datetime.datetime.now(datetime.UTC)
-        machine = replace(found, provenance=f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}")
-        try:
+    try:
+        Store().put([])  # what cannot be kept is told before the work
+        with progress("calibrating") as stage:
+            calibration = Calibration(local_machine(), budget_s, stage.at)
+            found = calibration.machine()
+            today = datetime.datetime.now(datetime.UTC)
+            machine = replace(found, provenance=f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}")
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
                 Store().put([Row(device.model, version, op, figures)])
-        except (StoreError, OSError) as error:
-            raise PlacerError(f"what was measured cannot be kept: {error}") from error
+    except (StoreError, OSError) as error:
+        raise PlacerError(f"what is measured cannot be kept: {error}") from error
     return machine

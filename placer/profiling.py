@@ -77,6 +77,7 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
 
     start = time.monotonic()
     store = Store()
+    _put(store, [])  # what cannot be kept is told before the work
     jobs, known = _jobs([graphs] if isinstance(graphs, OpGraph) else graphs, local_machine().devices, store)
     measured = left = 0
     refused: dict[str, str] = {}
@@ -92,7 +93,7 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
             except UnmeasurableError as error:
                 refused.setdefault(job.signature.op_type, str(error))
                 continue
-            _put(store, Row(job.device.model, installed_tensorflow(), job.signature, figures))
+            _put(store, [Row(job.device.model, installed_tensorflow(), job.signature, figures)])
             measured += 1
     return Profile(measured, known, left, refused, time.monotonic() - start)
 
@@ -108,9 +109,9 @@ def keep(harvest: Harvest, placement: Placement) -> int:
         raise PlacerError(str(error)) from error
 
 
-def _put(store: Store, row: Row) -> None:
+def _put(store: Store, rows: list[Row]) -> None:
     try:
-        store.put([row])
+        store.put(rows)
     except StoreError as error:
         raise PlacerError(str(error)) from error
 

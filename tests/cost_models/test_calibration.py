@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pwd
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 import placer
 from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
 from cost_models.machines import load_machine
-from cost_models.measuring.calibration import latency_and_rate
+from cost_models.measuring.calibration import Calibration, latency_and_rate
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.links import Copy, copies
 from cost_models.measuring.samples import common
@@ -56,6 +58,11 @@ def test_later_plans_use_what_calibrating_found(
     assert "measured here by placer calibrate" in capsys.readouterr().out
     assert main(["calibrate", "--budget-s", "-1"]) == 2
 
+    (cache / "taken").write_text("")
+    monkeypatch.setenv("PLACER_CACHE", str(cache / "taken"))
+    monkeypatch.setattr(Calibration, "machine", lambda _: pytest.fail("what cannot be kept is told before the work"))
+    assert main(["calibrate"]) == 1
+
 
 def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
     one, two = load_machine("h100"), load_machine("2xh100")
@@ -86,8 +93,14 @@ def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.setenv("PLACER_CACHE", "")
     assert cache_folder() == Path("/somewhere/placer")
+    monkeypatch.setenv("PLACER_CACHE", "~/mine")
+    assert cache_folder() == Path.home() / "mine"
+    monkeypatch.setenv("PLACER_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder() == Path.home() / ".cache/placer"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container that runs as some user of its own
+    assert cache_folder().parent == Path(tempfile.gettempdir())
 
 
 def test_devices_of_one_model_are_priced_alike() -> None:

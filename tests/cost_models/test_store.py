@@ -7,16 +7,21 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cost_models.auto import auto_model
 from cost_models.base import OpSignature, TensorSpec
+from cost_models.machines import load_machine
 from cost_models.store import Measurement, Row, Store, StoreError, export_json, import_json, signature_text
 
 scalars = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
@@ -180,6 +185,31 @@ def test_a_database_of_another_program_or_version_is_set_aside(tmp_path: Path, s
             store.path.unlink()
 
 
+def floats(count: int) -> OpSignature:
+    """An op on so many of them."""
+    return OpSignature("Op", (TensorSpec("float32", (count,)),), (), (("k", count),))
+
+
+@given(st.lists(st.tuples(st.one_of(st.integers(0, 2500), st.integers(0, 20_000)), st.integers(0, 255)), min_size=1))
+@settings(max_examples=20)
+def test_whatever_single_bytes_of_a_store_became_plans_are_made(
+    tmp_path_factory: pytest.TempPathFactory, bytes_at: list[tuple[int, int]]
+) -> None:
+    """The first pages say what is where; behind them are signatures and figures."""
+    store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
+    store.put(Row("a model", "2.21.0", floats(k), Measurement(k, 0, k, 0.0)) for k in range(1, 101))
+    content = bytearray(store.path.read_bytes())
+    for position, byte in bytes_at:
+        content[position % len(content)] = byte
+    store.path.write_bytes(content)
+    device = replace(load_machine("cpu2").devices[0], model="a model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert all(auto_model(store).op_cost(floats(count), device).time_ns >= 0 for count in (1, 7, 120))
+        assert len(list(store.rows())) <= sum(store.counts().values()) <= 100
+        assert len(store.texts("a model", "2.21.0")) <= 100
+
+
 @given(st.floats(0, 1), st.binary(max_size=3000))
 @settings(max_examples=20)
 def test_a_damaged_store_never_stops_anyone(tmp_path_factory: pytest.TempPathFactory, kept: float, garbage: bytes) -> None:
@@ -206,3 +236,57 @@ def test_errors_say_which_file(tmp_path: Path) -> None:
             import_json(tmp_path / "import.json")
     with pytest.raises(StoreError, match=r"absent\.json"):
         import_json(tmp_path / "absent.json")
+
+
+def altered(content: Any) -> Iterator[Any]:
+    """Copies of JSON in each of which one value is another one."""
+    parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, part in parts:
+        for other in (*altered(part), None, True, -1, 1.5, 1e300, 2**70, float("nan"), "x", "\ud800", [], {}):
+            copy = content.copy()
+            copy[key] = other
+            yield copy
+
+
+def test_what_no_export_can_hold_is_refused_before_it_reaches_the_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.sqlite")
+    export_json([replace(ROW, signature=floats(8))], tmp_path / "export.json")
+    refused = 0
+    for content in altered(json.loads((tmp_path / "export.json").read_text())):
+        (tmp_path / "altered.json").write_text(json.dumps(content))
+        try:
+            store.put(import_json(tmp_path / "altered.json"))
+        except StoreError:
+            refused += 1
+    assert refused > 100
+    found = list(store.rows())
+    assert len(found) > 10
+    assert all(type(figure) is int and figure >= 0 for row in found for figure in astuple(row.measured)[:3])
+    export_json(found, tmp_path / "again.json")
+    assert by_key(import_json(tmp_path / "again.json")).keys() == by_key(found).keys()
+
+
+READER = """
+import os, sys
+from cost_models.store import Store, StoreError
+store = Store(sys.argv[1])
+if not os.getuid():
+    os.setuid(65534)  # who may write everywhere is nobody from here on
+print(store.counts())
+try:
+    store.put([])
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_store_where_nobody_may_write_is_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "a.sqlite")
+        store.put([ROW])
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-W", "error", "-c", READER, str(store.path)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        os.chmod(folder, 0o755)
+    assert told[0] == str({("a model", "2.21.0"): 1})
+    assert "cannot be written" in told[1]
