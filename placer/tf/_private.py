@@ -427,6 +427,20 @@ def parts(captures: Any) -> list[Any]:
     return [captures._by_val_external, *captures._cached_by_val_capture_tuples]
 
 
+def passed_handles(graph: Any) -> list[Any]:
+    """Of the arguments that a FuncGraph was first traced with, those that are handles, each in a wrapper: it asks while it is
+    traced whether a variable is one.
+    """
+    return list(graph._resource_tensor_inputs._storage)
+
+
+def exchange_passed(graph: Any, old: Any, new: Any) -> None:
+    """Lets `new` be what a graph was first traced with instead of `old`."""
+    if old in graph._resource_tensor_inputs:
+        graph._resource_tensor_inputs.discard(old)
+        graph._resource_tensor_inputs.add(new)
+
+
 def exchange_capture(captures: Any, old: Any, new: Any) -> None:
     """Lets `new` be what a graph's placeholder for `old` stands for. They are kept by id, which another tensor can have later."""
     for known in (captures._by_val_external, captures._by_val_internal, captures._by_val_tracetype):

@@ -226,6 +226,8 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
     for traced in holders.functions:
         instead = moved if stale == "invalidate" and traced.graph is not graph else new
         traced.set_external_captures([instead if t is old else t for t in traced._captured_inputs])
+    for traced in holders.graphs:
+        _private.exchange_passed(traced, old, new)
     for variable in holders.variables:
         if variable._handle is old:
             variable._handle = new
@@ -249,6 +251,8 @@ class _Holders:
 
     captures: list[Any] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
+    graphs: list[Any] = field(default_factory=list)
+    """That were traced with one as an argument, which they do not run with."""
     variables: list[Any] = field(default_factory=list)
     """Objects with the handle of one, such as what an assignment returned."""
     references: Counter[int] = field(default_factory=Counter)
@@ -292,6 +296,9 @@ class _Holders:
                 if id(inputs) in lists or found._count(inputs):
                     found.functions.append(thing)
                     lists.add(id(inputs))
+            elif issubclass(kind, _private.FuncGraph):
+                if found._count(wrapper.unwrapped for wrapper in _private.passed_handles(thing)):
+                    found.graphs.append(thing)
             elif issubclass(kind, _private.ResourceVariable):
                 if found._count([vars(thing).get("_handle")]):
                     found.variables.append(thing)
@@ -351,6 +358,7 @@ class _Holders:
         known = {id(vars(v)) for v in self.variables} | set(map(id, self.variables))
         known |= {id(function._captured_inputs) for function in self.functions}
         known |= {id(part) for captures in self.captures for part in _private.parts(captures)}
+        known |= {id(wrapper) for graph in self.graphs for wrapper in _private.passed_handles(graph)}
         for holder in gc.get_referrers(variable._handle):
             if id(holder) not in known:
                 names = [str(k) for k, v in holder.items() if v is variable._handle] if isinstance(holder, dict) else []
