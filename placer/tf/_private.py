@@ -26,7 +26,7 @@ from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.data.ops import dataset_ops, iterator_ops, structured_function
 from tensorflow.python.eager import backprop_util, context, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
-from tensorflow.python.framework import c_api_util, func_graph, ops, random_seed, tensor_util
+from tensorflow.python.framework import c_api_util, error_interpolation, func_graph, ops, random_seed, tensor_util
 from tensorflow.python.ops import (
     control_flow_v2_func_graphs,
     gradients_util,
@@ -66,6 +66,10 @@ _IGNORE_STATE = 1
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
 HIGHER_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_HIGHER_ORDER
+
+# Where an error is from is found by the names of the functions it went through. TensorFlow's own pattern passes over such as
+# "<lambda>" and those not in ASCII, and asks no function if the outermost is one.
+error_interpolation._INTERPOLATION_PATTERN = re.compile(r"(?P<sep>.*?)(?P<tag>{{(?P<type>\w+) (?P<name>[^{}\s]+)}})", re.DOTALL)
 
 
 def version_note() -> str:

@@ -111,7 +111,7 @@ class _Rewriter:
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
-        graph = _private.FuncGraph(f"{old.name.replace('<lambda>', 'lambda')}_placed")  # errors are told of no other names
+        graph = _private.FuncGraph(f"{old.name}_placed")
         graph.originals = functools.partial(_originals, frame)
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)
