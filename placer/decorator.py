@@ -601,10 +601,16 @@ def _untraceable(fn: Any) -> str:
     return ""
 
 
-def _is_plain(build: Callable[..., Any]) -> bool:
-    """Whether it can be called without arguments, as far as it tells, and is neither a tf.function nor has variables already."""
-    used = not isinstance(build, type) and (hasattr(build, "get_concrete_function") or hasattr(build, "variables"))
-    return not used and not _unbound(build, ())
+def _no_builder(build: Any) -> str:
+    """In words, why something cannot be what makes variables and a function, as far as it tells; "" where it can."""
+    if not callable(build):
+        return "cannot be called"
+    if hasattr(build, "get_concrete_function"):
+        return "is a tf.function, in whose graph the variables would be"
+    if hasattr(build, "trainable_variables") and not isinstance(build, type):
+        return "is a model, layer or module itself"
+    why = _unbound(build, ())
+    return why and f"cannot be called without arguments, {why}"
 
 
 def _unbound(fn: Callable[..., Any], args: Sequence[Any]) -> str:
@@ -709,10 +715,10 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
     checked = _options({"variables": "move", **options})
     if checked.variables != "move":
         raise OptionError('plan_then_create plans where variables are: variables="fixed" is for those that are there.')
-    if not (callable(build) and _is_plain(build)):
+    if why := _no_builder(build):
         raise OptionError(
-            f"build={build!r:.80} is no plain function without arguments: pass one that makes the variables and returns the "
-            "function that uses them."
+            f"build={build!r:.80} {why}: pass a callable without arguments that makes the variables and returns the function "
+            "that uses them."
         )
     if not isinstance(example_args, (list, tuple)):
         raise OptionError(

@@ -34,16 +34,26 @@ def has_value(variable: tf.Variable) -> bool:
     return bool(tf.raw_ops.VarIsInitializedOp(resource=variable._handle))
 
 
-def test_variables_are_created_where_the_plan_has_them() -> None:
-    initials = [Initial(tf.eye(4).numpy()), Initial(np.ones([4, 4]))]
+class Builder:
+    """Makes variables, and knows those that it made."""
 
-    def build() -> Any:
-        a, b = (tf.Variable(initial, name=name) for initial, name in zip(initials, "ab", strict=True))
+    def __init__(self, initials: list[Initial]) -> None:
+        self.initials = initials
+        self.variables: list[tf.Variable] = []
+
+    def __call__(self) -> Any:
+        a, b = (tf.Variable(initial, name=name) for initial, name in zip(self.initials, "ab", strict=True))
         assert not has_value(a)
         assert not has_value(b)
-        return lambda x: x @ a + x @ b, a, b
+        self.variables += [a, b]
+        return lambda x: x @ a + x @ b
 
-    placed, a, b = placer.plan_then_create(build, [tf.TensorSpec([3, 4])], devices=two_cpus(), pins={"a": THERE, "b": HERE})
+
+def test_variables_are_created_where_the_plan_has_them() -> None:
+    initials = [Initial(tf.eye(4).numpy()), Initial(np.ones([4, 4]))]
+    build = Builder(initials)
+    placed = placer.plan_then_create(build, [tf.TensorSpec([3, 4])], devices=two_cpus(), pins={"a": THERE, "b": HERE})
+    a, b = build.variables
     assert [initial.times for initial in initials] == [1, 1]
     assert not placed.placement.notes
     assert [where(v) for v in (a, b)] == [THERE, HERE]
