@@ -14,6 +14,7 @@ from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import op_def_registry
 
 from cost_models.base import AttrValue, OpSignature
+from cost_models.host_memory import free_bytes
 from cost_models.measuring.inputs import Scratch, UnmeasurableError, inputs_of
 
 HOST = "CPU:0"
@@ -48,9 +49,13 @@ class Bench:
         """Makes the op's inputs and runs it once.
 
         Raises:
-            UnmeasurableError: it cannot be run by itself, or gives other shapes than its signature says.
+            UnmeasurableError: it cannot be run by itself, gives other shapes than its signature says, or is too large to try.
         """
         self.op, self.device = op, device
+        if (needed := needed_bytes(op)) > (free := free_bytes()):
+            raise UnmeasurableError(
+                f"it takes {needed / 2**30:.1f} GiB to measure, and {free / 2**30:.1f} GiB of memory are free"
+            )
         inputs = inputs_of(op)
         self._attrs = _attrs(op)
         self._variables: dict[int, Any] = {}
@@ -120,6 +125,13 @@ class Bench:
                 len(found) != len(spec.shape) or any(d not in (None, side) for d, side in zip(spec.shape, found, strict=True))
             ):
                 raise UnmeasurableError(f"what it was given made {list(found)} of what should be {list(spec.shape)}")
+
+
+def needed_bytes(op: OpSignature) -> int:
+    """What a `Bench` takes of the host's memory: what is passed is there twice while it is made, a variable once."""
+    largest = max((spec.nbytes for spec in (*op.inputs, *op.outputs)), default=0)
+    passed = sum(largest if spec.dtype == "resource" else 2 * spec.nbytes for spec in op.inputs)
+    return passed + sum(spec.nbytes for spec in op.outputs)
 
 
 def in_turns(benches: Sequence[Bench], rounds: int) -> Call:

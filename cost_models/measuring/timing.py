@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from functools import cache
@@ -10,7 +11,7 @@ import numpy as np
 
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.machines import Device
-from cost_models.measuring.chains import Bench, Call, plain_graphs, reasons
+from cost_models.measuring.chains import Bench, Call, needed_bytes, plain_graphs, reasons
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.store import Measurement
 
@@ -22,6 +23,8 @@ _TOO_WIDE = 2.0
 """A figure whose samples spread over more than this many times itself is none."""
 _MOST_DELAY = 64
 """Products that ops queue behind. Ops that take the host longer to issue wait for their device anyway."""
+_LARGE_BYTES = 2**26
+"""Variables that take more are not kept until Python comes to collect them."""
 _TINY_S = 1e-3
 """A call that is over sooner says little of the op in it."""
 
@@ -42,20 +45,27 @@ def measure(op: OpSignature, device: Device, effort_s: float = EFFORT_S) -> Meas
     Raises:
         UnmeasurableError: it cannot be run by itself, or its time is lost in the noise.
     """
-    with plain_graphs(), reasons():
-        bench = Bench(op, device.name)
-        one = bench.chain(1)
-        more = repeats(one, 64 if device.asynchronous else 256)
-        many = bench.chain(1 + more)
-        if not device.asynchronous:
-            each, noise = difference_ns(one, many, more, effort_s)
-            dispatch = min(device.dispatch_ns, each)
-            return Measurement(each, dispatch, each - dispatch, _spread(noise, each))
-        dispatch, unsure = difference_ns(one, many, more, effort_s / 2, wait=False)
-        delay = min(_MOST_DELAY, math.ceil((1.5 * more * dispatch + 200_000) / _delay_ns(device.name)))
-        compute, noise = difference_ns(bench.chain(1, delay), bench.chain(1 + more, delay), more, effort_s / 2)
-        longer = max(dispatch, compute)
-        return Measurement(longer, dispatch, compute, _spread(max(unsure, noise), longer))
+    try:
+        with plain_graphs(), reasons():
+            return _measured(Bench(op, device.name), device, effort_s)
+    finally:
+        if any(spec.dtype == "resource" for spec in op.inputs) and needed_bytes(op) > _LARGE_BYTES:
+            gc.collect()  # a graph that captured variables is one of Python's cycles
+
+
+def _measured(bench: Bench, device: Device, effort_s: float) -> Measurement:
+    one = bench.chain(1)
+    more = repeats(one, 64 if device.asynchronous else 256)
+    many = bench.chain(1 + more)
+    if not device.asynchronous:
+        each, noise = difference_ns(one, many, more, effort_s)
+        dispatch = min(device.dispatch_ns, each)
+        return Measurement(each, dispatch, each - dispatch, _spread(noise, each))
+    dispatch, unsure = difference_ns(one, many, more, effort_s / 2, wait=False)
+    delay = min(_MOST_DELAY, math.ceil((1.5 * more * dispatch + 200_000) / _delay_ns(device.name)))
+    compute, noise = difference_ns(bench.chain(1, delay), bench.chain(1 + more, delay), more, effort_s / 2)
+    longer = max(dispatch, compute)
+    return Measurement(longer, dispatch, compute, _spread(max(unsure, noise), longer))
 
 
 def _spread(noise_ns: float, time_ns: int) -> float:

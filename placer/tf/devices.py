@@ -15,6 +15,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 
 from cost_models.cache import calibrated
+from cost_models.host_memory import host_bytes
 from cost_models.machines import Device, Link, Machine, load_machine
 from placer.devicespec import parse
 
@@ -41,8 +42,8 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     The provenance says which, and how well it fits.
 
     A GPU's memory is what TensorFlow may take of it, a limit set by the user included, less a reserve and what this process
-    holds there already; a CPU's is the host's. Several logical CPUs share the host, and each is given all of its cores and
-    memory.
+    holds there already; a CPU's is the host's, or what a container or a batch job may have of it. Several logical CPUs share
+    the host, and each is given all of its cores and memory.
 
     Args:
         planned_bytes: by device: what of that, such as variables, the plan to be made counts itself.
@@ -56,7 +57,7 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
         cpus=sum(name.startswith("CPU") for name in process_devices()),
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
         cores=len(os.sched_getaffinity(0)),
-        host_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        host_bytes=host_bytes(),
         host_model=_processor(),
     )
     ours = planned_bytes or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,7 @@ def fields_of(device: Any) -> dict[str, Any]:
         (OpSignature("BranchMerge", (floats(2),), (floats(2),)), "no op of its own"),
         (OpSignature("Relu", (floats(2, None),), (floats(2, None),), T), "not known"),
         (OpSignature("Relu", (floats(2),), (floats(3),), T), r"\[2\] of what should be \[3\]"),
+        (OpSignature("Relu", (floats(2**34),), (floats(2**34),), T), "192.0 GiB to measure, and .* GiB of memory are free"),
         (OpSignature("MatMul", (floats(2, 3), floats(2, 3)), (floats(2, 3),), T), "TensorFlow refuses"),
     ],
     ids=lambda value: getattr(value, "op_type", ""),
@@ -243,6 +245,20 @@ def fields_of(device: Any) -> dict[str, Any]:
 def test_what_cannot_be_run_by_itself_is_refused_with_the_reason(signature: OpSignature, why: str) -> None:
     with pytest.raises(UnmeasurableError, match=why):
         timing.measure(signature, CPU)
+
+
+def test_large_variables_made_for_a_measurement_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Watched(Bench):
+        def __init__(self, op: OpSignature, device: str) -> None:
+            super().__init__(op, device)
+            made.extend(weakref.ref(variable.handle) for variable in self._variables.values())
+
+    monkeypatch.setattr(timing, "Bench", Watched)
+    read = OpSignature("ReadVariableOp", (TensorSpec("resource", ()),), (floats(2**12, 2**13),), (("dtype", "float32"),))
+    timing.measure(read, CPU, 0.01)
+    assert [handle() for handle in made] == [None]
 
 
 def test_profiling_measures_each_op_once_and_leaves_the_users_state_alone(
