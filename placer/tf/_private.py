@@ -148,8 +148,9 @@ class Scratch:
 
     def is_repeatable(self) -> bool:
         """Whether its ops give the same whenever they run, or what they would have drawn by their seeds when they were added."""
-        uses_state = any(outer.dtype in (tf.resource, tf.variant) for outer, _ in external_captures(self.graph))
-        if uses_state or self.graph.seed != self._seed:
+        captured = [outer for outer, _ in external_captures(self.graph)]
+        uses_others = any(outer.dtype in (tf.resource, tf.variant) or tf.is_symbolic_tensor(outer) for outer in captured)
+        if uses_others or self.graph.seed != self._seed:
             return False
         return all(not op.op_def.is_stateful or self._draws(op) for op in self.graph.get_operations())
 

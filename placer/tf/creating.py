@@ -70,6 +70,17 @@ class Deferred:
             self.lifted.append((function, found))
 
     def _make(self, next_creator: Callable[..., Any], **given: Any) -> Any:
+        try:
+            return self._made(next_creator, given)
+        except TypeError as error:
+            if "is out of scope" not in str(error):
+                raise
+            raise TraceError(
+                f"what gives variable {given.get('name')!r} its initial value uses a tensor that such a function has made and "
+                "kept, as functools.cache does: make that tensor before, outside of them"
+            ) from error
+
+    def _made(self, next_creator: Callable[..., Any], given: Mapping[str, Any]) -> Any:
         described = None
         if tf.executing_eagerly() and not tf.distribute.has_strategy():
             described = _described(given.get("initial_value"), given.get("dtype"))

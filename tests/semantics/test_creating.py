@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.errors import TraceError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristics.fixed import all_on
 from tests.machines import two_cpus
@@ -268,6 +270,37 @@ def test_shapes_that_keras_asks_for_need_no_values() -> None:
         return net
 
     np.testing.assert_allclose(placer.plan_then_create(build, [X], devices=two_cpus())(X), X)
+
+
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+@pytest.mark.parametrize("first_call", [False, True], ids=["build", "first call"])
+@pytest.mark.parametrize("draw", [tf.zeros, tf.random.normal, GENERATOR.normal])
+def test_a_tensor_that_initial_values_share_is_made_before_them(draw: Any, first_call: bool) -> None:
+    shared = functools.cache(lambda: draw([4, 4]))
+    made: list[tf.Variable] = []
+
+    def make() -> None:
+        made[:] = made or [tf.Variable(lambda k=k: k * shared(), name="kept") for k in (1, 2)]
+
+    def function(x: Any) -> Any:
+        with tf.init_scope():
+            make()
+        return x @ made[0] + x @ made[1]
+
+    def build() -> Any:
+        make()
+        return function
+
+    def call() -> Any:
+        return (moving(function) if first_call else placer.plan_then_create(build, [X], devices=two_cpus()))(X)
+
+    with pytest.raises(TraceError, match="variable 'kept' its initial value uses a tensor"):
+        call()
+    shared.cache_clear()
+    made.clear()
+    np.testing.assert_allclose(3 * X @ shared(), call(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("lifted", [False, True], ids=["before", "by its first trace"])
