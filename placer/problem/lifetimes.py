@@ -72,30 +72,36 @@ def lifetimes(
     last = np.where(kept, len(ops) - 1, moment[tensor_op]).tolist()
     start = np.searchsorted(tensor, np.arange(len(tensor_op) + 1)).tolist()
     of, at, output = tensor.tolist(), position.tolist(), tensor_output.tolist()
-    view = np.zeros(len(tensor_op), np.bool_)
     parts = [_in_parts(op) for op in ops]
-    for op in np.argsort(-moment).tolist():  # what takes a tensor before what makes it
+
+    def seen(op: int, t: int) -> list[int]:
+        """The entries whose memory its result is in."""
+        if parts[op]:
+            return takes[op]
+        if (kind := ops[op].op_type) not in VIEWS:
+            return []
+        return [c for c in takes[op] if nbytes[of[c]] == nbytes[t] and (kind != "IdentityN" or at[c] == output[t])]
+
+    order = np.argsort(moment).tolist()
+    view = np.zeros(len(tensor_op), np.bool_)
+    memory = list(range(len(tensor_op)))  # by the tensor that it was taken for
+    whole = [True] * len(tensor_op)
+    for op in order:
+        for t in makes[op]:
+            for c in seen(op, t)[:1]:
+                view[t], memory[t], whole[t] = True, memory[of[c]], whole[of[c]] and not parts[op]
+    for op in reversed(order):  # what takes a tensor before what makes it
         for t in makes[op]:
             last[t] = max([last[t], *until[start[t] : start[t + 1]]])
-        kind = ops[op].op_type
-        if parts[op]:
-            for c in takes[op]:
-                until[c] = max([until[c], *(last[t] for t in makes[op])])
-            view[makes[op]] = True
-        elif kind in VIEWS:
-            for t in makes[op]:
-                seen = [c for c in takes[op] if nbytes[of[c]] == nbytes[t] and (kind != "IdentityN" or at[c] == output[t])]
-                for c in seen:
-                    until[c] = max(until[c], last[t])
-                view[t] = bool(seen)
-        elif kind in IN_PLACE and ops[op].signature.outputs:
+            for c in seen(op, t):
+                until[c] = max(until[c], last[t])
+        if ops[op].op_type in IN_PLACE and ops[op].signature.outputs:
             made = ops[op].signature.outputs[0]
-            taken = [of[c] for c in takes[op]]
+            taken = [memory[of[c]] for c in takes[op]]
             for c in takes[op]:
-                if parts[tensor_op[of[c]]]:
-                    continue  # others are in the same memory
                 given = ops[tensor_op[of[c]]].signature.outputs[output[of[c]]]
-                if (given.dtype, given.nbytes) == (made.dtype, made.nbytes) and taken.count(of[c]) == 1:
+                same = (given.dtype, given.nbytes) == (made.dtype, made.nbytes)
+                if same and whole[of[c]] and taken.count(memory[of[c]]) == 1:
                     until[c] -= 1
     return np.array(until, np.int64), view
 

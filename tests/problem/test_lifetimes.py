@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,6 +79,88 @@ def test_ops_run_breadth_first_as_tensorflow_starts_them() -> None:
         b.op(f"small{k}", "Sum", [f"wide{k}"], (floats(1),))
     b.op("end", "AddN", [f"small{k}" for k in range(4)], (floats(1),))
     assert max(held_on_gpu(b.build("end")).values()) == 4  # in the order of the graph one would go before the next comes
+
+
+@pytest.mark.parametrize("through", ["Identity", "Reshape", "StopGradient"])
+def test_nothing_is_written_over_what_is_taken_as_a_view_too(through: str) -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(1))
+    b.op("a", "MatMul", ["x"], (KIB,))
+    b.op("same", through, ["a"], (KIB,))
+    b.op("b", "AddV2", ["same", "a"], (KIB,))
+    assert held_on_gpu(b.build("b"))["b"] == 2
+
+
+def drawn(seed: int) -> OpGraph:
+    """Products, sums, views and parts of a few sizes, with a result for everything that nothing takes."""
+    rng, b = random.Random(seed), GraphBuilder()
+    size: dict[str, int] = {}
+    for k in range(3):
+        elements = rng.choice((64, 128, 256))
+        b.variable(f"w{k}", 4 * elements)
+        for name in (b.argument(f"x{k}", floats(elements)), b.read(f"read{k}", f"w{k}", floats(elements))):
+            size[f"{name}:0"] = elements
+    for k in range(rng.randint(4, 25)):
+        first = rng.choice([*size][-6:])
+        elements = size[first]
+        kinds = ("MatMul", "MatMul", "Relu", "AddV2", "Mul", "SelectV2", "Reshape", "Identity")
+        kind = rng.choice((*kinds, "Unpack") if elements >= 64 else kinds)  # of smaller ones it makes copies
+        if kind == "Unpack":
+            rows = b.op(f"rows{k}", "Reshape", [first], (floats(4, elements // 4),))
+            b.op(f"op{k}", kind, [rows], (floats(elements // 4),) * 4, attrs=(("axis", 0),))
+            size |= {f"op{k}:{j}": elements // 4 for j in range(4)}
+            continue
+        inputs = (
+            [first] if kind in ("Relu", "Reshape", "Identity") else [first, rng.choice([n for n in size if size[n] == elements])]
+        )
+        made = rng.choice((64, 128, 256)) if kind == "MatMul" else elements
+        size[f"{b.op(f'op{k}', kind, inputs, (floats(made),))}:0"] = made
+    taken = {f"{src}:{e.src_index}" for src, _, data in b.graph.edges(data=True) for e in data["tensors"]}
+    return b.build(*(name for name in size if name not in taken))
+
+
+def replayed(graph: OpGraph, order: list[str]) -> int:
+    """The most bytes held when ops run in this order, each piece of memory for as long as it is referred to."""
+    ops = [op for name in order if (op := graph.op(name)).role != "capture"]
+    takes: dict[str, list[tuple[str, int]]] = {op.name: [] for op in ops}
+    for src, dst, data in graph.graph.edges(data=True):
+        takes[dst] += [(src, e.src_index) for e in data["tensors"] if src in takes]
+    waiting = Counter(tensor for tensors in takes.values() for tensor in tensors) + Counter(graph.outputs)
+    piece, whole = {}, {}
+    references: Counter[str] = Counter()
+    nbytes = {name: -(-state.nbytes // 256) * 256 for name, state in graph.resources.items()}
+    held = most = sum(nbytes.values())
+    for op in ops:
+        given = [(piece[t], whole[t]) for t in takes[op.name]]
+        for k, spec in enumerate(op.signature.outputs):
+            size = -(-spec.nbytes // 256) * 256
+            last = [at for at, alone in given if alone and references[at] == 1 and nbytes[at] == size]
+            if op.op_type == "ReadVariableOp":
+                of, alone = op.group, True
+            elif op.op_type in ("Reshape", "Identity", "Unpack"):
+                of, alone = given[0][0], given[0][1] and op.op_type != "Unpack"
+            elif op.op_type in ("Relu", "AddV2", "Mul", "SelectV2") and last:
+                of, alone = last[0], True
+            else:
+                of, alone = op.name, True
+                nbytes[of] = size
+                held += size
+            piece[op.name, k], whole[op.name, k] = of, alone
+            # An argument is the caller's, a variable stays.
+            references[of] += waiting[op.name, k] + (op.role == "argument" or op.op_type == "ReadVariableOp")
+        most = max(most, held)
+        for at, _ in given:
+            references[at] -= 1
+            held -= 0 if references[at] else nbytes[at]
+    return most
+
+
+def test_what_is_held_is_what_a_replay_holds() -> None:
+    for seed in range(100):
+        graph = drawn(seed)
+        problem = dataclasses.replace(formulated(graph).problem, op_workspace_bytes=np.zeros((len(graph), 2), np.int64))
+        order = [problem.op_names[i] for i in problem.moment_op]
+        assert peaks(problem, Assignment(np.ones(problem.units, np.int64)))[1] == replayed(graph, order), seed
 
 
 @given(graphs())
