@@ -146,11 +146,13 @@ def move(
     """
     with tf.init_scope():
         holders = _Holders.of([m.variable for m in wanted], before) if wanted else _Holders()
-        for m in in_order(wanted):
-            _move(m, holders, function and function.graph, stale)
-        for placed in holders.functions:
-            if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
-                placed.outdated()
+        try:
+            for m in in_order(wanted):
+                _move(m, holders, function and function.graph, stale)
+        finally:  # some may have moved
+            for placed in holders.functions:
+                if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
+                    placed.outdated()
         _none_left([m.variable for m in wanted], function)
     if function is not None:
         _relying.add(function)
@@ -213,7 +215,10 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
                 tf.raw_ops.AssignVariableOp(resource=new, value=tf.identity(value))
     except tf.errors.OpError as error:
         why = error.message.strip().splitlines()[0]
-        raise MoveError(f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}") from error
+        raise MoveError(
+            f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}\nWay out: a lower limit for "
+            f"{device} in memory_limits, or pin {name!r} to {parse(old.device).short}. What was moved before it stays where it went."
+        ) from error
 
     def moved() -> Any:
         raise MoveError(

@@ -649,6 +649,31 @@ def test_a_function_placed_before_plans_anew(w: tf.Variable) -> None:
     assert not first.observe(X).mismatches
 
 
+def test_a_move_that_fails_half_way_is_told_and_leaves_plans_true(w: tf.Variable, monkeypatch: pytest.MonkeyPatch) -> None:
+    large, assign = made(tf.ones([4, 400]), "large"), tf.raw_ops.AssignVariableOp
+
+    def assigned(value: tf.Tensor, **options: Any) -> None:
+        if int(tf.size(value)) > 1000:
+            raise tf.errors.ResourceExhaustedError(None, None, "no room")
+        assign(value=value, **options)
+
+    plain = tf.function(lambda x: x @ w)
+    first, both = placer.place(lambda x: x @ w, devices=two_cpus()), moving(lambda x: x @ w @ large, "w", "large")
+    expected = first(X)
+    np.testing.assert_array_equal(plain(X), expected)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(tf.raw_ops, "AssignVariableOp", assigned)
+        with pytest.raises(MoveError, match="'large' cannot be moved to CPU:1, where TensorFlow refuses to make it: no room"):
+            both(X)
+    assert [where(w), where(large)] == [THERE, HERE]
+    np.testing.assert_array_equal(first(X), expected)
+    assert first.placement.device_of("w") == THERE
+    assert not first.observe(X).mismatches
+    np.testing.assert_array_equal(plain(X), expected)
+    np.testing.assert_allclose(both(X), expected @ large, rtol=1e-6)
+    assert [where(w), where(large)] == [THERE, THERE]
+
+
 def test_a_plan_that_was_made_before_a_move_is_made_again(w: tf.Variable) -> None:
     first = placer.place(lambda x: x @ w, devices=two_cpus())
     assert first.plan(X).device_of("w") == HERE
