@@ -216,8 +216,8 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
     except tf.errors.OpError as error:
         why = error.message.strip().splitlines()[0]
         raise MoveError(
-            f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}\nWay out: memory_limits with "
-            f"less for {device}, or pin {name!r} to {parse(old.device).short}. What moved before it stays where it went."
+            f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}\nWay out: memory_limits "
+            f"with less for {device}, or pin {name!r} to {parse(old.device).short}. What moved before it stays where it went."
         ) from error
 
     def moved() -> Any:
