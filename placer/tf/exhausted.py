@@ -27,6 +27,7 @@ NOT_AGAIN = (
     ' It is not planned again: on_out_of_memory="replan" is for calls of the placed function itself, not by a tf.function.'
 )
 _REFUSED = re.compile(r"allocating tensor with shape\s*\[([\d,]*)\] and type (\w+) on (\S*device:\w+:\d+)")
+_NOT_COPIED = re.compile(r"unable to allocate output tensor\. Key: ([^;\s]+);[^;]*;([^;\s]+);edge_\d+_([^;\s]+);")
 
 
 class _RefusedError(OutOfMemoryError, tf.errors.ResourceExhaustedError):  # type: ignore[misc]
@@ -46,21 +47,27 @@ class Exhaustion:
     error: Any
     placement: Placement
     device: str
+    refused: str
+    """What it asked for in vain, in words."""
     refused_bytes: int
-    """What it asked for in vain."""
+    """How much that is; 0 where TensorFlow does not tell."""
     peak_bytes: int | None
     """The most that was held on the device until then; None where nobody counts."""
 
     @classmethod
     def of(cls, error: Exception, placement: Placement) -> Exhaustion | None:
         """None for an error of another kind, or not of a device of the plan."""
-        found = _REFUSED.search(error.message) if isinstance(error, tf.errors.ResourceExhaustedError) else None
-        device = "" if found is None else parse(found[3]).short
-        if found is None or device not in placement.totals:
+        if not isinstance(error, tf.errors.ResourceExhaustedError):
             return None
-        dtype = tf.dtypes.as_dtype({"float": "float32", "double": "float64"}.get(found[2], found[2]))
-        nbytes = math.prod(int(size) for size in found[1].split(",") if size) * dtype.size
-        return cls(error, placement, device, nbytes, _peak_bytes(device))
+        if found := _REFUSED.search(error.message):
+            dtype = tf.dtypes.as_dtype({"float": "float32", "double": "float64"}.get(found[2], found[2]))
+            nbytes = math.prod(int(size) for size in found[1].split(",") if size) * dtype.size
+            device, refused = parse(found[3]).short, format_bytes(nbytes)
+        elif found := _NOT_COPIED.search(error.message):
+            nbytes, device, refused = 0, parse(found[2]).short, f"a copy of {found[3]!r} from {parse(found[1]).short}"
+        else:
+            return None
+        return cls(error, placement, device, refused, nbytes, _peak_bytes(device)) if device in placement.totals else None
 
     @property
     def limit_bytes(self) -> int:
@@ -82,7 +89,7 @@ class Exhaustion:
         limit = "" if totals.limit_bytes < 0 else f" of {format_bytes(totals.limit_bytes)}"
         unknown = " It takes sizes that only a call tells for 1." if self.refused_bytes > totals.peak_bytes else ""
         return (
-            f"{name} ran out of memory on {self.device}: TensorFlow refused {format_bytes(self.refused_bytes)}{held}. The plan "
+            f"{name} ran out of memory on {self.device}: TensorFlow refused {self.refused}{held}. The plan "
             f"expects at most {format_bytes(totals.peak_bytes)}{limit}. Largest there: {self._largest()}.{unknown}"
         )
 

@@ -204,6 +204,18 @@ def test_a_gradient_is_told_too() -> None:
         np.testing.assert_array_equal(call(size(8)), np.full([4, 4], 12.0))
 
 
+def test_a_copy_that_finds_no_room_is_told_too() -> None:
+    """Between CPUs nothing is copied, so that TensorFlow's words are given to it."""
+    here, there = (f"/job:localhost/replica:0/task:0/device:CPU:{k}" for k in range(2))
+
+    def refuse() -> None:
+        raise MemoryError(f"SameWorkerRecvDone unable to allocate output tensor. Key: {here};0a1b;{there};edge_3_a/b;0:0")
+
+    f = placed(lambda n: tf.numpy_function(refuse, [], []) and filled(n))
+    with pytest.raises(OutOfMemoryError, match=r"out of memory on CPU:1: TensorFlow refused a copy of 'a/b' from CPU:0.*Largest"):
+        f(size(8))
+
+
 def test_other_errors_are_as_they_are() -> None:
     f = placed(lambda x: tf.debugging.check_numerics(x, "bad") + tf.ones([2], name="there"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
