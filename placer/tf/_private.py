@@ -377,7 +377,8 @@ def home(value: Any) -> str:
     """The device that an eager tensor's bytes, or the state behind a handle, are on; "" where that is not known."""
     if not hasattr(value, "backing_device"):
         return ""
-    return str(value.device if value.dtype == tf.resource else value.backing_device)
+    is_handle = isinstance(value, tf.__internal__.EagerTensor) and value.dtype == tf.resource
+    return str(value.device if is_handle else value.backing_device)
 
 
 def held_by(handle: Any) -> list[tf.TensorSpec]:

@@ -29,7 +29,18 @@ from placer.tf.optypes import (
     is_stateful,
     takes_handles_from_afar,
 )
-from placer.tf.tracing import BRANCHES, CALLS, LOOPS, Body, Trace, is_compiled, merged_device, split_input, variable_names
+from placer.tf.tracing import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    Argument,
+    Body,
+    Trace,
+    is_compiled,
+    merged_device,
+    split_input,
+    variable_names,
+)
 
 DEFAULT_TRIPS = 10
 """Iterations assumed of a loop whose count cannot be read from the graph."""
@@ -179,7 +190,7 @@ class _Reader:
         resource = ""
         support = self.kernels.lookup_type("_Arg", {"T": spec.dtype})
         if spec.dtype == "resource" and value is not None:
-            held = _private.held_by(value)
+            held = value.held if isinstance(value, Argument) else _private.held_by(value)
             resource = self._resource(body.names[name], value, held, role)
             if held:  # where a variable of its type can be made
                 support = self.kernels.lookup_type("VarHandleOp", {"dtype": held[0].dtype.name})
@@ -197,7 +208,8 @@ class _Reader:
         )
 
     def _resource(self, path: str, handle: Any, held: Sequence[tf.TensorSpec], role: Role) -> str:
-        name = self._variable_names.get(id(handle)) or str(getattr(handle, "_name", "") or path).removesuffix(":0")
+        named = handle.name if isinstance(handle, Argument) else str(getattr(handle, "_name", ""))
+        name = self._variable_names.get(id(handle)) or (named or path).removesuffix(":0")
         key, suffix = name, 0
         while key in self.resources:
             suffix += 1
@@ -208,8 +220,8 @@ class _Reader:
             stays = "a placed function that runs relies on it"
         elif not stays and _private.variable_of(handle) is None:
             stays = "no tf.Variable has it"
-        kind, waits = ("variable", not _private.has_value(handle)) if held else ("resource", False)
-        self.resources[key] = Resource(key, kind, _short_device(handle), nbytes, stays, waits)
+        waits = bool(held) and not isinstance(handle, Argument) and not _private.has_value(handle)
+        self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes, stays, waits)
         return key
 
     @cached_property

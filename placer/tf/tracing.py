@@ -131,12 +131,16 @@ class Body:
 
 @dataclass(frozen=True)
 class Argument:
-    """What a plan needs to know of a call's tensor, without the tensor: a batch is not to live as long as its plan."""
+    """What a plan needs to know of a call's tensor, without that: a batch or a variable is not to live as long as its plan."""
 
     shape: tf.TensorShape
     dtype: tf.DType
     backing_device: str
-    """Where its bytes are."""
+    """Where its bytes are, or those behind a handle."""
+    name: str = ""
+    """Of what is behind a handle."""
+    held: tuple[tf.TensorSpec, ...] = ()
+    """What is behind a variable's handle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +150,7 @@ class Trace:
     concrete: Any
     root: Body
     arguments: tuple[Any, ...]
-    """The example call's flat tensors as `Argument`s, handles as they are, as far as there was one."""
+    """The example call's flat tensors as `Argument`s, as far as there was one."""
 
     @property
     def name(self) -> str:
@@ -240,9 +244,11 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
 
 
 def _argument(value: Any) -> Any:
-    """An `Argument` for a tensor that is here; handles, and what has no bytes of its own, as they are."""
-    bare = isinstance(value, tf.__internal__.EagerTensor) and value.dtype not in (tf.resource, tf.variant)
-    return Argument(value.shape, value.dtype, value.backing_device) if bare and not _private.is_parallel(value) else value
+    """An `Argument` for a tensor that is here; what is none, or on several devices, as it is."""
+    if not isinstance(value, tf.__internal__.EagerTensor) or _private.is_parallel(value):
+        return value
+    held = tuple(_private.held_by(value)) if value.dtype == tf.resource else ()
+    return Argument(value.shape, value.dtype, _private.home(value), str(getattr(value, "_name", "")), held)
 
 
 def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:

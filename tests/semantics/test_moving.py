@@ -152,7 +152,8 @@ def in_a_closure(w: tf.Variable) -> Callable[[Any], Any]:
 
 def as_an_argument(w: tf.Variable) -> Callable[[Any], Any]:
     f = tf.function(lambda v, x: x @ v)
-    return lambda x: f(w, x)
+    placed = placer.place(f, devices=two_cpus())
+    return lambda x: (f(w, x) + placed(w, x)) / 2
 
 
 def placed_before(w: tf.Variable) -> Callable[[Any], Any]:
