@@ -106,6 +106,7 @@ def predict(
     Raises:
         OptionError: an unknown option, or a value that cannot be used.
         PlanError: the function is left as it is.
+        PlacerError: it fails when it is called again and again.
     """
     check_seconds("budget_s", budget_s)
     plain, own = (fn.__wrapped__, fn.options) if isinstance(fn, PlacedFunction) else (fn, Options())
@@ -173,7 +174,7 @@ def random_cut(problem: PlacementProblem, seed: int) -> Assignment:
     rng = np.random.default_rng(seed)
     first = np.full(len(problem.unit_allowed), problem.ops)
     np.minimum.at(first, problem.op_unit, np.arange(problem.ops))
-    cuts = np.sort(rng.integers(0, problem.ops, size=rng.integers(1, 4)))
+    cuts = np.sort(rng.integers(0, max(1, problem.ops), size=rng.integers(1, 4)))
     wanted = (np.searchsorted(cuts, first) + rng.integers(problem.devices)) % problem.devices
     allowed = problem.unit_allowed
     return Assignment(np.where(allowed[np.arange(len(first)), wanted], wanted, allowed.argmax(axis=1)))

@@ -25,6 +25,14 @@ def step(x: Any, rows: Any) -> Any:
     return tf.reduce_sum(tf.gather(tf.nn.softmax(tf.matmul(x, weights)), rows))
 
 
+shelf = iter(tf.data.Dataset.range(20))
+
+
+@tf.function
+def take() -> Any:
+    return next(shelf)
+
+
 SIGNATURE = "float32[64,64], int32[8]"
 
 
@@ -55,8 +63,20 @@ def test_the_command_makes_arguments_of_the_types(capsys: pytest.CaptureFixture[
     assert all(name in printed for name in [*found["trials"], *found["skipped"]])
     assert main([*target, "--signature", "float32[64,?], int32[8]", "--json"]) == 2
     assert "float32[64,?]" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert main([*target, "--signature", "float32[64,99999999999], int32[8]"]) == 2
+    assert "are free" in capsys.readouterr().err
     assert main([*target, "--signature", SIGNATURE, "--devices", "h100"]) == 2
     assert "GPU:0" in capsys.readouterr().err
+
+
+def test_a_step_that_fails_after_a_while_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", f"{__name__}:take", "--budget-s", "0.2"]) == 1
+    assert "End of sequence" in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1
+
+
+def test_a_function_that_does_nothing_is_predicted() -> None:
+    assert placer.predict(tf.function(lambda: None), budget_s=0.01).trials[PLAN].predicted_ns > 0
 
 
 def test_an_error_has_the_predictions_sign() -> None:

@@ -180,7 +180,14 @@ def reasons() -> Iterator[None]:
     try:
         yield
     except (tf.errors.OpError, ValueError, TypeError, MemoryError) as error:
-        raise UnmeasurableError(f"TensorFlow refuses: {str(error).strip().splitlines()[0]}") from error
+        raise UnmeasurableError(f"TensorFlow refuses: {in_one_line(error)}") from error
+
+
+def in_one_line(error: Exception) -> str:
+    """What an error says; of one in a graph what went wrong, which stands below all the lines of where its op was made."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    node = next((k for k, line in enumerate(lines) if line.startswith("[[")), len(lines))
+    return lines[node - 1] if lines[0].startswith("Graph execution error") else lines[0]
 
 
 # -- attributes ----------------------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     result = np.isin(np.arange(len(producer)), results)
 
     constant = np.array([op.role == "constant" for op in ops], np.bool_)
-    free_to_move = constant & np.array([not graph.graph.pred[op.name] for op in ops])
+    free_to_move = constant & np.array([not graph.graph.pred[op.name] for op in ops], np.bool_)
     run, taken = pushed_down(ops, free_to_move, producer, output, result, np.array(entries, np.int64).reshape(-1, 3))
     links = np.concatenate(
         [np.array([*idle, *control], np.int64).reshape(-1, 2), np.stack([producer[taken[:, 0]], taken[:, 1]], 1)]

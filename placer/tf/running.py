@@ -11,8 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from cost_models.base import TensorSpec
+from cost_models.host_memory import free_bytes
+from cost_models.measuring.chains import in_one_line
 from cost_models.measuring.inputs import UnmeasurableError, anything
-from placer.errors import OptionError
+from placer.errors import OptionError, PlacerError
+from placer.units import format_bytes
 
 LEAST_ROUNDS = 3
 
@@ -41,7 +44,7 @@ def ready(step: Callable[[], None]) -> str:
         for _ in range(3):
             step()
     except tf.errors.OpError as error:
-        return f"TensorFlow refuses: {error.message.strip().splitlines()[0]}"
+        return f"TensorFlow refuses: {in_one_line(error)}"
     return ""
 
 
@@ -60,7 +63,19 @@ def in_turns(
         within_s: no further round starts after this, once there are three.
         rounds: how many, at most.
         tell: is told whose turn it is.
+
+    Raises:
+        PlacerError: a step fails, such as one that takes from what is used up by then.
     """
+    try:
+        return _in_turns(steps, within_s, rounds, round_s, tell)
+    except tf.errors.OpError as error:
+        raise PlacerError(f"a step ran, but not again and again: {in_one_line(error)}") from error
+
+
+def _in_turns(
+    steps: Mapping[str, Callable[[], None]], within_s: float, rounds: int, round_s: float, tell: Callable[[str], None]
+) -> dict[str, list[float]]:
     names = list(steps)
     deadline = time.perf_counter() + within_s
     repeats = {name: max(1, min(100, int(round_s / seconds(steps[name], 1)))) for name in names}
@@ -100,7 +115,7 @@ def made_up(fn: Any, specs: Sequence[tf.TensorSpec]) -> tuple[Any, ...]:
         specs: a function that has types of its own needs none.
 
     Raises:
-        OptionError: a size that is not known.
+        OptionError: a size that is not known, or for which the host has no memory.
     """
     own = getattr(fn, "input_signature", None) or getattr(fn, "structured_input_signature", [()])[0]
     return tuple(tf.nest.map_structure(_made_up, spec) for spec in specs or own)
@@ -108,6 +123,8 @@ def made_up(fn: Any, specs: Sequence[tf.TensorSpec]) -> tuple[Any, ...]:
 
 def _made_up(spec: tf.TensorSpec) -> Any:
     wanted = TensorSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape))
+    if (needed := 2 * wanted.nbytes) > (free := free_bytes()):
+        raise OptionError(f"making {wanted} takes {format_bytes(needed)} of memory, and {format_bytes(free)} are free.")
     try:
         return tf.constant(anything(np.random.default_rng(0), wanted))
     except UnmeasurableError as error:
