@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, overload
 from placer.errors import (
     DeviceError,
     InfeasibleError,
+    MoveError,
     OptionError,
     PlacementWarning,
     PlacerError,
@@ -197,6 +198,10 @@ class PlacedFunction:
         planned = f"The next call is planned with memory_limits={limits}."
         if not found.pure:
             raise found.told(f"{planned} This one may have changed variables in part: put them back.")
+        try:
+            self._prepared(args, kwargs, None)
+        except MoveError as refused:  # for a tape that watched it before the call failed
+            raise found.told(f"{planned} This one is not made again: {refused}") from refused
         warnings.warn(f"{found.text} {planned}", PlacementWarning, stacklevel=3)
         return True
 

@@ -148,6 +148,23 @@ def test_a_call_that_may_have_changed_something_is_not_made_again() -> None:
     assert f.placement.device_of("matmul") == "CPU:0"
 
 
+def test_a_call_whose_variables_would_move_from_under_a_tape_is_not_made_again() -> None:
+    w = tf.Variable(X, name="w")
+    f = placed(lambda n: work(tf.convert_to_tensor(w), n), variables="move", on_out_of_memory="replan")
+
+    def gradient(n: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            result = f(n)
+        return tape.gradient(result, w)
+
+    expected = gradient(size(8))
+    assert THERE in w.device
+    with pytest.raises(OutOfMemoryError, match=r"next call is planned with .* not made again: variable 'w' cannot be moved"):
+        gradient(size(HUGE))
+    np.testing.assert_allclose(gradient(size(8)), expected, rtol=1e-4)
+    assert "CPU:0" in w.device
+
+
 @pytest.mark.parametrize(("changes", "variables", "taped"), [(False, "fixed", False), (True, "move", True)])
 def test_where_no_plan_takes_less_the_old_one_stays(changes: bool, variables: str, taped: bool) -> None:
     with tf.device("CPU:0"):
