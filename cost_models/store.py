@@ -20,8 +20,8 @@ FORMAT = "placer.measurements"
 VERSION = 2
 """The first did not tell what was harvested."""
 _APPLICATION_ID = 0x504C4143  # "PLAC": how SQLite files say whose they are
-_MOST_SPREAD = 1e6
-"""Of what counts as figures."""
+_MOST_NS = 2**50
+"""Nothing takes thirteen days; a plan can be made of no more."""
 _PATIENCE_S = 60
 """How long a write waits for other processes' writes."""
 
@@ -289,10 +289,10 @@ def _measurement(figures: Sequence[Any]) -> Measurement:
     """From its stored fields, of which those of version 1 lack the last; ValueError for what cannot be figures."""
     time_ns, dispatch_ns, compute_ns, spread, harvested = figures if len(figures) == 5 else (*figures, False)
     times = time_ns, dispatch_ns, compute_ns
-    if not all(type(time) is int and 0 <= time < 2**63 for time in times):
-        raise ValueError(f"{times} are no time, dispatch and compute in ns")
-    if type(spread) not in (int, float) or not 0 <= spread <= _MOST_SPREAD or harvested not in (0, 1):
+    if type(spread) not in (int, float) or not 0 <= spread < _MOST_NS or harvested not in (0, 1):
         raise ValueError(f"{[spread, harvested]} are no spread and whether it was harvested")
+    if not all(type(time) is int and 0 <= time * (1 + spread) < _MOST_NS for time in times):
+        raise ValueError(f"{times} are no time, dispatch and compute in ns")
     return Measurement(*times, float(spread), bool(harvested))
 
 
