@@ -157,7 +157,7 @@ def _transfers(formulation: Formulation, assignment: Assignment, schedule: Simul
         for t, src, dst, cost in rows
     ]
     hops = [
-        Transfer(f"^{problem.op_names[op]}", names[src], names[dst], "host", 0, runs, cost, *hopped[op, dst])
+        Transfer(f"^{problem.op_names[op]}", names[src], names[dst], "device", 0, runs, cost, *hopped[op, dst])
         for op, src, dst, runs, cost in _hops(problem, assignment)
     ]
     return tuple(sorted([*tensors, *hops], key=lambda transfer: -transfer.time_ns))
@@ -168,8 +168,8 @@ def _hops(problem: PlacementProblem, assignment: Assignment) -> list[tuple[int, 
     op_device = assignment.device[problem.op_unit]
     pairs = np.stack([problem.control_src, op_device[problem.control_dst]], axis=1)
     op, dst = np.unique(pairs[op_device[pairs[:, 0]] != pairs[:, 1]], axis=0).T
-    src, runs = op_device[op], problem.op_count[op]
-    cost = problem.copy_ns(np.zeros_like(op), runs, problem.host_place[src], problem.host_place[dst])
+    src, runs = op_device[op], problem.control_count[op]
+    cost = problem.copy_ns(np.zeros_like(op), runs, src, dst)
     return [row for row in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True) if row[3]]
 
 

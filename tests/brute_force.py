@@ -27,11 +27,12 @@ def total_costs_ns(problem: PlacementProblem, device: Ints) -> Ints:
             price = problem.copy_ns(problem.copied_bytes[t], problem.tensor_count[t], source[:, t], np.array(place))
             total += np.where(wanted, price, 0)
     for op in np.unique(problem.control_src).tolist():
-        after = op_device[:, problem.control_dst[problem.control_src == op]]
+        waiting = problem.control_dst[problem.control_src == op]
+        after, runs = op_device[:, waiting], min(problem.op_count[op], problem.op_count[waiting].max())
         for d in range(problem.devices):
             crosses = (after == d).any(axis=1) & (op_device[:, op] != d)
-            hop = problem.copy_latency_ns[problem.host_place[op_device[:, op]], problem.host_place[d]]
-            total += np.where(crosses, np.rint(problem.op_count[op] * hop).astype(np.int64), 0)
+            hop = problem.copy_latency_ns[op_device[:, op], d]
+            total += np.where(crosses, np.rint(runs * hop).astype(np.int64), 0)
     return total
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Crossings:
     """Hyperedges from one producing unit to the units that use what it makes: X of them with E users in all.
 
-    A crossing is a tensor that is not free, or the control edges out of one op, which are a tensor of no bytes between host
-    memories. What can never differ is left out: users of the producing unit that take it where it is made, and repetitions.
+    A crossing is a tensor that is not free, or the control edges out of one op, which are a tensor of no bytes between devices'
+    own memories. What can never differ is left out: users of the producing unit that take it where it is made, and repetitions.
     """
 
     tensor: Ints
@@ -48,14 +48,15 @@ class Crossings:
 
         tensor = np.append(tensors, np.full(len(sources), -1))
         unit = problem.op_unit[np.append(problem.tensor_op[tensors], sources)]
-        place = np.concatenate([problem.tensor_place[tensors], np.tile(problem.host_place, (len(sources), 1))])
+        own = np.arange(problem.devices)
+        place = np.concatenate([problem.tensor_place[tensors], np.tile(own, (len(sources), 1))])
         nbytes = np.append(problem.copied_bytes[tensors], np.zeros(len(sources), np.int64))
-        count = np.append(problem.tensor_count[tensors], problem.op_count[sources])
+        count = np.append(problem.tensor_count[tensors], problem.control_count[sources])
 
         paid = ~problem.tensor_free[problem.consumer_tensor]
         crossing = np.append(number[problem.consumer_tensor[paid]], len(tensors) + source)
         user = problem.op_unit[np.append(problem.consumer_op[paid], problem.control_dst)]
-        user_place = np.concatenate([problem.consumer_place[paid], np.tile(problem.host_place, (len(source), 1))])
+        user_place = np.concatenate([problem.consumer_place[paid], np.tile(own, (len(source), 1))])
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
         kept = np.flatnonzero(~inside)

@@ -20,6 +20,7 @@ from placer.problem.constraints import Constraints
 from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
 from placer.problem.problem import Bools, Ints, PlacementProblem
 from placer.problem.pushing import pushed_down
+from placer.problem.waiting import left_waiting
 from placer.units import parse_bytes
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
@@ -309,7 +310,10 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     count = np.array([op.count for op in ops], np.float64)
     busiest = np.zeros(len(producer))
     np.maximum.at(busiest, tensor, count[consumer])
-    controls = np.array(control, np.int64).reshape(-1, 2).T.copy()
+    joins = np.array([op.op_type == "NoOp" for op in ops], np.bool_)
+    taker = np.array(entries, np.int64).reshape(-1, 3)
+    fed = np.stack([producer[taker[:, 0]], taker[:, 1]], axis=1)
+    controls = left_waiting(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins).T.copy()
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
     until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
     last = np.where(held, len(ops) - 1, -1)

@@ -271,6 +271,13 @@ class PlacementProblem:
         return np.where(self.consumer_on_host, self.host_place, np.arange(self.devices))
 
     @cached_property
+    def control_count(self) -> Floats:
+        """[N]: how often per step what waits for an op is told: as often as the op runs, but no more than its busiest waiter."""
+        busiest = np.zeros(self.ops)
+        np.maximum.at(busiest, self.control_src, self.op_count[self.control_dst])
+        return np.minimum(self.op_count, busiest)
+
+    @cached_property
     def unit_ops(self) -> Grouped:
         """The ops of each unit."""
         return Grouped.by(self.op_unit, self.units)

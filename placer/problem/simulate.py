@@ -81,7 +81,8 @@ class Simulator:
       copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
       asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
       the device's stream has been given so far, since the bytes may still be in use. Free tensors are there already.
-      A control edge waits for its producer to be issued, and for a host hop where it crosses.
+      A control edge waits for its producer to be issued. Where it crosses it is a copy of no bytes, as TensorFlow sends it: out
+      of an asynchronous device it waits for all that the stream has been given, too.
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
 
@@ -307,7 +308,9 @@ class Simulator:
                     when = arrived[k >> 1]
                 else:
                     k >>= 1
-                    when = issued if hop[k] else done
+                    when = done
+                    if hop[k] and stream_free[d] > when:
+                        when = stream_free[d]
                     if link_free[link[k]] > when:
                         when = link_free[link[k]]
                     if into[k] >= 0:
@@ -426,12 +429,13 @@ class Edges:
         tensor = np.append(problem.consumer_tensor, tensors + source)
         consumer = np.append(problem.consumer_op, problem.control_dst)
         order = np.argsort(op[tensor], kind="stable")
-        taken = np.concatenate([problem.consumer_place, np.tile(problem.host_place, (len(source), 1))])
+        own = np.arange(problem.devices)  # control edges cross as tensors of no bytes, between devices' own memories
+        taken = np.concatenate([problem.consumer_place, np.tile(own, (len(source), 1))])
         return cls(
             op=op,
-            place=np.concatenate([problem.tensor_place, np.tile(problem.host_place, (len(sources), 1))]),
+            place=np.concatenate([problem.tensor_place, np.tile(own, (len(sources), 1))]),
             nbytes=np.append(problem.copied_bytes, np.zeros(len(sources), np.int64)),
-            count=np.append(problem.tensor_count, problem.op_count[sources]),
+            count=np.append(problem.tensor_count, problem.control_count[sources]),
             free=np.append(problem.tensor_free, np.zeros(len(sources), np.bool_)),
             awaited=np.zeros(len(op), np.bool_) if problem.op_awaited is None else problem.op_awaited[op],
             tensor=tensor[order],

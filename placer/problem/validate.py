@@ -80,8 +80,12 @@ def _cost(problem: PlacementProblem, device: list[int]) -> int:
         for src, dst in zip(problem.control_src.tolist(), problem.control_dst.tolist(), strict=True)
         if where[src] != where[dst]
     )
+    runs = problem.op_count.tolist()
+    told: dict[int, float] = {}
+    for src, dst in zip(problem.control_src.tolist(), problem.control_dst.tolist(), strict=True):
+        told[src] = max(told.get(src, 0.0), min(runs[src], runs[dst]))
     for op, d in hops:
-        total += round(float(problem.op_count[op]) * latency[_place(problem, where[op], True)][_place(problem, d, True)])
+        total += round(told[op] * latency[where[op]][d])
     return int(total)
 
 

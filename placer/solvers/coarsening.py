@@ -20,20 +20,14 @@ def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
     A copy that n ops wait for counts an nth for each of them, and so does one of n control edges out of an op or into one.
     """
     apart = ~np.eye(len(among), dtype=np.bool_)
-    host = problem.host_place[among]
-    latency, per_byte, hop = (
-        float(cost[np.ix_(at, at)][apart].mean())
-        for cost, at in (
-            (problem.copy_latency_ns, among),
-            (problem.copy_ns_per_byte, among),
-            (problem.copy_latency_ns, host),
-        )
+    latency, per_byte = (
+        float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte)
     )
     tensor, src, dst = problem.consumer_tensor, problem.control_src, problem.control_dst
     copy = np.where(problem.tensor_free, NEXT_TO_NOTHING, problem.tensor_count) * (latency + per_byte * problem.copied_bytes)
     shared = (copy / np.maximum(1, np.diff(problem.consumer_start)))[tensor]
     many = np.maximum(np.bincount(src, minlength=problem.ops)[src], np.bincount(dst, minlength=problem.ops)[dst])
-    hops = problem.op_count[src] * hop / many
+    hops = problem.control_count[src] * latency / many
     maker = problem.op_unit[np.append(problem.tensor_op[tensor], src)]
     user = problem.op_unit[np.append(problem.consumer_op, dst)]
     return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.units)

@@ -48,9 +48,9 @@ def longest_chain_ns(simulator: Simulator) -> int:
         follow = [done[d] if streamed[op][d] else issued[d] for d in devices]
         for e in range(begin[op], begin[op + 1]):
             to, costs = consumer[e], copy[e]
-            goes, follows, gone = ready[to], behind[to], issued if hop[e] else done
+            goes, follows = ready[to], behind[to]
             for d in allowed[to]:
-                host = min([gone[s] + costs[s][d] for s in own])
+                host = min([done[s] + costs[s][d] for s in own])
                 stream = host
                 if code[e][d] == ISSUED and d in own:  # staying is never later than leaving and coming back
                     host, stream = min(host, issued[d]), min(host, issued[d] if hop[e] else follow[d])

@@ -89,6 +89,14 @@ def test_crossing_waits_for_the_stream_then_the_link() -> None:
     assert step(problem, [0, 1, 0]) == there + work + back + 20 + 7
 
 
+def test_a_control_edge_out_of_a_gpu_waits_for_the_stream_and_for_a_copy() -> None:
+    told = ops_of([(0, 2)], 20, 5, 50, nbytes=30, control_src=np.array([0]), control_dst=np.array([1]))
+    assert step(told, [1, 0, 1]) == (5 + 50) + 100 + 20 + 7
+    assert step(told, [1, 1, 1]) == 5 + 3 * 50 + 7
+    often = dataclasses.replace(told, op_count=np.array([3.0, 1.0, 3.0]))
+    assert step(often, [1, 0, 1]) == (1 + 50) + 100 + 20 + 7  # what waits runs once, so it is told once
+
+
 def test_copies_share_bandwidth_but_not_latency() -> None:
     problem = ops_of([(0, 2), (1, 2)], 0, 0, 0, nbytes=1000)
     assert step(problem, [0, 0, 1]) == 1000 + 1000 + 100 + 7
