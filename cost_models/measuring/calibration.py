@@ -13,14 +13,13 @@ from cost_models.analytic import AnalyticModel
 from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
-from cost_models.measuring import samples
-from cost_models.measuring.calls import argument_ns, call_ns, passed_ns
+from cost_models.measuring import samples, waking
+from cost_models.measuring.calls import argument_ns, call_ns, passed_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
 from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
-from cost_models.measuring.waking import wake_ns
 from cost_models.store import Measurement
 from cost_models.work import work_of
 
@@ -31,6 +30,8 @@ _LONG_NS = 5_000_000
 _TOO_LONG = 1 / 500
 """No op is run that is likely to take this share of the budget: it would be run some twenty times."""
 _UNPINNED = (2**20, 2**26)
+_PAUSE = 100
+"""Tiny ops between what is handed over."""
 
 
 Measured: TypeAlias = tuple[Device, OpSignature, Measurement]
@@ -162,11 +163,11 @@ class Calibration:
 
     def _wake_ns(self, device: Device) -> int:
         """What waking the threads of a CPU adds to an op that uses them all."""
-        self._spent_s(f"threads woken on {device.name}")
-        try:
-            return wake_ns(device, 10 * self._effort_s)
-        except UnmeasurableError:
+        priced = [m.typical().time_ns for d, op, m in self.measured if op == waking.OP and d.model == device.model]
+        if not priced:
             return device.wake_ns
+        self._spent_s(f"threads woken on {device.name}")
+        return waking.wake_ns(device, priced[0], 10 * self._effort_s)
 
     # -- between devices -----------------------------------------------------------------------------------------------
 
@@ -190,7 +191,7 @@ class Calibration:
         if len(self.seen.devices) == 1:
             return self.seen.host_hop_ns
         self._spent_s("handing over in host memory")
-        return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s)
+        return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s, _PAUSE)
 
     def _calls(self, machine: Machine) -> Machine:
         """With what calls take, by the devices that they use; the split is that of the first and the last device."""
@@ -207,6 +208,7 @@ class Calibration:
             both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
             machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
         bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
+        bare_ns += waiting_ns(host.name)
         return replace(machine, devices=devices, call_overhead_ns=bare_ns, argument_ns=each_ns, passed_ns=more_ns)
 
 

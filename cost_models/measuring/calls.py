@@ -14,6 +14,8 @@ from cost_models.measuring.chains import plain_graphs, traced
 _BATCHES, _CALLS = 5, 60
 _MANY = 128
 """Variables or tensors, to tell what each adds to a call."""
+_LONG = 16
+"""Ops that one core does, which take about a millisecond together."""
 
 
 def call_ns(devices: Sequence[str]) -> int:
@@ -34,6 +36,29 @@ def call_ns(devices: Sequence[str]) -> int:
         with tf.device(device):
             numbers.append(tf.constant(np.ones(64, np.float32)))
     return _typical_ns(body, numbers)
+
+
+def waiting_ns(device: str) -> int:
+    """What a call of a millisecond takes more beside its ops than one that is over at once: its caller sleeps meanwhile.
+
+    Ops that tell the time begin and end the calls, so that what the others take is in neither.
+    """
+
+    def around(length: int) -> Callable[..., list[Any]]:
+        def body(keys: Any) -> list[Any]:
+            with tf.device(device):
+                start = last = tf.raw_ops.Timestamp()
+                for _ in range(length):
+                    with tf.control_dependencies([last]):
+                        last = tf.raw_ops.Unique(x=keys).idx
+                with tf.control_dependencies([last]):
+                    return [start, tf.raw_ops.Timestamp()]
+
+        return body
+
+    with tf.device(device):
+        keys = [tf.constant(np.arange(4_000))]
+    return max(0, _typical_ns(around(_LONG), keys, timed=True) - _typical_ns(around(0), keys, timed=True))
 
 
 def passed_ns(device: str) -> int:
@@ -63,8 +88,8 @@ def argument_ns(device: str) -> int:
     return max(0, (_typical_ns(body, [number]) - without) // _MANY)
 
 
-def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
-    """Of a call of a function of these arguments, its results fetched."""
+def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any], *, timed: bool = False) -> int:
+    """Of a call of a function of these arguments, its results fetched; ``timed``: less the time from the first to the last."""
     with plain_graphs():
         call = traced(body, *args)
         medians = []
@@ -72,8 +97,8 @@ def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
             took = []
             for _ in range(_CALLS):
                 start = time.perf_counter()
-                for result in call.function(*call.args):
-                    result.numpy()
-                took.append(time.perf_counter() - start)
+                results = [result.numpy() for result in call.function(*call.args)]
+                inside = float(results[-1] - results[0]) if timed else 0.0
+                took.append(time.perf_counter() - start - inside)
             medians.append(float(np.median(took)))
     return round(1e9 * min(medians[1:]))

@@ -45,13 +45,17 @@ def copies(src: str, dst: str, sizes: tuple[int, ...], effort_s: float, *, fresh
     return found
 
 
-def hand_over_ns(one: str, other: str, effort_s: float) -> int:
-    """What it takes to hand a number in host memory from an op on one device to one on another."""
+def hand_over_ns(one: str, other: str, effort_s: float, pause: int = 0) -> int:
+    """What it takes to hand a number in host memory from an op on one device to one on another, there and back by halves.
+
+    Args:
+        pause: so many tiny ops run on the first device before, so that the thread which takes the number may sleep.
+    """
 
     def rounds(length: int, there: str) -> Call:
         def body(number: Any) -> Any:
             for _ in range(length):
-                for device in (there, one):
+                for device in (*[one] * pause, there, one):
                     with tf.device(device):
                         number = tf.raw_ops.AddV2(x=number, y=number)
             return number
@@ -59,9 +63,9 @@ def hand_over_ns(one: str, other: str, effort_s: float) -> int:
         with tf.device(one):
             return traced(body, tf.constant(1))
 
+    more = 8 if pause else 32
     with plain_graphs():
-        across, _ = difference_ns(rounds(1, other), rounds(33, other), 32, effort_s)
-        within, _ = difference_ns(rounds(1, one), rounds(33, one), 32, effort_s)
+        across, within = (difference_ns(rounds(1, there), rounds(1 + more, there), more, effort_s)[0] for there in (other, one))
     return max(0, across - within) // 2
 
 
