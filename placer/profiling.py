@@ -14,6 +14,7 @@ from cost_models.store import Row, Store, StoreError, signature_text
 from cost_models.work import work_of
 from placer.errors import PlacerError
 from placer.opgraph import OpGraph
+from placer.problem.fusing import chains
 from placer.progress import progress
 from placer.units import check_seconds
 
@@ -137,11 +138,16 @@ def _jobs(graphs: Sequence[OpGraph], devices: Iterable[Device], store: Store) ->
 
 
 def _counts(graph: OpGraph, kind: str) -> Iterator[tuple[OpSignature, float]]:
-    """Each distinct op that has work to do and a kernel for this kind of device, and how often a step runs it."""
+    """Each distinct op that has work to do and a kernel for this kind of device, and how often a step runs it.
+
+    Of a CPU's also those that TensorFlow makes of several.
+    """
     counts: dict[OpSignature, float] = {}
     for op in graph:
         if op.role == "op" and kind in op.kernels and op.count:
             counts[op.signature] = counts.get(op.signature, 0.0) + op.count
+    for chain in chains(graph) if kind == "CPU" else ():
+        counts[chain.signature] = counts.get(chain.signature, 0.0) + chain.ops[0].count
     for signature, count in counts.items():
         work = work_of(signature)
         if work.kernels or work.cpu_serial_ns:

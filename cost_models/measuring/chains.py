@@ -103,7 +103,8 @@ class Bench:
         rest = iter(values)
         handles = self._variables
         inputs = [handles[k].handle if k in handles else next(rest) for k in range(len(self.op.inputs))]
-        return tf.compat.v1.get_default_graph().create_op(self.op.op_type, inputs, attrs=self._attrs)
+        name = self.op.op_type.lstrip("_")  # which no name may begin with
+        return tf.compat.v1.get_default_graph().create_op(self.op.op_type, inputs, attrs=self._attrs, name=name)
 
     def _taken(self, made: Any) -> Any:
         """What the next op waits for: one that takes all that this op made, where it would else make nothing."""

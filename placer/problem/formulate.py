@@ -17,6 +17,7 @@ from placer.devicespec import parse
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
+from placer.problem.fusing import chains
 from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
 from placer.problem.problem import Bools, Ints, PlacementProblem
 from placer.problem.pushing import pushed_down
@@ -86,7 +87,7 @@ def formulate(
         DeviceError: a limit names a device that is not there.
     """
     ops = _with_copied_reads(graph)
-    times, dispatch, compute, workspace, rows, sources = _op_costs(ops, model, machine)
+    times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -184,28 +185,50 @@ def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:
     return np.array(list(limits.values()), np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """An op's part in what TensorFlow makes one op of on a CPU."""
+
+    whole: OpSignature
+    parts: tuple[OpSignature, ...]
+    leads: bool
+    """Whether it is the first of them, which stands for all."""
+
+
+def _fused(graph: OpGraph) -> dict[str, _Link]:
+    """By op."""
+    links = {}
+    for chain in chains(graph):
+        whole, parts = chain.signature, tuple(op.signature for op in chain.ops)
+        links.update({op.name: _Link(whole, parts, op is chain.ops[0]) for op in chain.ops})
+    return links
+
+
 def _op_costs(
-    ops: list[OpNode], model: CostModel, machine: Machine
+    ops: list[OpNode], links: Mapping[str, _Link], model: CostModel, machine: Machine
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, tuple[tuple[str, ...], ...]]:
     """Prices each distinct signature once per device that has a kernel for it, and spreads the prices over the ops."""
     rows = np.full(len(ops), -1, np.int64)
-    numbers: dict[tuple[OpSignature, tuple[str, ...]], int] = {}
+    numbers: dict[tuple[OpSignature, tuple[str, ...], _Link | None], int] = {}
     known: dict[
-        tuple[int, tuple[str, ...]], int
+        tuple[int, tuple[str, ...], _Link | None], int
     ] = {}  # readers share signature objects; hashing one takes longer than a step here
     for i, op in enumerate(ops):
         if op.role in FREE_ROLES:
             continue
-        kinds = tuple(op.kernels)
-        row = known.get((id(op.signature), kinds))
+        kinds, link = tuple(op.kernels), links.get(op.name)
+        row = known.get((id(op.signature), kinds, link))
         if row is None:
-            row = numbers.setdefault((op.signature, kinds), len(numbers))
-            known[id(op.signature), kinds] = row
+            row = numbers.setdefault((op.signature, kinds, link), len(numbers))
+            known[id(op.signature), kinds, link] = row
         rows[i] = row
     prices = np.zeros((len(numbers) + 1, len(machine.devices), 4), np.int64)  # the last row prices what does no work
     sources = []
-    for row, (signature, kinds) in enumerate(numbers):
-        found = [_price(model, signature, device, kinds) for device in machine.devices]
+    for row, (signature, kinds, link) in enumerate(numbers):
+        found = [
+            (_price_of_link(model, link, device, kinds) if link else None) or _price(model, signature, device, kinds)
+            for device in machine.devices
+        ]
         prices[row] = [figures for figures, _ in found]
         sources.append(tuple(source for _, source in found))
     count = np.array([op.count for op in ops], np.float64)[:, None]
@@ -260,6 +283,20 @@ def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tupl
         f"cost model {model.name!r} prices {signature.op_type} on {device.name} as {cost!r}: "
         f"an OpCost is wanted, each of its figures from 0 to under {MOST}."
     )
+
+
+def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
+    """What an op of a chain costs where the chain was measured as the one op that it is there, and the user prices none of it.
+
+    The first op costs what the whole does and the others nothing, wherever their neighbours are: a chain that is cut between
+    devices is priced as if it were not.
+    """
+    if device.kind != "CPU" or any(_price(model, part, device, kinds)[1] == "user" for part in link.parts):
+        return None
+    figures, source = _price(model, link.whole, device, kinds)
+    if source != "measured":
+        return None
+    return figures if link.leads else (0,) * len(figures), "measured fused"
 
 
 def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:

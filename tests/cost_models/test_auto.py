@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 import placer
 from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
 from cost_models.auto import auto_model
+from cost_models.base import CostModel
 from cost_models.fitted import SAMPLES, Fit, non_negative
+from cost_models.overrides import Override, OverrideModel
 from cost_models.shipped import MEASUREMENTS
 from cost_models.store import Measurement, Row, Store
-from tests.graphs import layers
+from tests.graphs import GraphBuilder, floats, layers
 
 SHIPPED = load_machine("h100")
 MACHINE = replace(SHIPPED, devices=tuple(replace(d, model=f"another {d.kind}") for d in SHIPPED.devices))
@@ -92,6 +94,42 @@ def test_a_plan_says_where_its_costs_come_from(tmp_path: Path, monkeypatch: pyte
     }
     assert placement.ops["layer0/Relu"].time_ns == {"CPU:0": 7, "GPU:0": 7}
     assert "costs      6 analytic, 3 measured" in placement.summary()
+
+
+@pytest.mark.parametrize("bias", ["CPU:0", "GPU:0"])
+def test_a_chain_costs_on_a_cpu_what_it_was_measured_to_take_as_one_op(bias: str, tmp_path: Path) -> None:
+    b = GraphBuilder()
+    b.argument("x", floats(8, 32))
+    b.argument("w", floats(32, 16))
+    b.argument("b", floats(16))
+    b.op("product", "MatMul", ["x", "w"], (floats(8, 16),), attrs=(("T", "float32"),), count=3)
+    b.op("sum", "AddV2", ["b", "product"], (floats(8, 16),), count=3)
+    b.op("result", "Relu", ["sum"], (floats(8, 16),), count=3)
+    b.op("alone", "Relu", ["result"], (floats(8, 16),), count=3)
+    graph, of_chain = b.build("alone"), ("product", "sum", "result")
+    attrs = (("T", "float32"), ("fused_ops", ("BiasAdd", "Relu")), ("num_args", 1))
+    whole = OpSignature("_FusedMatMul", (floats(8, 32), floats(32, 16), floats(16)), (floats(8, 16),), attrs)
+    took = Measurement(900, 100, 800, 0.0)
+    pins = {"product": "CPU:0", "sum": bias, "result": "CPU:0"}
+
+    def planned(model: CostModel) -> tuple[dict[str, dict[str, int]], set[str]]:
+        placement = placer.solve(graph, MACHINE, cost_model=model, pins=pins)
+        on_cpu = [plan for name, plan in placement.ops.items() if name in of_chain and plan.device == "CPU:0"]
+        return {name: dict(plan.time_ns) for name, plan in placement.ops.items()}, {plan.cost_source for plan in on_cpu}
+
+    plain, _ = planned(auto_model(Store(tmp_path / "empty.sqlite")))
+    for device in MACHINE.devices:
+        store = store_with(tmp_path, device.model, (whole, took))
+    fused, sources = planned(auto_model(store))
+    on_cpu = {"product": 2_700, "sum": 0, "result": 0}
+    assert fused == {name: {**times, "CPU:0": on_cpu.get(name, times.get("CPU:0", 0))} for name, times in plain.items()}
+    assert sources == {"measured fused"}
+
+    others = [(replace(whole, inputs=(floats(8, n), floats(n, 16), floats(16))), took) for n in (4, 16, 64, 256, 1024)]
+    assert planned(auto_model(store_with(tmp_path / "others", CPU.model, *others))) == (plain, {"analytic"})  # it can be fitted
+    with_own = OverrideModel(auto_model(store), {"Relu": {"CPU": Override(time_ns=5)}})
+    own, _ = planned(with_own)
+    assert own == {n: {**times, **({"CPU:0": 15} if n in ("result", "alone") else {})} for n, times in plain.items()}
 
 
 def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp_path: Path) -> None:
