@@ -15,6 +15,7 @@ from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.exchange import exchange
+from placer.solvers.fewer import Fewer, halved
 from placer.solvers.fit import fit
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.merging import merged
@@ -51,7 +52,7 @@ class Relaxed:
         return tuple(self.prices.moments)
 
 
-def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, seed: int = 0) -> Relaxed:
+def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, seed: int = 0, halves: bool = True) -> Relaxed:
     """Lagrangian relaxation of the limits (Held, Karp 1971; Fisher 1981).
 
     A limit holds at each moment of the step; at those where cuts exceed it, bytes in use get a price. Any cut at any prices is
@@ -61,6 +62,9 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
 
     With three devices and more, cuts are alpha-expansions, which bound nothing: the bound is that of all devices taken as two.
     Expansions move single units well and whole layers badly, so partitions are repaired and improved beside them.
+
+    Args:
+        halves: partitions over half of the accelerators, a quarter and so on too, which copy less.
     """
     started = time.perf_counter()
     hurried = not math.isinf(time_limit_s)
@@ -88,11 +92,9 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
                 found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
         if time.perf_counter() > started + 0.7 * time_limit_s:
             break
-    for reduced, start in partitions(problem) if prices.moments else ():
-        coarse = fit(reduced.problem, start)
-        fitting = fit(problem, reduced.invert(start)) if coarse is None else reduced.invert(coarse)
-        if fitting is not None:
-            found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
+    machines = [Fewer(problem, np.arange(problem.devices)), *(halved(problem) if halves else ())]
+    for fitting in _spread(machines) if prices.moments else ():
+        found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
     ranked = [a for _, a in sorted(found.values(), key=lambda entry: entry[0])]
     for k, assignment in enumerate(ranked[:best]):
         left = (started + time_limit_s - time.perf_counter()) / (best - k)
@@ -101,6 +103,16 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
         better = exchange(problem, assignment, passes=passes, time_limit_s=left)
         found.setdefault(better.device.tobytes(), (total_cost_ns(problem, better), better))
     return Relaxed(tuple(a for _, a in sorted(found.values(), key=lambda entry: entry[0])), bound, prices)
+
+
+def _spread(machines: list[Fewer]) -> Iterator[Assignment]:
+    """Partitions over all accelerators of each that fit or were made to."""
+    for fewer in machines:
+        for reduced, start in partitions(fewer.problem):
+            coarse = fit(reduced.problem, start)
+            fitting = fit(fewer.problem, reduced.invert(start)) if coarse is None else reduced.invert(coarse)
+            if fitting is not None:
+                yield fewer.invert(fitting)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

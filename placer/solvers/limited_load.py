@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.problem import Assignment, Floats, PlacementProblem
 from placer.problem.simulate import Simulator
 from placer.solvers.cp_model import Model
 from placer.solvers.lagrangian import CUTS, Prices
+from placer.solvers.merging import merged, sides
 from placer.solvers.min_cut import minimum_cut
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
@@ -27,16 +28,17 @@ LARGEST = 2_000
 
 
 def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> int:
-    """`least_load_ns` of the assignments that meet the memory limits, plus the least of a call's; 0 with more than two devices.
+    """`least_load_ns` of the assignments that meet the memory limits, plus the least of a call's.
 
     As there, any weights of the resources that sum up to one give a bound: the least weighted load of what fits. That is a total
     cost without copies, so that what bounds it does: prices of memory, then constraint programming with the limits at the moments
-    that have a price.
+    that have a price. Of more than two devices it is that of the `merged` ones; 0 where kernels do not let them be merged.
     """
-    problem, started = simulator.problem, time.perf_counter()
-    if problem.devices != 2:
+    started = time.perf_counter()
+    problem = merged(simulator.problem) if simulator.problem.devices > 1 else None
+    if problem is None:
         return 0
-    load = loads(simulator)
+    load = _shared_loads(simulator)
     weight = np.full(load.shape[2], 1 / load.shape[2])
     first = np.unique(problem.op_unit, return_index=True)[1]
     best = 0
@@ -54,6 +56,21 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
         weight = weight * np.exp(STEEP * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
     return best + simulator.least_call_ns
+
+
+def _shared_loads(simulator: Simulator) -> Floats:
+    """[U, 2, 4]: `loads` of a unit on either side of the `merged` problem, as if its devices shared them equally.
+
+    The busiest of them has at least that.
+    """
+    load, allowed, side = loads(simulator), simulator.problem.unit_allowed, sides(simulator.problem)
+    shared = np.zeros((len(load), 2, 4))
+    for k in range(2):
+        members = np.flatnonzero(side == k)
+        own = np.stack([load[:, d, 2 * d : 2 * d + 2] for d in members], axis=1)
+        least = np.where(allowed[:, members, None], own, np.inf).min(axis=1)
+        shared[:, k, 2 * k : 2 * k + 2] = np.where(np.isfinite(least), least, 0) / len(members)
+    return shared
 
 
 def _least_cost(problem: PlacementProblem, seconds: float, seed: int) -> tuple[int, Assignment]:

@@ -6,21 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.problem.problem import PlacementProblem
+from placer.problem.problem import Ints, PlacementProblem
 
 NEVER = np.iinfo(np.int64).max // 4
 
 
 def merged(problem: PlacementProblem) -> PlacementProblem | None:
-    """The devices of the host's kind as one, all others as another; where there is one kind only, the host and the rest.
+    """The devices of each of the two `sides` as one.
 
     An op takes the least of a side's times, a copy the least between any two places of the sides, and copies within a side's
     memory are left out; the side's limit is the sum. No assignment costs or holds less in the original. None where the
     kernels of one side differ in what they keep in host memory.
     """
-    kinds = np.array(problem.device_kinds)
-    alike = kinds == kinds[problem.host]
-    side = np.where(np.arange(problem.devices) == problem.host, 0, 1) if alike.all() else np.where(alike, 0, 1)
+    side = sides(problem)
     members = [np.flatnonzero(side == g) for g in range(2)]
     first = np.array([problem.host, members[1][0]])
     for flags in (problem.tensor_on_host, problem.consumer_on_host):
@@ -59,3 +57,10 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
         device_threads=None,
         device_wake_ns=None,
     )
+
+
+def sides(problem: PlacementProblem) -> Ints:
+    """[D]: 0 for devices of the host's kind, 1 for all others; where there is one kind only, 1 for all but the host."""
+    kinds = np.array(problem.device_kinds)
+    alike = kinds == kinds[problem.host]
+    return np.where(np.arange(problem.devices) == problem.host if alike.all() else alike, 0, 1)

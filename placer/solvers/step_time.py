@@ -13,6 +13,7 @@ from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.climbing import Search
 from placer.solvers.exchange import exchange
+from placer.solvers.fewer import halved
 from placer.solvers.fit import fit
 from placer.solvers.heuristics.annealing import anneal, moves_within
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
@@ -102,16 +103,16 @@ class StepTime:
             seed: of those searches.
         """
         started = time.perf_counter()
-        halved = [*_halved(problem)]
-        found = self._on_all(problem, objective, _part(time_limit_s, 0, len(halved)), seed)
-        if found.status is Status.OPTIMAL or not halved:
+        fewer = [*halved(problem)]
+        found = self._on_all(problem, objective, _part(time_limit_s, 0, len(fewer)), seed)
+        if found.status is Status.OPTIMAL or not fewer:
             return found
         bound_ns = found.lower_bound_ns
-        for k, fewer in enumerate(halved, 1):
+        for k, some in enumerate(fewer, 1):
             most_ns = None if found.assignment is None else HOPELESS * found.objective_ns
-            other = self._on_all(fewer, objective, _part(time_limit_s, k, len(halved)), seed, most_ns)
+            other = self._on_all(some.problem, objective, _part(time_limit_s, k, len(fewer)), seed, bound_ns, most_ns)
             if other.assignment is not None and (found.assignment is None or other.objective_ns < found.objective_ns):
-                found = other
+                found = replace(other, assignment=some.invert(other.assignment))
         if found.assignment is None:
             return replace(found, seconds=time.perf_counter() - started)
         return answer(
@@ -130,17 +131,19 @@ class StepTime:
         objective: Objective,
         time_limit_s: float | None,
         seed: int,
+        known_ns: int = 0,
         most_ns: float | None = None,
     ) -> Solution:
         """The best found from starts on all devices.
 
         Args:
+            known_ns: a bound for more devices, so that none need be looked for here.
             most_ns: it gives up where no simple start makes a step as short as this; None for never.
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        bound = step_bound_ns(problem.simulator)
-        if limits_can_bind(problem) and (time_limit_s is not None or problem.ops <= LARGE):
+        bound = max(known_ns, step_bound_ns(problem.simulator))
+        if not known_ns and limits_can_bind(problem) and (time_limit_s is not None or problem.ops <= LARGE):
             bounding = BOUND_S if time_limit_s is None else SHARE * time_limit_s
             bound = max(bound, limited_load_ns(problem.simulator, seconds=bounding))
         search = Search(
@@ -157,7 +160,7 @@ class StepTime:
             taken = time.perf_counter() - started
             return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, "no start comes near")
         if search.limited and (search.best is None or problem.ops <= LARGE):
-            for fitting in lagrangian(problem).found[:RELAXED]:
+            for fitting in lagrangian(problem, halves=False).found[:RELAXED]:
                 search.offer(fitting)
         if search.best is None:
             reason = "no start could be made to meet the memory limits"
@@ -197,18 +200,6 @@ class StepTime:
 def _part(seconds: float | None, k: int, last: int) -> float | None:
     """A half, a quarter and so on of the time, and once more the last of these."""
     return None if seconds is None else seconds / 2 ** min(k + 1, last)
-
-
-def _halved(problem: PlacementProblem) -> Iterator[PlacementProblem]:
-    """The same on the first half of the accelerators, and again, down to one or to where an op has to be on the others."""
-    group = accelerators(problem)
-    while len(group) > 1:
-        group, others = np.split(group, [(len(group) + 1) // 2])
-        allowed = problem.unit_allowed & ~np.isin(np.arange(problem.devices), others)
-        if not allowed.any(axis=1).all():
-            return
-        problem = replace(problem, unit_allowed=allowed)
-        yield problem
 
 
 def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
