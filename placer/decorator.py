@@ -575,11 +575,18 @@ class PlacedFunction:
 
         What was measured by itself stays; what cannot be (an op with side effects, or whose shapes are not known) gets a figure.
         The function's variables are put back afterwards, whatever else it does stays done. See `placer.tf.harvesting`.
+
+        Raises:
+            OptionError: `steps` is no number of them.
+            PlacerError: the function fails, or what it took cannot be stored.
         """
-        from placer.profiling import keep
+        if type(steps) is not int or steps < 1:
+            raise OptionError(f"steps={steps!r} is no number of steps above 0; leave it out for the default.")
+        from placer.profiling import check_store, keep
         from placer.tf.harvesting import harvest
         from placer.tf.running import ready, step_of, variables_kept
 
+        check_store()
         if self._signature is not None:
             args, kwargs = self._filled(self._signature, args, kwargs)
         entry = self._prepared(args, kwargs, None)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
 """How wrong a cost from each source may be, as a share of it."""
-_RUNS = 25
-"""About how often measuring runs an op that takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class _Job:
     device: Device
     worth: float
     """What part of a step on the device is in doubt by it, summed over the graphs."""
-    about_s: float
+    likely_ns: float
 
 
 def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Profile:
@@ -65,7 +63,7 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
 
     Args:
         graphs: of the functions; see `placer.build_graph`. Each counts alike, however long its step takes.
-        budget_s: no measurement starts after so many seconds.
+        budget_s: no measurement starts that would not be done after so many seconds.
 
     Raises:
         OptionError: a budget that is no positive number.
@@ -73,24 +71,27 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
     """
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.inputs import UnmeasurableError
-    from cost_models.measuring.timing import measure
+    from cost_models.measuring.timing import TooLongError, about_s, measure
     from placer.tf.devices import local_machine
 
     start = time.monotonic()
+    check_store()
     store = Store()
-    _put(store, [])  # what cannot be kept is told before the work
     jobs, known = _jobs([graphs] if isinstance(graphs, OpGraph) else graphs, local_machine().devices, store)
     measured = left = 0
     refused: dict[str, str] = {}
     with progress("measuring") as stage:
         for job in jobs:
             spent = time.monotonic() - start
-            if spent + job.about_s > budget_s:
+            if spent + about_s(job.likely_ns, job.device) > budget_s:
                 left += 1
                 continue
             stage.at(spent / budget_s, f"{job.signature.op_type} on {job.device.name}")
             try:
-                figures = measure(job.signature, job.device)
+                figures = measure(job.signature, job.device, within_s=budget_s - spent)
+            except TooLongError:
+                left += 1
+                continue
             except UnmeasurableError as error:
                 refused.setdefault(job.signature.op_type, str(error))
                 continue
@@ -108,6 +109,11 @@ def keep(harvest: Harvest, placement: Placement) -> int:
         return Store().add(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
     except StoreError as error:
         raise PlacerError(str(error)) from error
+
+
+def check_store() -> None:
+    """PlacerError where nothing can be stored: told before the work, not after it."""
+    _put(Store(), [])
 
 
 def _put(store: Store, rows: list[Row]) -> None:
@@ -133,7 +139,7 @@ def _jobs(graphs: Sequence[OpGraph], devices: Iterable[Device], store: Store) ->
                 worth[op] = worth.get(op, 0.0) + in_doubt / step_ns
         unknown = {op: value for op, value in worth.items() if signature_text(op) not in there}
         known += len(worth) - len(unknown)
-        jobs += [_Job(op, device, value, _RUNS * costs[op].time_ns / 1e9) for op, value in unknown.items()]
+        jobs += [_Job(op, device, value, costs[op].time_ns) for op, value in unknown.items()]
     return sorted(jobs, key=lambda job: -job.worth), known
 
 

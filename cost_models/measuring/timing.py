@@ -19,6 +19,10 @@ EFFORT_S = 0.1
 """How long a figure is sampled."""
 _ROUNDS = 3
 """Samples of a figure, at least."""
+_RUNS = 25
+"""About how often an op is run that takes long."""
+_LONG_S, _LONG_RUNS = 0.1, 5
+"""What takes longer is run no more often than this."""
 _TOO_WIDE = 2.0
 """A figure whose samples spread over more than this many times itself is none."""
 _MOST_DELAY = 64
@@ -29,32 +33,54 @@ _TINY_S = 1e-3
 """A call that is over sooner says little of the op in it."""
 
 
-def measure(op: OpSignature, device: Device, effort_s: float = EFFORT_S) -> Measurement:
+class TooLongError(UnmeasurableError):
+    """An op that takes longer to measure than there is time."""
+
+
+def about_s(time_ns: float, device: Device) -> float:
+    """How long it may take to measure an op that takes so long."""
+    runs = _LONG_RUNS if time_ns > 1e9 * _LONG_S and not device.asynchronous else _RUNS
+    return runs * time_ns / 1e9
+
+
+def measure(op: OpSignature, device: Device, effort_s: float = EFFORT_S, within_s: float = math.inf) -> Measurement:
     """Times an op on a device.
 
     A call with the op once is compared with a call with the op many times in a row, in turns: the difference is the op's, and
     what a call costs is in neither. Every call is waited for. Where dispatch and compute overlap, they are told apart: the
     host's time is that of calls before they are waited for; the device's is that of calls whose ops queue behind work that
-    takes it longer than the host takes to issue them.
+    takes it longer than the host takes to issue them. An op beside which a call costs next to nothing is called by itself.
 
     Args:
         op: what to run; its variables are made for it, and no op with other side effects is run.
         device: where; its name is that of a device of this process.
         effort_s: how long to sample, about; an op that takes longer is sampled three times.
+        within_s: how long it may take in all; whether it can is told by two runs of the op.
 
     Raises:
+        TooLongError: it takes longer than that.
         UnmeasurableError: it cannot be run by itself, or its time is lost in the noise.
     """
     try:
         with plain_graphs(), reasons():
-            return _measured(Bench(op, device.name), device, effort_s)
+            return _measured(Bench(op, device.name), device, effort_s, within_s)
     finally:
         if any(spec.dtype == "resource" for spec in op.inputs) and needed_bytes(op) > _LARGE_BYTES:
             gc.collect()  # a graph that captured variables is one of Python's cycles
 
 
-def _measured(bench: Bench, device: Device, effort_s: float) -> Measurement:
+def _measured(bench: Bench, device: Device, effort_s: float, within_s: float) -> Measurement:
     one = bench.chain(1)
+    once_s = one.seconds()
+    if once_s > _LONG_S:
+        once_s = min(once_s, one.seconds())  # the first call compiles
+    if about_s(1e9 * once_s, device) > within_s:
+        raise TooLongError(f"a run takes {once_s:.1f} s")
+    if once_s > _LONG_S and not device.asynchronous:
+        took = [1e9 * one.seconds() for _ in range(_ROUNDS)]
+        least = round(min(took))
+        dispatch = min(device.dispatch_ns, least)
+        return Measurement(least, dispatch, least - dispatch, _spread(float(np.percentile(took, 25)) - least, least))
     more = repeats(one, 64 if device.asynchronous else 256)
     many = bench.chain(1 + more)
     if not device.asynchronous:

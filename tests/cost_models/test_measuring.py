@@ -293,6 +293,19 @@ def test_profiling_measures_each_op_once_and_leaves_the_users_state_alone(
         profile(replanned.graph, 0)
 
 
+def test_an_op_that_takes_long_keeps_to_the_time_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is thought to take a hundredth of that, so that only running it tells."""
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    x = tf.ones([1500, 1500])
+    graph = placer.build_graph(tf.function(lambda x: tf.math.igamma(x, x)), x)
+    assert (found := profile(graph, 0.2)).left == 1
+    assert found.measured == 0
+    assert profile(graph, 60).measured == 1
+    monkeypatch.setattr(timing, "_LONG_S", 0.0)
+    alone = timing.measure(graph.op("Igamma").signature, CPU)
+    assert alone.time_ns == alone.dispatch_ns + alone.compute_ns > 0
+
+
 def test_several_functions_share_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
     x = tf.ones([16, 16])

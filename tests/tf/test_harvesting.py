@@ -77,6 +77,23 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
     assert measured_since >= {"MatMul", "Unique", "Sin"}
 
 
+def test_what_cannot_be_harvested_is_told_before_the_function_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = tf.Variable(0)
+
+    @placer.optimized_placement
+    def step() -> Any:
+        tf.numpy_function(lambda: np.int32(calls.assign_add(1)), [], tf.int32)
+
+    for steps in (0, -1, 1.5, "2", True):
+        with pytest.raises(placer.OptionError, match="steps"):
+            step.harvest(steps=steps)
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path / "taken"))
+    with pytest.raises(placer.PlacerError, match="PLACER_CACHE"):
+        step.harvest()
+    assert calls.numpy() == 0
+
+
 def test_what_is_fused_is_told_and_is_no_ops_measurement() -> None:
     weights = tf.Variable(np.ones((64, 64), np.float32))
     bias = tf.Variable(np.ones(64, np.float32))
