@@ -202,7 +202,8 @@ class Store:
             connection.execute("PRAGMA synchronous = OFF")  # a power cut may break the file: it is set aside, and measured again
             before = connection.total_changes
             with connection:
-                connection.execute("BEGIN IMMEDIATE")  # no rows show too whether the file can be written
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(f"PRAGMA user_version = {VERSION}")  # so that no rows show too whether the file can be written
                 connection.executemany(statement, stored)
             return connection.total_changes - before
 

@@ -281,11 +281,13 @@ except StoreError as error:
 """
 
 
-def test_a_store_where_nobody_may_write_is_read() -> None:
+@pytest.mark.parametrize("folder_mode", [0o555, 0o777])
+def test_a_store_that_cannot_be_written_is_read(folder_mode: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "a.sqlite")
         store.put([ROW])
-        os.chmod(folder, 0o555)
+        store.path.chmod(0o444)
+        os.chmod(folder, folder_mode)
         command = [sys.executable, "-W", "error", "-c", READER, str(store.path)]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         os.chmod(folder, 0o755)
