@@ -56,6 +56,8 @@ UninitializedVariable = resource_variable_ops.UninitializedVariable
 FunctionCaptures = capture_container.FunctionCaptures
 DatasetFunction = structured_function.StructuredFunctionWrapper
 """What a dataset's transformation calls; the dataset was made with what it captures."""
+Dataset = dataset_ops.DatasetV2
+DataIterator = iterator_ops.OwnedIterator
 
 SCRATCH = "scratch_graph"
 """What Keras calls the graphs it makes to learn the shapes that layers give; they never run."""
@@ -482,9 +484,9 @@ def variables_behind(dataset: Any) -> list[tf.TensorSpec] | None:
 def data_behind(thing: Any) -> Any:
     """The tensor of a dataset or an iterator whose functions Python objects hold; None for anything else."""
     kind = type(thing)
-    if issubclass(kind, iterator_ops.OwnedIterator):
+    if issubclass(kind, DataIterator):
         return vars(thing).get("_iterator_resource") if "_dataset" in vars(thing) else None
-    if issubclass(kind, dataset_ops.DatasetV2) and not issubclass(kind, dataset_ops._VariantDataset):
+    if issubclass(kind, Dataset) and not issubclass(kind, dataset_ops._VariantDataset):
         return vars(thing).get("_variant_tensor_attr")
     return None
 

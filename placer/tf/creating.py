@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import tensorflow as tf
 from placer.errors import TraceError
 from placer.tf import _private, variables
 from placer.tf.devices import full_name, process_devices
+from placer.tf.objects import living
 from placer.tf.tracing import Trace
 
 _planning: ContextVar[int | None] = ContextVar("_planning", default=None)
@@ -125,13 +125,12 @@ class Deferred:
             self.create()
         waiting = {id(v._handle): v for v in self.waiting if isinstance(v, _Waiting)}
         self.waiting.clear()
-        for thing in gc.get_objects() if waiting else ():
-            if issubclass(type(thing), _private.ConcreteFunction):
-                captured = vars(thing).get("_captured_inputs", ())
-                if any(id(t) in waiting for t in captured):
-                    # TensorFlow calls what is no tensor, at each call of the function.
-                    used = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
-                    thing.set_external_captures(used)
+        for function in living(_private.ConcreteFunction) if waiting else ():
+            captured = vars(function).get("_captured_inputs", ())
+            if any(id(t) in waiting for t in captured):
+                # TensorFlow calls what is no tensor, at each call of the function.
+                used = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
+                function.set_external_captures(used)
 
 
 def forget_deleted(graph: Any) -> None:

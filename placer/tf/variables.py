@@ -24,6 +24,7 @@ from placer.pausing import paused_collection
 from placer.placement import Placement
 from placer.tf import _private
 from placer.tf.devices import full_name
+from placer.tf.objects import living
 from placer.tf.taping import TapedFunction
 from placer.tf.tracing import Trace
 
@@ -34,6 +35,19 @@ UNSEEN = "what Python does not tell, such as a local variable of a running funct
 is_recording = _private.is_recording
 
 _EAGER = tf.__internal__.EagerTensor
+_HOLDERS = (
+    _private.FunctionCaptures,
+    _private.ConcreteFunction,
+    _private.FuncGraph,
+    _private.ResourceVariable,
+    _private.DatasetFunction,
+    tf.GradientTape,
+    tf.autodiff.ForwardAccumulator,
+    _EAGER,
+    _private.DataIterator,
+    _private.Dataset,
+)
+"""What may hold a variable's storage, or tell of a tensor that does."""
 _EMPTY = [0] * 8
 """A shape that takes no memory. Whatever is computed from it fails, or has a shape that was not meant either."""
 _relying: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -119,7 +133,7 @@ def watched() -> frozenset[tuple[int, int]]:
 
     Asked for before a function is traced: tapes around that will watch what it reads, though nothing is recorded.
     """
-    tapes = [thing for thing in gc.get_objects() if issubclass(type(thing), tf.GradientTape) and thing._recording]
+    tapes = [tape for tape in living(tf.GradientTape) if tape._recording]
     return frozenset((id(tape), id(variable)) for tape in tapes for variable in tape.watched_variables())
 
 
@@ -291,7 +305,7 @@ class _Holders:
         lists: set[int] = set()
         tensors: list[Any] = []
         known: set[int] = set()  # datasets and iterators whose functions are among these objects
-        for thing in gc.get_objects():
+        for thing in living(*_HOLDERS):
             kind = type(thing)
             if issubclass(kind, _private.FunctionCaptures):
                 if found._count(_private.captured_by_value(thing)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -538,6 +539,31 @@ def test_frozen_objects_are_noticed(w: tf.Variable) -> None:
     placed(X)
     w.assign(tf.eye(4))
     np.testing.assert_allclose(f(X), X)
+
+
+def test_other_threads_may_make_tuples_meanwhile() -> None:
+    """CPython raises a SystemError where something else holds a tuple that is being made."""
+    errors: list[SystemError] = []
+    moved = threading.Event()
+
+    def make() -> None:
+        while not moved.is_set():
+            try:
+                tuple(i for i in range(2000))
+            except SystemError as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(2):
+            w = made(tf.eye(4), "w")
+            moving(in_a_closure(w), "w")(X)
+            assert where(w) == THERE
+    finally:
+        moved.set()
+        thread.join()
+    assert not errors
 
 
 def test_a_forward_accumulator_is_not_cut_off(w: tf.Variable) -> None:
