@@ -592,7 +592,7 @@ class PlacedFunction:
         entry = self._prepared(args, kwargs, None)
         placement = _placement(entry, self.__name__)
         step = step_of(lambda: entry.run(*args, **kwargs), ())
-        with variables_kept(entry.concrete):
+        with variables_kept(entry.concrete, (args, kwargs)):
             if why := ready(step):
                 raise PlacerError(f"{self.__name__} cannot be run: {why}")
             found = harvest(step, placement, steps)

@@ -123,7 +123,7 @@ def predict(
     trials: dict[str, Placement] = {}
     steps: dict[str, Callable[[], None]] = {}
     skipped: dict[str, str] = {}
-    with progress("predicting and measuring") as stage, variables_kept(concrete), warnings.catch_warnings():
+    with progress("predicting and measuring") as stage, variables_kept(concrete, args), warnings.catch_warnings():
         warnings.simplefilter("ignore", PlacementWarning)  # they have been told of the plan
         for name, placement in _placements(plan, chosen):
             stage.at(0, name)

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from cost_models.base import TensorSpec
 from cost_models.host_memory import free_bytes
-from cost_models.measuring.chains import in_one_line
+from cost_models.measuring.chains import HOST, in_one_line
 from cost_models.measuring.inputs import UnmeasurableError, anything
 from placer.errors import OptionError, PlacerError
+from placer.tf import _private
 from placer.units import format_bytes
 
 LEAST_ROUNDS = 3
@@ -98,14 +99,29 @@ def seconds(step: Callable[[], None], repeats: int) -> float:
 
 
 @contextmanager
-def variables_kept(concrete: Any) -> Iterator[None]:
-    """What a ConcreteFunction does to its variables inside is undone afterwards."""
-    before = [(variable, tf.identity(variable)) for variable in concrete.graph.variables if variable.is_initialized()]
+def variables_kept(concrete: Any, args: Any) -> Iterator[None]:
+    """What calls of a ConcreteFunction with these arguments do to variables inside is undone afterwards.
+
+    Ops can write a variable by its handle alone, as optimizers do with their slots, so each handle counts. The values wait in
+    host memory: a device may have no room for a second copy of its variables.
+    """
+    passed = [each.handle for each in tf.nest.flatten(args, expand_composites=True) if isinstance(each, tf.Variable)]
+    handles = {id(t): t for t in (*concrete.captured_inputs, *passed) if t.dtype == tf.resource}
+    before = []
+    for handle in handles.values():
+        for held in _private.held_by(handle):
+            if not _private.has_value(handle):
+                continue
+            with tf.device(handle.device):
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)
+            with tf.device(HOST):
+                before.append((handle, tf.identity(value)))
     try:
         yield
     finally:
-        for variable, value in before:
-            variable.assign(value)
+        for handle, value in before:
+            with tf.device(handle.device):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
 def made_up(fn: Any, specs: Sequence[tf.TensorSpec]) -> tuple[Any, ...]:
