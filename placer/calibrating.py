@@ -29,16 +29,18 @@ def calibrate(budget_s: float = 75.0) -> Machine:
 
     Raises:
         OptionError: a budget that is no positive number.
-        PlacerError: the cache folder cannot be written.
+        PlacerError: the cache folder cannot be written, or a device has no memory free.
     """
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
+    from cost_models.measuring.chains import reasons
+    from cost_models.measuring.inputs import UnmeasurableError
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()
     try:
         Store().put([])  # what cannot be kept is told before the work
-        with progress("calibrating") as stage:
+        with progress("calibrating") as stage, reasons():
             calibration = Calibration(local_machine(), budget_s, stage.at)
             found = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)
@@ -46,6 +48,8 @@ def calibrate(budget_s: float = 75.0) -> Machine:
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
                 Store().put([Row(device.model, version, op, figures)])
+    except UnmeasurableError as error:
+        raise PlacerError(f"this machine cannot be measured: {error}") from error
     except (StoreError, OSError) as error:
         raise PlacerError(f"what is measured cannot be kept: {error}") from error
     return machine

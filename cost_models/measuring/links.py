@@ -26,7 +26,7 @@ class Copy:
 
 
 def copies(src: str, dst: str, sizes: tuple[int, ...], effort_s: float, *, fresh: bool = True) -> list[Copy]:
-    """Times copies of each size from one device to another.
+    """Times copies of each size from one device to another, larger ones as far as there is memory for them.
 
     Round by round, one device makes a tensor, the other takes it and says so in a number that stays in host memory, and only
     then the next round begins: no two copies overlap, and each is waited for. What the same rounds take on one device is taken
@@ -37,10 +37,15 @@ def copies(src: str, dst: str, sizes: tuple[int, ...], effort_s: float, *, fresh
             host for a GPU); else it is an argument that sits in ordinary memory.
     """
     hop = hand_over_ns(src, dst, effort_s)
-    found = []
-    for nbytes in sizes:
-        with plain_graphs():
-            across, within = (_per_round_ns(src, taker, nbytes, fresh, effort_s) for taker in (dst, src))
+    found: list[Copy] = []
+    for nbytes in sorted(sizes):
+        try:
+            with plain_graphs():
+                across, within = (_per_round_ns(src, taker, nbytes, fresh, effort_s) for taker in (dst, src))
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            if not found:
+                raise
+            break
         found.append(Copy(nbytes, max(1, across - within - hop)))
     return found
 

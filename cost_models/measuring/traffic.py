@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.host_memory import free_bytes
 from cost_models.measuring.chains import Call, plain_graphs, traced
 
 _ELEMENTS = 2**24
@@ -18,11 +19,13 @@ _SAMPLES = 3
 
 def traffic_bytes_per_s(device: str, effort_s: float) -> float:
     """Bytes per second, read and written, of ops that each take what the one before made and write where none has lately; 0
-    where the machine was too disturbed to tell.
+    where the machine was too disturbed to tell, or has too little memory free.
 
     An op that runs again and again on the same inputs finds them in caches, and its result's memory too: of 32 cores' caches a
     few hundred MiB come three times as fast as out of memory.
     """
+    if free_bytes() < 4 * _ELEMENTS * (2 + _PASSES[1]):
+        return 0.0
     with plain_graphs(), tf.device(device):
         start = tf.zeros([_ELEMENTS])
         few, many = (_passes(device, start, length) for length in _PASSES)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
-from cost_models.machines import load_machine
+from cost_models.machines import Machine, load_machine
+from cost_models.measuring import links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.links import Copy, copies
@@ -57,6 +58,13 @@ def test_later_plans_use_what_calibrating_found(
     assert main(["devices"]) == 0
     assert "measured here by placer calibrate" in capsys.readouterr().out
     assert main(["calibrate", "--budget-s", "-1"]) == 2
+
+    def full(_: Calibration) -> Machine:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    monkeypatch.setattr(Calibration, "machine", full)
+    assert main(["calibrate"]) == 1
+    assert "cannot be measured: TensorFlow refuses: OOM" in capsys.readouterr().err
 
     (cache / "taken").write_text("")
     monkeypatch.setenv("PLACER_CACHE", str(cache / "taken"))
@@ -131,6 +139,17 @@ def test_copies_between_two_devices_take_time(fresh: bool) -> None:
     found = copies("CPU:0", "CPU:1", (4, 2**16), 0.02, fresh=fresh)
     assert [copy.nbytes for copy in found] == [4, 2**16]
     assert all(0 < copy.time_ns < 10**8 for copy in found)
+
+
+def test_copies_are_timed_as_far_as_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    per_round = links._per_round_ns
+    monkeypatch.setattr(links, "_per_round_ns", lambda *args: (full if args[2] > 4 else per_round)(*args))
+    assert [copy.nbytes for copy in copies("CPU:0", "CPU:1", (4, 2**16, 2**28), 0.01)] == [4]
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        copies("CPU:0", "CPU:1", (2**16, 2**28), 0.01)
 
 
 def test_the_common_ops_are_what_their_signatures_say() -> None:
