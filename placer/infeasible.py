@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from placer.problem.memory import excess, peaks, usage
 from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.cp_model import Model
-from placer.solvers.cp_sat import LARGEST
+from placer.solvers.cp_sat import LARGEST, cannot_fit
 from placer.solvers.fit import fit
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
@@ -25,7 +26,7 @@ HOLDERS_SHOWN = 4
 HALVINGS = 4
 """Of the distance to limits that a simple placement meets."""
 SECONDS = 2.0
-"""For coming nearer to the limits than repairs do."""
+"""For coming nearer to the limits than repairs do, and for all ways out that these do not find."""
 
 
 def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solution, without: Mapping[str, Bools]) -> str:
@@ -74,17 +75,27 @@ def _attempts(problem: PlacementProblem, objective: Objective) -> dict[str, Assi
     return {name: assignment for name, assignment in found.items() if assignment is not None}
 
 
-def _fitting(problem: PlacementProblem, objective: Objective) -> Assignment | None:
-    """One that meets the limits, if it is found by repairing simple ones."""
+def _fitting(problem: PlacementProblem, objective: Objective, seconds: float) -> Assignment | None:
+    """One that meets the limits, if it is found by repairing simple ones or, for so long, by a search."""
     repaired = (fit(problem, assignment) for assignment in _attempts(problem, objective).values())
-    return next((assignment for assignment in repaired if assignment is not None), None)
+    found = next((assignment for assignment in repaired if assignment is not None), None)
+    if found is not None or seconds <= 0 or cannot_fit(problem):
+        return found
+    reduced = reduce(problem)
+    start = next(iter(_attempts(reduced.problem, objective).values()), None)
+    if start is None or choices(reduced.problem) > LARGEST:
+        return None
+    model = Model(reduced.problem)
+    model.limit_where_exceeded(start)
+    nearest, _ = model.least_excess(start, seconds, seed=0)
+    return None if excess(reduced.problem, nearest).any() else reduced.invert(nearest)
 
 
 def _ways_out(graph: OpGraph, problem: PlacementProblem, objective: Objective, without: Mapping[str, Bools]) -> list[str]:
     """Demands that stand in the way: without any one of these something fits."""
-    outs = []
+    outs, ends = [], time.perf_counter() + SECONDS
     for words, allowed in without.items():
-        found = _fitting(replace(problem, unit_allowed=allowed), objective)
+        found = _fitting(replace(problem, unit_allowed=allowed), objective, ends - time.perf_counter())
         if found is not None:
             stayed = problem.unit_allowed[np.arange(problem.units), found.device]
             outs.append(f"{words}{_moved(graph, problem, found, ~stayed)}")

@@ -12,6 +12,7 @@ import placer
 from placer.errors import InfeasibleError
 from placer.opgraph import OpGraph
 from tests.fitting import SMALL
+from tests.graphs import GraphBuilder, floats
 from tests.machines import two_cpus
 
 MIB = 2**20
@@ -80,6 +81,22 @@ def test_variables_that_would_have_to_move(graph: OpGraph) -> None:
     assert re.search(r"'net_w\d\w*' \(1\.00 MiB\) on CPU:1", text)
     assert "over its limit" in text
     assert placer.solve(graph, two_cpus(), memory_limits=limits, variables="move")
+
+
+def test_a_way_out_is_told_that_no_simple_placement_takes() -> None:
+    """The large variable has to leave the second device, and the small one then finds no room on the first."""
+    kib = 2**10 // 4
+    b = GraphBuilder(process_devices=("CPU:0", "CPU:1"))
+    b.argument("x", floats(32 * kib))
+    for name, size in (("large", 128), ("small", 8)):
+        b.variable(name, size * 2**10, "CPU:1")
+        b.read(f"{name}/read", name, floats(size * kib))
+    b.op("sum", "Sum", ["x"], (floats(64),))
+    b.op("product", "MatMul", ["sum", "large/read"], (floats(32 * kib),))
+    graph = b.build("small/read", "product")
+    limits = {"CPU:0": 196 * 2**10, "CPU:1": 20 * 2**10}
+    assert """variables="move", with 'large' (128 KiB) on CPU:0""" in told(graph, memory_limits=limits)
+    assert placer.solve(graph, two_cpus(), memory_limits=limits, variables="move").device_of("small") == "CPU:1"
 
 
 def test_pins_that_stand_in_the_way(graph: OpGraph) -> None:
