@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from placer.tf.tracing import Trace
 
 
+_MOVING = threading.RLock()
+"""Of all functions whose plans may move variables: while one is planned it holds those that another would move."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Entry:
     """What is known of one traced signature."""
@@ -73,7 +77,7 @@ class PlacedFunction:
         self._fn = fn
         self._options = options
         self._plans = plans
-        self._lock = threading.RLock()
+        self._lock = _MOVING if self._moving else threading.RLock()
         self._calls: dict[Hashable, _Entry] = {}
         self._entries: dict[Hashable, _Entry] = {}
         self._exportable: dict[Hashable, Any] = {}

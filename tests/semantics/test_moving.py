@@ -8,6 +8,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -553,17 +554,40 @@ def test_other_threads_may_make_tuples_meanwhile() -> None:
             except SystemError as error:
                 errors.append(error)
 
+    variables = [made(tf.eye(4), "w") for _ in range(2)]
+    functions = [moving(in_a_closure(w), "w") for w in variables]
+    for f in functions:
+        f.plan(X)
     thread = threading.Thread(target=make)
     thread.start()
     try:
-        for _ in range(2):
-            w = made(tf.eye(4), "w")
-            moving(in_a_closure(w), "w")(X)
-            assert where(w) == THERE
+        for f in functions:
+            f(X)
+        assert [where(w) for w in variables] == [THERE, THERE]
     finally:
         moved.set()
         thread.join()
     assert not errors
+
+
+def test_several_threads_make_first_calls_at_once(w: tf.Variable) -> None:
+    def uses(other: tf.Variable) -> Any:
+        return lambda x: x @ w @ other
+
+    others = [made((k + 2) * tf.eye(4), f"w{k}") for k in range(3)]
+    placed = [moving(uses(other), "w*") for other in others]
+    start = threading.Barrier(len(placed))
+
+    def first(f: Any) -> tf.Tensor:
+        start.wait()
+        return f(X)
+
+    for _ in range(2):
+        with ThreadPoolExecutor(len(placed)) as pool:
+            for k, result in enumerate(pool.map(first, placed)):
+                np.testing.assert_allclose(result, (k + 2) * X @ w, rtol=1e-6)
+        w.assign_add(tf.eye(4))
+    assert [where(v) for v in (w, *others)] == 4 * [THERE]
 
 
 def test_a_forward_accumulator_is_not_cut_off(w: tf.Variable) -> None:
