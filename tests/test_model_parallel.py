@@ -21,7 +21,7 @@ from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import excess, peaks
-from placer.problem.price import total_cost_ns, transfers
+from placer.problem.price import handed_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.climbing import WORTH
@@ -69,7 +69,7 @@ def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
     program, graph, problem = posed(name)
 
     def score(assignment: Assignment) -> float:
-        return problem.simulator.step_ns(assignment) + WORTH * total_cost_ns(problem, assignment)
+        return problem.simulator.step_ns(assignment) + WORTH * handed_ns(problem, assignment, np.array(on_gpus(problem)))
 
     plan = 0.998 * score(planned(name))  # control edges of some ten microseconds are not searched for to the last
     assert plan <= min(score(a) for a in by_hand(program, graph, problem) if not excess(problem, a).any())

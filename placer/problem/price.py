@@ -53,6 +53,13 @@ def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
     return Transfers(tensor, src[tensor], dst, cost)
 
 
+def handed_ns(problem: PlacementProblem, assignment: Assignment, group: Ints) -> int:
+    """What tensors take that are copied from one device of a group to another."""
+    copies = transfers(problem, assignment)
+    src, dst = copies.src % problem.devices, copies.dst % problem.devices
+    return int(copies.cost_ns[np.isin(src, group) & np.isin(dst, group) & (src != dst)].sum())
+
+
 def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """[U, D]: what the copies of all that a unit makes or takes cost in a step, were it alone moved to device d.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -203,10 +204,18 @@ def _part(seconds: float | None, k: int, last: int) -> float | None:
 
 
 def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
-    """Offers partitions, and the best ones improved unit by unit in problems that are not large; gives those, to be improved."""
+    """Offers partitions, and the best ones improved unit by unit in problems that are not large; gives those, to be improved.
+
+    Those that leave out one accelerator too, where half of them are fewer still: three of four may be nearer to each other.
+    """
     problem = search.problem
     found: list[tuple[float, Reduced, Assignment]] = []
-    for reduced, start in partitions(problem):
+    group, machines = accelerators(problem), [problem]
+    if len(group) > 3:
+        allowed = problem.unit_allowed & (np.arange(problem.devices) != group[-1])
+        allowed = np.where(allowed.any(axis=1)[:, None], allowed, problem.unit_allowed)
+        machines.append(replace(problem, unit_allowed=allowed))
+    for reduced, start in itertools.chain.from_iterable(map(partitions, machines)):
         coarse = fit(reduced.problem, start) if search.limited else start
         if coarse is None:
             search.offer_fitting(reduced.invert(start))

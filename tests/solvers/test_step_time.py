@@ -137,6 +137,16 @@ def test_another_device_lengthens_no_step(problem: PlacementProblem) -> None:
         assert (after.status is Status.OPTIMAL) == (after.objective_ns == after.lower_bound_ns)
 
 
+@pytest.mark.parametrize(("shape", "ops", "gpus", "shares"), [("layered", 30, 3, (0.8, 0.0)), ("towers", 60, 2, (0.6, 0.8))])
+def test_more_room_lengthens_no_step(shape: str, ops: int, gpus: int, shares: tuple[float, float]) -> None:
+    """With limits other starts fit, which could lead further than those without."""
+    found = []
+    for memory in shares:
+        problem = synthetic(shape, ops=ops, gpus=gpus, memory=memory, speedup=10, cpu_only=0.0, on_host=0.0)
+        found.append(StepTime().solve(problem, "step_time").objective_ns)
+    assert found[1] <= found[0]
+
+
 def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
     """Its work there passes beside the GPU's, which with several GPUs is not what counts."""
     graph, two = shipped_graph("lstm_then_wide"), load_machine("2xh100")
