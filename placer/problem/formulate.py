@@ -350,7 +350,8 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     joins = np.array([op.op_type == "NoOp" for op in ops], np.bool_)
     taker = np.array(entries, np.int64).reshape(-1, 3)
     fed = np.stack([producer[taker[:, 0]], taker[:, 1]], axis=1)
-    controls = left_waiting(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins).T.copy()
+    left = left_waiting(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
+    controls = np.concatenate([left, _of_loops(ops, fed)]).T.copy()
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
     until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
     last = np.where(held, len(ops) - 1, -1)
@@ -373,6 +374,19 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
         "control_src": controls[0],
         "control_dst": controls[1],
     }
+
+
+def _of_loops(ops: list[OpNode], fed: Ints) -> Ints:
+    """[K, 2]: control edges that TensorFlow adds to loops: from the first variable of each to its condition, and on to its ops.
+
+    They are beside what crosses in host memory, such as the predicate: what has no input in a round waits for them alone. See
+    lower_while_op.cc and graph_partition.cc in tensorflow/core.
+    """
+    number = {op.name: i for i, op in enumerate(ops) if op.count}
+    loops = {i: name for name, i in number.items() if ops[i].op_type in ("While", "StatelessWhile")}
+    begins = [(number[first], i) for i, name in loops.items() if (first := f"{name}/in0") in number]
+    rounds = fed[np.isin(fed[:, 0], list(loops))]
+    return np.unique(np.concatenate([np.array(begins, np.int64).reshape(-1, 2), rounds]), axis=0)
 
 
 def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Ints, last: Ints) -> Bools:

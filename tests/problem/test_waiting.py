@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+import placer
 from placer.problem.waiting import left_waiting
+from placer.tf import _private
+from tests.machines import two_cpus
 
 OPS = 9
 PAIRS = st.tuples(st.integers(0, OPS - 1), st.integers(0, OPS - 1)).filter(lambda pair: pair[0] < pair[1])
@@ -43,3 +47,35 @@ def test_a_join_goes_where_that_adds_no_edge() -> None:
     assert left({(0, 4), (1, 5), (2, 6), (4, 5), (5, 6), (6, end)}, {(read, 3) for read in reads} | {(3, end)}, {3}) == set()
     many = {(read, 3) for read in reads} | {(3, waiter) for waiter in range(4, 9)}
     assert left(set(), many, {3}) == many
+
+
+def test_a_loop_that_is_on_two_devices_is_told_of_each_round_there_and_back() -> None:
+    """By its first variable and by its condition, as tensors of no bytes; beside the predicate and what counts the rounds."""
+    x, total = tf.ones([4]), tf.Variable(0.0)
+
+    def doubled(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(tf.constant(3)):
+            total.assign_add(x[0])
+            x = x * 2.0
+        return x
+
+    function = tf.function(doubled)
+    counting = [op.name for op in placer.build_graph(function, x) if op.name.endswith(("/in0", "/out0"))]
+    pins = {**dict.fromkeys(counting, "CPU:1"), "Mul": "CPU:0", "AddV2": "CPU:0", "Less": "CPU:0", "while": "CPU:0"}
+    placed = placer.place(function, devices=two_cpus(), pins=pins)
+    with _private.recorded_partitions() as recorded:
+        np.testing.assert_array_equal(placed(x), 8 * x)
+    told = {
+        (transfer.tensor.removeprefix("^").rpartition("/")[2], transfer.src)
+        for transfer in placed.placement.transfers
+        if transfer.tensor.startswith("^") and transfer.count > 1
+    }
+    sent = {
+        node.attr["tensor_name"].s.decode().rpartition("/_")[0].rpartition("/")[2]: node.device[-5:]
+        for function_graphs in recorded
+        for graph in function_graphs.partition_graphs
+        for node in graph.node
+        if node.op == "_Send"
+    }
+    assert {("in0", sent["merge"]), ("while", sent["loop_body_control"])} <= told
+    assert (sent["merge"], sent["loop_body_control"]) == ("CPU:1", "CPU:0")
