@@ -98,5 +98,6 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
         split_ns=found.split_ns,
         argument_ns=found.argument_ns,
         passed_ns=found.passed_ns,
+        waiting_ns=found.waiting_ns,
         provenance=found.provenance,
     )

@@ -112,6 +112,8 @@ class Machine:
     """What it takes more for each tensor or variable that it is given, by its caller or because the function refers to it."""
     passed_ns: int = 0
     """What it takes beside that for each tensor that its caller passes, which Python looks at."""
+    waiting_ns: int = 0
+    """What it takes more where its ops take a millisecond or longer, so that its caller sleeps; a share of that where less."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
@@ -127,7 +129,7 @@ class Machine:
             for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
                 present = device.kind == "CPU" or pair in pairs
                 _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
-        for key in ("call_overhead_ns", "host_hop_ns", "split_ns", "argument_ns", "passed_ns"):
+        for key in ("call_overhead_ns", "host_hop_ns", "split_ns", "argument_ns", "passed_ns", "waiting_ns"):
             _within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes

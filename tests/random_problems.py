@@ -79,6 +79,7 @@ def random_problem(
         copy_latency_ns=slow,
         copy_ns_per_byte=per_byte,
         call_overhead_ns=50,
+        waiting_ns=2_000_000,  # much, since ops take little
         device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
         device_call_ns=rng.integers(0, 30, size=devices) * gpu,
         split_ns=int(rng.integers(0, 30)),

@@ -208,8 +208,14 @@ class Calibration:
             both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
             machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
         bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
-        bare_ns += waiting_ns(host.name)
-        return replace(machine, devices=devices, call_overhead_ns=bare_ns, argument_ns=each_ns, passed_ns=more_ns)
+        return replace(
+            machine,
+            devices=devices,
+            call_overhead_ns=bare_ns,
+            argument_ns=each_ns,
+            passed_ns=more_ns,
+            waiting_ns=waiting_ns(host.name),
+        )
 
 
 def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:

@@ -112,6 +112,7 @@ def formulate(
         call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (passed + captured) + machine.passed_ns * passed,
         device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
         split_ns=machine.split_ns,
+        waiting_ns=machine.waiting_ns,
         device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
         device_wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),

@@ -115,6 +115,8 @@ class PlacementProblem:
     """[D]: what a call takes more where any op is on the device; nothing if not given."""
     split_ns: int = 0
     """What a call takes more for each further device that has ops."""
+    waiting_ns: int = 0
+    """What a call takes more where its ops take long, see `Simulator.whole_ns`."""
     device_threads: Ints | None = None
     """[D]: ops a device that is not asynchronous runs side by side; one each if not given."""
     device_wake_ns: Ints | None = None

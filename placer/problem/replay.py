@@ -42,7 +42,7 @@ class Replay:
         ends = np.array(self._script.end, np.int64)[self._script.order]
         for number, mark in enumerate(self._marks):
             mark.latest_ns = int(np.max(ends[number * self._stride : (number + 1) * self._stride]))
-        self.step_ns = state.latest_ns + simulator.call_of_ns(self._used > 0)
+        self.step_ns = simulator.whole_ns(state.latest_ns, simulator.call_of_ns(self._used > 0))
         self.played = problem.ops
         """Ops started so far, in this step and in all moved ones."""
 
@@ -75,7 +75,7 @@ class Replay:
         _write(columns, rows, old)
         for column in growing:
             del column[copies:]
-        return latest + simulator.call_of_ns(used > 0)
+        return simulator.whole_ns(latest, simulator.call_of_ns(used > 0))
 
     def _latest_ns(self, patched: list[int]) -> int:
         """When the last op is done, the ops at these positions in the order of starts being patched."""

@@ -24,6 +24,9 @@ AWAKE_NS = 50_000
 """So long after an op that used all cores of a CPU its threads still look for work; after that they sleep."""
 NEVER_NS = -(2**62)
 
+ASLEEP_NS = 1_000_000
+"""Who waits for a call of this length sleeps as deep as for any longer one; ``waiting_ns`` is measured there."""
+
 ISSUED, DONE = -2, -1  # when an edge that needs no copy lets its consumer go
 
 
@@ -86,7 +89,7 @@ class Simulator:
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
       exact for a chain on one device, and for one that crosses at every step.
 
-    The end is that of the last op, plus `call_ns`. Results stay where they are made.
+    The end is that of the last op, plus `call_ns` and what the waiting caller takes to wake. Results stay where they are made.
     """
 
     problem: PlacementProblem
@@ -96,7 +99,7 @@ class Simulator:
         """The length of a step alone."""
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
         if key not in self._known:
-            self._known[key] = self._played(assignment).latest_ns + self.call_ns(assignment)
+            self._known[key] = self.whole_ns(self._played(assignment).latest_ns, self.call_ns(assignment))
         return self._known[key]
 
     def run(self, assignment: Assignment) -> Simulation:
@@ -114,7 +117,7 @@ class Simulator:
         np.add.at(busy, op_device, work)
         x, tensors = script.crossing, len(problem.tensor_op)
         return Simulation(
-            step_ns=state.latest_ns + self.call_ns(assignment),
+            step_ns=self.whole_ns(state.latest_ns, self.call_ns(assignment)),
             busy_ns=busy,
             start_ns=np.array(script.start, np.int64),
             end_ns=np.array(script.end, np.int64),
@@ -127,6 +130,10 @@ class Simulator:
             copy_start_ns=np.array(script.began, np.int64),
             copy_end_ns=np.array(script.arrived, np.int64),
         )
+
+    def whole_ns(self, ops_ns: int, call_ns: int) -> int:
+        """A step whose ops take so long, and its call so much beside them: its caller sleeps the deeper the longer that is."""
+        return ops_ns + call_ns + self.problem.waiting_ns * min(ops_ns, ASLEEP_NS) // ASLEEP_NS
 
     def call_ns(self, assignment: Assignment) -> int:
         """What a call takes beside its ops: ``call_overhead_ns``, what the slowest device adds, and each further one's split."""

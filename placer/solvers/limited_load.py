@@ -55,7 +55,7 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
         busy = load[np.arange(len(load)), there.device].sum(axis=0)
         weight = weight * np.exp(STEEP * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
-    return best + simulator.least_call_ns
+    return simulator.whole_ns(best, simulator.least_call_ns)
 
 
 def _shared_loads(simulator: Simulator) -> Floats:

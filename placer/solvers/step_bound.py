@@ -12,7 +12,7 @@ ROUNDS = 30
 
 def step_bound_ns(simulator: Simulator) -> int:
     """The larger of the longest chain and the least load, plus the least of a call's; at most `Simulator.step_ns` of anything."""
-    return max(longest_chain_ns(simulator), least_load_ns(simulator)) + simulator.least_call_ns
+    return simulator.whole_ns(max(longest_chain_ns(simulator), least_load_ns(simulator)), simulator.least_call_ns)
 
 
 def longest_chain_ns(simulator: Simulator) -> int:

@@ -111,6 +111,7 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
         split_ns=like.split_ns,
         argument_ns=like.argument_ns,
         passed_ns=like.passed_ns,
+        waiting_ns=like.waiting_ns,
         provenance="; ".join(notes),
     )
 

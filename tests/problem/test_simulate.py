@@ -97,6 +97,12 @@ def test_a_control_edge_out_of_a_gpu_waits_for_the_stream_and_for_a_copy() -> No
     assert step(often, [1, 0, 1]) == (1 + 50) + 100 + 20 + 7  # what waits runs once, so it is told once
 
 
+def test_who_waits_for_a_call_takes_longer_to_wake_the_longer_that_is() -> None:
+    ops = ops_of([(0, 1)], 250_000, 0, 0, waiting_ns=1_000)
+    assert step(ops, [0, 0]) == 500_000 + 500 + 7
+    assert step(dataclasses.replace(ops, op_time_ns=10 * ops.op_time_ns), [0, 0]) == 5_000_000 + 1_000 + 7
+
+
 def test_copies_share_bandwidth_but_not_latency() -> None:
     problem = ops_of([(0, 2), (1, 2)], 0, 0, 0, nbytes=1000)
     assert step(problem, [0, 0, 1]) == 1000 + 1000 + 100 + 7
@@ -181,7 +187,8 @@ def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
     result = simulate(problem, assignment)
     device = assignment.device[problem.op_unit]
     end = result.end_ns
-    assert result.step_ns == max(end.tolist()) + problem.simulator.call_ns(assignment) >= problem.call_overhead_ns
+    call_ns = problem.simulator.call_ns(assignment)
+    assert result.step_ns == problem.simulator.whole_ns(max(end.tolist()), call_ns) >= call_ns >= problem.call_overhead_ns
     threads = problem.device_threads
     assert threads is not None
     assert ((result.step_ns - problem.call_overhead_ns) * threads >= result.busy_ns).all()
