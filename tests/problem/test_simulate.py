@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.problem import replay
-from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import AWAKE_NS, Simulator, simulate
+from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.simulate import AWAKE_NS, SMALL, WIDE, Simulator, simulate
 from tests.random_problems import problems, random_assignment
 
 
@@ -95,6 +96,11 @@ def test_a_control_edge_out_of_a_gpu_waits_for_the_stream_and_for_a_copy() -> No
     assert step(told, [1, 1, 1]) == 5 + 3 * 50 + 7
     often = dataclasses.replace(told, op_count=np.array([3.0, 1.0, 3.0]))
     assert step(often, [1, 0, 1]) == (1 + 50) + 100 + 20 + 7  # what waits runs once, so it is told once
+    on_host = np.array([[False, False], [False, True]])
+    shape = ops_of([(0, 1), (1, 3)], 2000, 5, 1000, tensor_on_host=on_host, consumer_on_host=on_host)
+    at_last = {"control_src": np.array([1]), "control_dst": np.array([2])}
+    told = dataclasses.replace(shape, op_time_ns=np.array([[0, 1000], [0, 5], [2000, 0], [0, 1000]]), **at_last)
+    assert step(told, [1, 1, 0, 1]) == (5 + 1000) + 100 + 2000 + 7  # told by an op that is not in the stream itself
 
 
 def test_who_waits_for_a_call_takes_longer_to_wake_the_longer_that_is() -> None:
@@ -122,6 +128,12 @@ def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_g
     every = np.full((4, 4), 400)
     onward = ops_of([(0, 1), (0, 2)], 1000, 0, 1, copy_interval_ns=every)
     assert step(onward, [0, 0, 1]) == 1000 + 400 + 1000 + 7
+    on_two = dataclasses.replace(onward, device_threads=np.array([2, 1]))  # small ops wait for each other all the same
+    assert step(on_two, [0, 0, 1]) == 1000 + 400 + 1000 + 7
+    larger = ops_of([(0, 1), (0, 2)], 5000, 0, 1, copy_interval_ns=every)
+    assert step(larger, [0, 0, 1]) == 5000 + 400 + 5000 + 7
+    in_turn = ops_of([(0, 2), (1, 3)], 5000, 0, 1, copy_interval_ns=every, device_threads=np.array([2, 1]))
+    assert step(in_turn, [0, 0, 1, 1]) == 5000 + 400 + 100 + 1 + 7
     beside = ops_of([(0, 2), (1, 3)], 0, 5, 1, copy_interval_ns=every)
     assert step(beside, [0, 1, 1, 1]) == 400 + 3 * 5 + 1 + 7
 
@@ -154,6 +166,8 @@ def test_threads_that_had_nothing_to_do_for_long_are_woken() -> None:
     assert step(ops_of([(0, 1)], wide, 5, 5, **waking), [0, 0]) == wake + 2 * wide + 7
     for idle, woken in ((AWAKE_NS, 1), (AWAKE_NS + 1, 2)):
         assert step(ops_of([(0, 1), (1, 2)], wide, 0, idle, **waking), [0, 1, 0]) == woken * wake + 2 * wide + idle + 7
+        often = ops_of([(0, 1), (1, 2)], 10 * wide, 0, 10 * idle, count=10, **waking)
+        assert step(often, [0, 1, 0]) == 10 * (woken * wake + 2 * wide + idle) + 7
     assert step(ops_of([(0, 1)], wide * 10, 5, 5, count=10, **waking), [0, 0]) == 10 * wake + 20 * wide + 7
     assert step(ops_of([(0, 1)], 1000, 5, 5, **waking), [0, 0]) == 2 * 1000 + 7
 
@@ -172,12 +186,18 @@ def test_shapes_on_a_gpu_stay_with_the_host() -> None:
 
 
 def test_a_call_takes_what_its_devices_add_and_more_for_each_further_one() -> None:
-    problem = ops_of([(0, 1)], 20, 5, 1, device_call_ns=np.array([0, 40]), split_ns=300, tensor_free=np.array([True]))
-    assert step(problem, [0, 0]) == 20 + 20 + 7
+    problem = ops_of([(0, 1)], 20, 5, 1, device_call_ns=np.array([10, 40]), split_ns=300, tensor_free=np.array([True]))
+    assert step(problem, [0, 0]) == 20 + 20 + 7 + 10
     assert step(problem, [1, 1]) == 5 + 5 + 1 + 7 + 40
     assert step(problem, [0, 1]) == 20 + 5 + 1 + 7 + 40 + 300
     idle = dataclasses.replace(problem, op_time_ns=np.array([[0, 0], [20, 5]]), op_dispatch_ns=np.array([[0, 0], [0, 5]]))
     assert step(idle, [0, 1]) == step(idle, [1, 1])  # a constant is where its consumers are
+
+
+def at_once(start: Ints, end: Ints) -> int:
+    """Of how many spans the most lie over one moment."""
+    events = sorted([*((at, 1) for at in start.tolist()), *((at, -1) for at in end.tolist())])
+    return max(itertools.accumulate((change for _, change in events), initial=0))
 
 
 @settings(deadline=None, max_examples=200)
@@ -192,6 +212,27 @@ def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
     threads = problem.device_threads
     assert threads is not None
     assert ((result.step_ns - problem.call_overhead_ns) * threads >= result.busy_ns).all()
+    spent = end - result.start_ns
+    for d in range(problem.devices):
+        running = (device == d) & ~result.streamed & (spent > 0)
+        assert at_once(result.start_ns[running], end[running]) <= threads[d]
+        for alone in (SMALL, WIDE):
+            some = running & (problem.simulator.sharing[:, d] == alone) & ~problem.asynchronous[d]
+            assert at_once(result.start_ns[some], end[some]) <= 1
+        in_stream = (device == d) & result.streamed & (spent > 0)
+        assert at_once(result.start_ns[in_stream], end[in_stream]) <= 1
+        assert (spent[in_stream] >= problem.op_compute_ns[in_stream, d]).all()
+        on_a_thread = 0 if problem.asynchronous[d] else problem.op_time_ns[(device == d) & ~result.streamed, d].sum()
+        assert result.busy_ns[d] == problem.op_compute_ns[(device == d) & result.streamed, d].sum() + on_a_thread
+    count = np.append(problem.tensor_count, 0)[result.copy_tensor]
+    count[result.copy_tensor < 0] = problem.op_count[result.copy_op[result.copy_tensor < 0]]
+    assert problem.copy_interval_ns is not None
+    apart = np.rint(count * problem.copy_interval_ns[result.copy_src, result.copy_dst])
+    for link in set(zip(result.copy_src.tolist(), result.copy_dst.tolist(), strict=True)):
+        on_link = np.flatnonzero((result.copy_src == link[0]) & (result.copy_dst == link[1]))
+        on_link = on_link[np.argsort(result.copy_start_ns[on_link], kind="stable")]
+        moved = result.copy_end_ns - result.copy_start_ns - np.rint(count * problem.copy_latency_ns[link])
+        assert (np.diff(result.copy_start_ns[on_link]) >= np.maximum(moved, apart)[on_link[:-1]]).all()
     arrival = {
         (int(t), int(q)): int(at)
         for t, q, at in zip(result.copy_tensor, result.copy_dst, result.copy_end_ns, strict=True)
