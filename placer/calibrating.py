@@ -15,7 +15,7 @@ from placer.progress import progress
 from placer.units import check_seconds
 
 
-def calibrate(budget_s: float = 75.0) -> Machine:
+def calibrate(budget_s: float = 60.0) -> Machine:
     """Measures the devices of this process and the links between them, and keeps the result in the user's cache folder.
 
     Later plans for the devices that are here use it without being told. Beside the constants of the machine, ops of common

@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         predict.add_argument(_flag(option), **_reading(option))
 
     calibrate = command("calibrate", _calibrate, "Measure this machine; every later plan for it uses what was found.")
-    calibrate.add_argument("--budget-s", type=float, default=75.0, metavar="SECONDS", help="how long to measure (default: 75)")
+    calibrate.add_argument("--budget-s", type=float, default=60.0, metavar="SECONDS", help="how long to measure (default: 60)")
 
     profile = command("profile", _profile, "Measure the ops of functions on the devices here; started again, it goes on.")
     profile.add_argument("targets", metavar="TARGET", nargs="+", help="as for solve")
