@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from placer.planning import build_graph, trace
     from placer.predicting import predict
     from placer.profiling import profile
+    from placer.simulating import simulate
     from placer.solving import solve
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ _HOME = {
     "plan_then_create": "placer.decorator",
     "predict": "placer.predicting",
     "profile": "placer.profiling",
+    "simulate": "placer.simulating",
     "solve": "placer.solving",
     "trace": "placer.planning",
 }
@@ -97,6 +99,7 @@ __all__ = [
     "plan_then_create",
     "predict",
     "profile",
+    "simulate",
     "solve",
     "trace",
 ]

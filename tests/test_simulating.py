@@ -1,0 +1,56 @@
+"""Steps predicted for placements of one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+import placer
+from placer.errors import InfeasibleError, OptionError
+from placer.opgraph import OpGraph
+from placer.problems.shipped import shipped_graph
+
+
+@pytest.fixture(scope="module")
+def graph() -> OpGraph:
+    return shipped_graph("decoding")
+
+
+def test_what_a_plan_has_is_predicted_again(graph: OpGraph) -> None:
+    plan = placer.solve(graph, "h100")
+    again = placer.simulate(graph, {name: op.device for name, op in plan.ops.items()}, "h100")
+    assert (again.step_time_ns, again.total_cost_ns, again.totals) == (plan.step_time_ns, plan.total_cost_ns, plan.totals)
+    assert again.transfers == plan.transfers
+
+
+def test_what_is_not_named_is_where_tensorflow_has_it(graph: OpGraph) -> None:
+    plain = placer.simulate(graph, {}, "h100")
+    assert plain.step_time_ns == plain.baselines["tf_default"].step_time_ns
+    alone = next(names for names in units(plain) if len(names) == 1 and plain.ops[names[0]].device == "GPU:0")
+    moved = placer.simulate(graph, {alone[0]: "CPU:0"}, "h100")
+    assert [name for name, op in moved.ops.items() if op.device != plain.ops[name].device] == alone
+
+
+def test_what_cannot_be_is_told(graph: OpGraph) -> None:
+    plan = placer.solve(graph, "h100")
+    together = next(names for names in units(plan) if len(names) > 1)
+    for devices, words in (
+        ({"nothing": "CPU:0"}, "'nothing' is no op of"),
+        ({together[0]: "GPU:7"}, "there is CPU:0, GPU:0"),
+        ({together[0]: "CPU:0", together[1]: "GPU:0"}, "these share a device"),
+        ([together[0]], "is no mapping"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            placer.simulate(graph, devices, "h100")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="takes no solver"):
+        placer.simulate(graph, {}, "h100", solver="heft")
+    with pytest.raises(InfeasibleError, match="GPU:0"):
+        placer.simulate(graph, {}, "h100", memory_limits={"GPU:0": 1})
+
+
+def units(plan: placer.Placement) -> list[list[str]]:
+    """The ops of each unit that may be on either device."""
+    found: dict[int, list[str]] = {}
+    for name, op in plan.ops.items():
+        if len(plan.units[op.unit].time_ns) > 1:
+            found.setdefault(op.unit, []).append(name)
+    return list(found.values())
