@@ -67,17 +67,17 @@ def _product(scale: int) -> OpSignature:
     return matmul(16 * round(scale ** (1 / 3)))
 
 
-def _convolution(op_type: str, scale: int) -> OpSignature:
+def _convolution(op_type: str, scale: int, dtype: str = "float32") -> OpSignature:
     """Three by three on four small images."""
     channels = 2 * round(scale**0.5)
-    image, weights = _floats(4, 14, 14, channels), _floats(3, 3, channels, channels)
+    image, weights = TensorSpec(dtype, (4, 14, 14, channels)), TensorSpec(dtype, (3, 3, channels, channels))
     inputs = {
         "Conv2D": [image, weights],
         "Conv2DBackpropInput": [_ints(4), weights, image],
         "Conv2DBackpropFilter": [image, _ints(4), image],
     }
     output = weights if op_type == "Conv2DBackpropFilter" else image
-    return _op(op_type, inputs[op_type], output, padding="SAME", strides=(1, 1, 1, 1))
+    return _op(op_type, inputs[op_type], output, T=dtype, padding="SAME", strides=(1, 1, 1, 1))
 
 
 def _bias(rows: int) -> OpSignature:
@@ -117,5 +117,6 @@ _FAMILIES: tuple[Callable[[int], OpSignature], ...] = (
     *(partial(_on_elements, op_type) for op_type in ("AddV2", "Mul", "Relu", "Tanh", "Sqrt")),
     _product,
     *(partial(_convolution, op_type) for op_type in ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")),
+    *(partial(_convolution, "Conv2D", dtype=dtype) for dtype in ("float16", "bfloat16")),
     *(_bias, _bias_back, _sum_of_rows, _mean_in_rows, _softmax, _transpose, _concat, _gather),
 )
