@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from placer.problem.problem import Bools, Ints
@@ -10,9 +12,9 @@ from placer.problem.problem import Bools, Ints
 def left_waiting(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:
     """The control edges that TensorFlow's dependency optimizer leaves, of ops in topological order.
 
-    A `NoOp` goes where that adds no edge, what it waited for being waited for by what waited for it. Then goes what a longer way
-    implies: a transitive reduction (Aho, Garey, Ullman 1972). See tensorflow/core/grappler/optimizers/dependency_optimizer.cc,
-    which looks at devices too: it keeps a `NoOp` that would have more edges cross.
+    A `NoOp` does not wait for what comes before all that wait for it in any case, and goes where nothing is left. Then goes what
+    a longer way implies: a transitive reduction (Aho, Garey, Ullman 1972). See dependency_optimizer.cc in
+    tensorflow/core/grappler/optimizers: it bypasses a `NoOp` of i edges in and o out where i*o <= i+o and no more edges cross.
 
     Args:
         ops: how many, N.
@@ -23,33 +25,48 @@ def left_waiting(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:
     Returns:
         [K', 2], in order.
     """
-    before: dict[int, set[int]] = {}
-    after: dict[int, set[int]] = {}
-    for src, dst in control.tolist():
-        before.setdefault(dst, set()).add(src)
-        after.setdefault(src, set()).add(dst)
-    for op in np.flatnonzero(joins).tolist():
-        ins, outs = before.get(op, set()), after.get(op, set())
-        if len(ins) * len(outs) <= len(ins) + len(outs):
-            for src in ins:
-                after[src] = after[src] - {op} | outs
-            for dst in outs:
-                before[dst] = before[dst] - {op} | ins
-            before[op], after[op] = set(), set()
-
-    bit = {src: 1 << k for k, src in enumerate(sorted(src for src, targets in after.items() if targets))}
     fed: list[set[int]] = [set() for _ in range(ops)]
     for src, dst in np.unique(data.reshape(-1, 2), axis=0).tolist():
         fed[dst].add(src)
-    reached = [0] * ops  # by op: which of those that others wait for come before it
-    kept = []
-    for op in range(ops):
-        for src in fed[op]:
-            reached[op] |= reached[src] | bit.get(src, 0)
+    bit = {src: 1 << k for k, src in enumerate(np.unique(control[:, 0]).tolist())}
+    before = _by_target(control)
+
+    joined = joins[control].any(axis=1)
+    apart = _reached(fed, _by_target(control[~joined]), bit)
+    after: dict[int, list[int]] = {}
+    for src, dst in control[joined].tolist():
+        after.setdefault(src, []).append(dst)
+    for op in np.flatnonzero(joins).tolist():
+        ins, outs = before.get(op, set()), after.get(op, [])
+        if len(ins) * len(outs) > len(ins) + len(outs):
+            continue
+        before[op] = {src for src in ins if not all(apart[dst] & bit[src] for dst in outs)}
+        if not before[op]:
+            for dst in outs:
+                before[dst].discard(op)
+
+    implied = _reached(fed, before, bit, direct=False)
+    kept = [(src, dst) for dst, waits in before.items() for src in waits if not implied[dst] & bit[src]]
+    return np.array(sorted(kept), np.int64).reshape(-1, 2)
+
+
+def _by_target(edges: Ints) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for src, dst in edges.tolist():
+        found.setdefault(dst, set()).add(src)
+    return found
+
+
+def _reached(fed: list[set[int]], before: Mapping[int, set[int]], bit: Mapping[int, int], *, direct: bool = True) -> list[int]:
+    """By op: the bits of those that come before it; without ``direct`` those that nothing but a control edge of its own tells."""
+    reached, told = [0] * len(fed), [0] * len(fed)
+    for op, makers in enumerate(fed):
+        for src in makers:
+            told[op] |= reached[src] | bit.get(src, 0)
         waits = before.get(op, ())
         for src in waits:
-            reached[op] |= reached[src]
-        kept += [(src, op) for src in waits if not reached[op] & bit[src]]
+            told[op] |= reached[src]
+        reached[op] = told[op]
         for src in waits:
             reached[op] |= bit[src]
-    return np.array(sorted(kept), np.int64).reshape(-1, 2)
+    return reached if direct else told
