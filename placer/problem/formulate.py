@@ -71,7 +71,8 @@ def formulate(
 
     A tensor is one output with all its consumers. It crosses, where it crosses, as often per step as its producer runs, but
     no more often than its busiest consumer does: a branch taken half of the time fetches half of the time; a value from
-    outside a loop enters once and then crosses as the loop's own variable. A control edge beside a tensor is implied by it.
+    outside a loop enters once and then crosses as the loop's own variable. Control edges are those that TensorFlow leaves, and
+    those that it adds to loops.
 
     A list that a loop adds to is as large as all that is added, from where it is made to where it is last taken from.
 
