@@ -53,9 +53,9 @@ class Variant:
 
     step: Callable[[], None]
     first_call_s: float
-    peak_bytes: int | None
-    """On the first GPU in one step after the first, variables and arguments included; None without a GPU."""
-    held_bytes: int | None
+    peak_bytes: dict[str, int]
+    """By GPU, in one step after the first, variables and arguments included."""
+    held_bytes: dict[str, int]
     """What of it was taken before that step, by whatever is in the process."""
     step_s: float
     """The last of the steps so far."""
@@ -187,14 +187,12 @@ def warm_up(fn: Callable[..., Any], args: tuple[Any, ...]) -> Variant:
     start = time.perf_counter()
     step()
     first_call_s = time.perf_counter() - start
-    gpu = bool(tf.config.list_logical_devices("GPU"))
-    held = peak = None
-    if gpu:
-        tf.config.experimental.reset_memory_stats("GPU:0")
-        held = tf.config.experimental.get_memory_info("GPU:0")["current"]
+    gpus = [f"GPU:{k}" for k in range(len(tf.config.list_logical_devices("GPU")))]
+    for name in gpus:
+        tf.config.experimental.reset_memory_stats(name)
+    held = {name: tf.config.experimental.get_memory_info(name)["current"] for name in gpus}
     step()
-    if gpu:
-        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    peak = {name: tf.config.experimental.get_memory_info(name)["peak"] for name in gpus}
     start = time.perf_counter()
     step()
     return Variant(step, first_call_s, peak, held, time.perf_counter() - start)
@@ -230,7 +228,7 @@ def print_table(results: dict[str, dict[str, Any]]) -> None:
         cells = [f"{record['step_ms'][v]:.3f}" if v in record["step_ms"] else "" for v in VARIANTS]
         if plan:
             last = list(plan["ops"])[-1]
-            peak = record["peak_bytes"]["plan"]
+            peak = record["peak_bytes"]["plan"].get(last)
             cells += [f"{plan['step_ms']:.3f}", f"{record['planning_s']:.2f}", "+".join(map(str, plan["ops"].values()))]
             cells += [str(plan["transfers"]), f"{peak / 1e6:.0f}" if peak else "", f"{plan['peak_bytes'][last] / 1e6:.0f}"]
         print(f"{key:28}" + "".join(f"{cell:>13}" for cell in cells))

@@ -42,10 +42,11 @@ from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
 
 if TYPE_CHECKING:
-    from examples.workloads import Workload
+    from examples.workloads import Size, Workload
     from placer.placement import Placement
     from placer.tf.tracing import Trace
     from tests.benchmarks.bench_step_time import Variant
+    from tests.model_parallel import Program
 
 PLACEMENTS = 10
 """Of a workload, if there is time."""
@@ -116,24 +117,28 @@ def measure_all(args: argparse.Namespace) -> list[str]:
     return failed
 
 
-def builders() -> dict[str, Callable[..., Any]]:
+def builders() -> dict[str, Callable[[Size], Workload]]:
     """The encoder has three layers of twelve: each further one is as those."""
     from examples.workloads import encoder_training
-    from tests import model_parallel
     from tests.benchmarks.bench_step_time import BUILDERS
     from tests.benchmarks.more_workloads import MORE
 
-    wide = {"mlp_40_training": model_parallel.mlp_training, "towers_2_training": model_parallel.towers}
-    of_parts = {name: partial(_work_of, make) for name, make in wide.items()}
-    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE, **of_parts}
+    parts = {name: partial(_work_of, make) for name, make in in_parts().items()}
+    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE, **parts}
 
 
-def _work_of(make: Callable[..., Any], size: str) -> Workload:
-    work: Workload = make(size).work
-    return work
+def in_parts() -> dict[str, Callable[[Size], Program]]:
+    """Programs for several GPUs, each of which an expert would give some of their parts."""
+    from tests import model_parallel
+
+    return {"mlp_40_training": model_parallel.mlp_training, "towers_2_training": model_parallel.towers}
 
 
-def measure(name: str, size: str, out: Path, budget_s: float, two_cpu: bool = False, traces: bool = False) -> None:
+def _work_of(make: Callable[[Size], Program], size: Size) -> Workload:
+    return make(size).work
+
+
+def measure(name: str, size: Size, out: Path, budget_s: float, two_cpu: bool = False, traces: bool = False) -> None:
     """Writes a workload's record and graphs, and what is measured of ops.
 
     Placements are made ready, at most `PLACEMENTS`, as long as another one and some rounds of all of them seem to fit into the
@@ -146,7 +151,7 @@ def measure(name: str, size: str, out: Path, budget_s: float, two_cpu: bool = Fa
     ready: dict[str, tuple[Case, bench.Variant]] = {}
     last_s = round_s = 0.0
     begun = time.perf_counter()
-    for case in cases(name, partial(builders()[name], size), machine):
+    for case in cases(name, size, machine):
         variant = bench.warm_up(case.run, case.args)
         ready[case.label] = case, variant
         now = time.perf_counter()
@@ -184,7 +189,7 @@ def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -
         print(f"{name:34}{measured_us:12.1f} us, predicted {1e3 * case.predicted_ms:12.1f}", flush=True)
 
 
-def write_graphs(names: Sequence[str], size: str, out: Path) -> None:
+def write_graphs(names: Sequence[str], size: Size, out: Path) -> None:
     import placer
 
     for name in names:
@@ -235,7 +240,7 @@ def keep(
     (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
-def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Case]:
+def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
     """A workload's placements, those first that matter most; of solved ones that are equal only the first."""
     import tensorflow as tf
 
@@ -244,7 +249,9 @@ def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Ca
     from tests.benchmarks.bench_step_time import BY_HAND
     from tests.benchmarks.bench_step_time import on_cpu as called_on_cpu
 
-    work = build()
+    build: Callable[..., Workload] = partial(builders()[name], size)
+    program = in_parts()[name](size) if name in in_parts() else None
+    work = program.work if program else build()
     yield Case.as_it_is("default", work, machine, solver="tf_default")
     with tf.device("/CPU:0"):
         all_cpu = Case.as_it_is("all_cpu", build(), machine, solver="all_cpu")
@@ -253,12 +260,20 @@ def cases(name: str, build: Callable[..., Any], machine: Machine) -> Iterator[Ca
         yield Case.as_it_is("hand", build(by_hand=True), machine, solver="tf_default")
     traced = trace(work.fn, *work.args)
     graph = placer.build_graph(traced)
+    by_hand = [("hand", {"solver": partial(best_by_hand, program, graph)})] if program and len(machine.devices) > 2 else []
     seen = set()
-    for label, options in placements():
+    for label, options in [*by_hand, *placements()]:
         case = Case.of(label, work, traced, graph, machine, **options)
         if case.devices not in seen:
             seen.add(case.devices)
             yield case
+
+
+def best_by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) -> Assignment:
+    """A contiguous share of the parts for each GPU, the best by the predicted step."""
+    from tests.model_parallel import by_hand
+
+    return min(by_hand(program, graph, problem), key=problem.simulator.step_ns)
 
 
 def placements() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -411,17 +426,16 @@ class Prediction:
         return float(self.problem.simulator.step_ns(self.assignment))
 
     @property
-    def peak_bytes(self) -> int:
-        """On the last device, the GPU."""
-        return int(peaks(self.problem, self.assignment)[-1])
+    def peak_bytes(self) -> list[int]:
+        """By device."""
+        return [int(peak) for peak in peaks(self.problem, self.assignment)]
 
-    @property
-    def held_bytes(self) -> int:
-        """What of that is there before a step: variables, captures and arguments."""
-        problem, gpu = self.problem, self.problem.devices - 1
-        made = [op.role == "argument" and d == gpu for op, d in zip(self.graph, self.op_device.tolist(), strict=True)]
-        arguments = np.array(made, np.bool_)[problem.tensor_op] & ~problem.tensor_on_host[:, gpu]
-        kept = problem.unit_persistent_bytes[self.assignment.device == gpu].sum()
+    def held_bytes(self, device: int) -> int:
+        """What of a device's peak is there before a step: variables, captures and arguments."""
+        problem = self.problem
+        made = [op.role == "argument" and d == device for op, d in zip(self.graph, self.op_device.tolist(), strict=True)]
+        arguments = np.array(made, np.bool_)[problem.tensor_op] & ~problem.tensor_on_host[:, device]
+        kept = problem.unit_persistent_bytes[self.assignment.device == device].sum()
         return int(kept + problem.held_bytes[arguments].sum())
 
     def op_times(self) -> Iterator[tuple[str, str, int]]:
@@ -458,6 +472,7 @@ class Peak:
 
     workload: str
     label: str
+    device: str
     measured: int
     estimate: int
 
@@ -468,7 +483,7 @@ class Peak:
 
 
 def gpu_peaks(folder: Path) -> Iterator[Peak]:
-    """Of all placements that have ops on the GPU, in TensorFlow's default configuration.
+    """Of all GPUs that a placement has ops on, in TensorFlow's default configuration.
 
     Other copies of the workload were in the process, each with variables of its own. So what was measured is what a step took
     beyond all that was held before, and the placement's own variables and arguments.
@@ -479,9 +494,10 @@ def gpu_peaks(folder: Path) -> Iterator[Peak]:
             continue
         cases = record["cases"].items()
         for (label, case), prediction in zip(cases, predictions(record, folder, AnalyticModel()), strict=True):
-            if prediction.op_device.any():
-                measured = case["peak_bytes"] - case["held_bytes"] + prediction.held_bytes
-                yield Peak(record["workload"], label, measured, prediction.peak_bytes)
+            for device in sorted({*prediction.op_device.tolist()} - {0}):
+                gpu = prediction.problem.device_names[device]
+                measured = case["peak_bytes"][gpu] - case["held_bytes"][gpu] + prediction.held_bytes(device)
+                yield Peak(record["workload"], label, gpu, measured, prediction.peak_bytes[device])
 
 
 def pageable(problem: PlacementProblem, graph: OpGraph, op_device: Any, machine: Machine) -> PlacementProblem:
