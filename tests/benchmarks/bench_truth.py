@@ -155,6 +155,7 @@ def measure(name: str, size: Size, out: Path, budget_s: float, two_cpu: bool = F
         variant = bench.warm_up(case.run, case.args)
         ready[case.label] = case, variant
         now = time.perf_counter()
+        print(f"{name}, {case.label}: {1e3 * variant.step_s:.1f} ms, ready at {now - started:.0f} s", file=sys.stderr, flush=True)
         last_s, begun = now - begun, now
         round_s += max(bench.ROUND_S, variant.step_s)
         if len(ready) == PLACEMENTS or now - started + last_s + LEAST_ROUNDS * round_s > budget_s:
