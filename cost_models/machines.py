@@ -49,6 +49,8 @@ class Device:
     """What a call takes more where any of its ops are here, fetching a result from here included."""
     wake_ns: int = 0
     """What an op on all cores of a CPU takes more where the others had nothing to do and fell asleep."""
+    cold_ns: int = 0
+    """What the first op of each type takes more of the host in a step: its code and data are not in the caches yet."""
 
     def __post_init__(self) -> None:
         _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
@@ -60,7 +62,7 @@ class Device:
         rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
         for key, rate in {"memory_bytes_per_s": self.memory_bytes_per_s, **rates}.items():
             _within(f"{self.name}: {key}", rate, *RATES)
-        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns", "call_ns", "wake_ns"):
+        for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns", "call_ns", "wake_ns", "cold_ns"):
             _within(f"{self.name}: {key}", getattr(self, key), 0, MAX_NS)
 
 

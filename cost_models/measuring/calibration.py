@@ -14,7 +14,7 @@ from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples, waking
-from cost_models.measuring.calls import argument_ns, call_ns, passed_ns, waiting_ns
+from cost_models.measuring.calls import argument_ns, call_ns, cold_ns, passed_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
@@ -202,7 +202,9 @@ class Calibration:
         alone_ns = {host.model: call_ns([host.name]) - host.dispatch_ns}
         alone_ns |= {d.model: call_ns([d.name]) - d.dispatch_ns - d.min_kernel_ns for d in others}
         host_ns = max(0, alone_ns[host.model])
-        devices = tuple(replace(d, call_ns=max(0, alone_ns[d.model] - host_ns)) for d in machine.devices)
+        cold = {d.model: cold_ns(d.name) for d in (host, *others)}
+        calls = {model: max(0, took - host_ns) for model, took in alone_ns.items()}
+        devices = tuple(replace(d, call_ns=calls[d.model], cold_ns=cold[d.model]) for d in machine.devices)
         if len(devices) > 1:
             second = devices[-1]
             both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from cost_models.measuring.chains import plain_graphs, traced
 _BATCHES, _CALLS = 5, 60
 _MANY = 128
 """Variables or tensors, to tell what each adds to a call."""
+_SIDE = 8
+"""Of small matrices."""
 _LONG = 16
 """Ops that one core does, which take about a millisecond together."""
 
@@ -61,6 +65,45 @@ def waiting_ns(device: str) -> int:
     return max(0, _typical_ns(around(_LONG), keys, timed=True) - _typical_ns(around(0), keys, timed=True))
 
 
+def cold_ns(device: str) -> int:
+    """What the first op of its type takes more in a call, as a mean over types.
+
+    Of a call with one op of each type less one with a single op, each further type's first op is told; of a call with two of
+    each, what the second takes.
+    """
+    raw = tf.raw_ops
+
+    def ops(x: Any, m: Any) -> Iterator[Callable[[], Any]]:
+        for op in (raw.Relu, raw.Softplus, raw.Elu, raw.Selu):
+            yield partial(op, features=x)
+        for op in (raw.Tanh, raw.Neg, raw.Square, raw.Sqrt, raw.Exp, raw.Sigmoid, raw.Floor, raw.Abs):
+            yield partial(op, x=x)
+        for op in (raw.Mul, raw.Sub, raw.Maximum, raw.RealDiv):
+            yield partial(op, x=x, y=x)
+        yield partial(raw.BiasAdd, value=m, bias=x)
+        yield partial(raw.MatMul, a=m, b=m)
+        yield partial(raw.Softmax, logits=m)
+
+    def body(times: int, types: int | None = None) -> Callable[..., list[Any]]:
+        def chain(x: Any, m: Any) -> list[Any]:
+            last: list[Any] = []
+            with tf.device(device):
+                for make in islice(ops(x, m), types):
+                    for _ in range(times):
+                        with tf.control_dependencies(last):
+                            made = make()
+                            last = [made.op]
+                return [made]
+
+        return chain
+
+    with tf.device(device):
+        args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
+        types = sum(1 for _ in ops(*args))
+        single, once, twice = _typically_ns([body(1, 1), body(1), body(2)], args)
+    return max(0, round((once - single) / (types - 1) - (twice - once) / types))
+
+
 def passed_ns(device: str) -> int:
     """What a call takes more for a tensor that its caller passes: a share of many."""
 
@@ -90,15 +133,21 @@ def argument_ns(device: str) -> int:
 
 def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any], *, timed: bool = False) -> int:
     """Of a call of a function of these arguments, its results fetched; ``timed``: less the time from the first to the last."""
+    return _typically_ns([body], args, timed=timed)[0]
+
+
+def _typically_ns(bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any], *, timed: bool = False) -> list[int]:
+    """The same of several functions, measured in turns."""
     with plain_graphs():
-        call = traced(body, *args)
-        medians = []
+        calls = [traced(body, *args) for body in bodies]
+        medians: list[list[float]] = [[] for _ in calls]
         for _ in range(1 + _BATCHES):
-            took = []
-            for _ in range(_CALLS):
-                start = time.perf_counter()
-                results = [result.numpy() for result in call.function(*call.args)]
-                inside = float(results[-1] - results[0]) if timed else 0.0
-                took.append(time.perf_counter() - start - inside)
-            medians.append(float(np.median(took)))
-    return round(1e9 * min(medians[1:]))
+            for call, found in zip(calls, medians, strict=True):
+                took = []
+                for _ in range(_CALLS):
+                    start = time.perf_counter()
+                    results = [result.numpy() for result in call.function(*call.args)]
+                    inside = float(results[-1] - results[0]) if timed else 0.0
+                    took.append(time.perf_counter() - start - inside)
+                found.append(float(np.median(took)))
+    return [round(1e9 * min(found[1:])) for found in medians]

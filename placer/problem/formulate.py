@@ -89,6 +89,8 @@ def formulate(
     """
     ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
+    priced_by_user = np.array([[source == "user" for source in by_device] for by_device in [*sources, [""] * len(machine.devices)]])
+    _add_cold(ops, machine, priced_by_user[rows], times, dispatch, compute)
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -237,6 +239,26 @@ def _op_costs(
     each = prices[rows]
     times, dispatch, compute = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
     return times, dispatch, compute, each[:, :, 3].copy(), rows, tuple(sources)
+
+
+def _add_cold(
+    ops: list[OpNode], machine: Machine, known: Bools, times: Ints, dispatch: Ints, compute: Ints
+) -> None:
+    """Adds what the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
+
+    Args:
+        known: [N, D]: whether a user says what an op takes there, which is then all that it takes.
+    """
+    cold = np.array([device.cold_ns for device in machine.devices], np.int64)
+    overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
+    met: set[str] = set()
+    for i, op in enumerate(ops):
+        if op.op_type in met or not times[i].any():
+            continue
+        met.add(op.op_type)
+        more = np.where((times[i] > 0) & ~known[i], np.rint(cold * min(1.0, op.count)).astype(np.int64), 0)
+        dispatch[i] += more
+        times[i] = np.where(overlapping, np.maximum(dispatch[i], compute[i]), times[i] + more)
 
 
 def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
