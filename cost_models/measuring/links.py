@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from cost_models.measuring.chains import HOST, Call, plain_graphs, traced
-from cost_models.measuring.timing import difference_ns, repeats
+from cost_models.measuring.timing import repeats, typical_difference_ns
 
 SIZES = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
 """Bytes of the copies that are timed."""
-_FAN, _PART = 64, 64
+_FAN, _PART = 16, 64
 """How many copies go side by side, and of how many numbers."""
 
 
@@ -70,18 +70,24 @@ def hand_over_ns(one: str, other: str, effort_s: float, pause: int = 0) -> int:
 
     more = 8 if pause else 32
     with plain_graphs():
-        across, within = (difference_ns(rounds(1, there), rounds(1 + more, there), more, effort_s)[0] for there in (other, one))
+        across, within = (
+            typical_difference_ns(rounds(1, there), rounds(1 + more, there), more, effort_s) for there in (other, one)
+        )
     return max(0, across - within) // 2
 
 
 def interval_ns(src: str, dst: str, effort_s: float) -> int:
-    """The least time from one copy to the next: what each of many small tensors of one op adds when all go the same way."""
+    """The least time from one copy to the next: what each of some small tensors adds when all go the same way at once.
 
-    def fan(width: int) -> Call:
+    Each is made by an op of its own, as most are in a step, and taken by one that reads none of it. What the same takes on one
+    device is taken off.
+    """
+
+    def fan(width: int, there: str) -> Call:
         def body(data: Any, number: Any) -> Any:
             with tf.device(src):
-                parts = tf.raw_ops.Split(axis=0, value=data, num_split=width)
-            with tf.device(dst), tf.control_dependencies([tf.raw_ops.Neg(x=part) for part in parts]):
+                made = [tf.raw_ops.Neg(x=part) for part in tf.raw_ops.Split(axis=0, value=data, num_split=width)]
+            with tf.device(there), tf.control_dependencies([tf.raw_ops.Size(input=part) for part in made]):
                 done = tf.raw_ops.NoOp()
             with tf.device(HOST), tf.control_dependencies([done]):
                 return tf.raw_ops.AddV2(x=number, y=number)
@@ -92,7 +98,8 @@ def interval_ns(src: str, dst: str, effort_s: float) -> int:
             return traced(body, data, tf.constant(1))
 
     with plain_graphs():
-        return difference_ns(fan(1), fan(1 + _FAN), _FAN, effort_s)[0]
+        across, within = (typical_difference_ns(fan(1, there), fan(1 + _FAN, there), _FAN, effort_s) for there in (dst, src))
+    return max(0, across - within)
 
 
 def _per_round_ns(maker: str, taker: str, nbytes: int, fresh: bool, effort_s: float) -> int:
@@ -115,4 +122,4 @@ def _per_round_ns(maker: str, taker: str, nbytes: int, fresh: bool, effort_s: fl
 
     one = rounds(1)
     more = repeats(one, 32)
-    return difference_ns(one, rounds(1 + more), more, effort_s)[0]
+    return typical_difference_ns(one, rounds(1 + more), more, effort_s)

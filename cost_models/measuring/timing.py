@@ -105,6 +105,20 @@ def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool =
 
     The first call does one of them.
     """
+    took = _by_turns(less, more, effort_s, wait)
+    # Whatever else the machine does only ever adds to a call: the least is nearest to what the call itself takes.
+    least = min(took[1])
+    return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / (1 + by)
+
+
+def typical_difference_ns(less: Call, more: Call, by: int, effort_s: float) -> int:
+    """The same by medians, of what threads do for each other: how soon one of them looks is part of it, and never the same."""
+    one, many = (float(np.median(samples)) for samples in _by_turns(less, more, effort_s))
+    return max(0, round((many - one) / by))
+
+
+def _by_turns(less: Call, more: Call, effort_s: float, wait: bool = True) -> tuple[list[float], list[float]]:
+    """What either call took each time, in ns."""
     for call in (less, more):
         call.seconds(wait=True)  # the first call compiles, the second may still tune
         call.seconds(wait=True)
@@ -113,9 +127,7 @@ def difference_ns(less: Call, more: Call, by: int, effort_s: float, wait: bool =
     while len(took[0]) < _ROUNDS or time.perf_counter() < deadline:
         for samples, call in zip(took, (less, more), strict=True):
             samples.append(1e9 * call.seconds(wait))
-    # Whatever else the machine does only ever adds to a call: the least is nearest to what the call itself takes.
-    least = min(took[1])
-    return max(0, round((least - min(took[0])) / by)), (float(np.percentile(took[1], 25)) - least) / (1 + by)
+    return took
 
 
 def repeats(one: Call, tiny: int) -> int:

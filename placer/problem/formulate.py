@@ -89,8 +89,7 @@ def formulate(
     """
     ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
-    priced_by_user = np.array([[source == "user" for source in by_device] for by_device in [*sources, [""] * len(machine.devices)]])
-    _add_cold(ops, machine, priced_by_user[rows], times, dispatch, compute)
+    _add_cold(ops, machine, rows, sources, times, dispatch)
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -242,23 +241,25 @@ def _op_costs(
 
 
 def _add_cold(
-    ops: list[OpNode], machine: Machine, known: Bools, times: Ints, dispatch: Ints, compute: Ints
+    ops: list[OpNode], machine: Machine, rows: Ints, sources: tuple[tuple[str, ...], ...], times: Ints, dispatch: Ints
 ) -> None:
     """Adds what the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
 
-    Args:
-        known: [N, D]: whether a user says what an op takes there, which is then all that it takes.
+    Where a user says what an op takes, that is all that it takes.
     """
-    cold = np.array([device.cold_ns for device in machine.devices], np.int64)
+    first: dict[str, int] = {}
+    for i in np.flatnonzero(times.any(axis=1)).tolist():
+        first.setdefault(ops[i].op_type, i)
+    at = np.array(list(first.values()), np.int64)
+    runs = np.array([min(1.0, ops[i].count) for i in first.values()])
+    measured = np.array([[source != "user" for source in by_device] for by_device in sources], np.bool_).reshape(
+        -1, times.shape[1]
+    )
+    cold = np.rint(np.outer(runs, [device.cold_ns for device in machine.devices])).astype(np.int64)
+    cold *= (times[at] > 0) & measured[rows[at]]
+    dispatch[at] += cold
     overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
-    met: set[str] = set()
-    for i, op in enumerate(ops):
-        if op.op_type in met or not times[i].any():
-            continue
-        met.add(op.op_type)
-        more = np.where((times[i] > 0) & ~known[i], np.rint(cold * min(1.0, op.count)).astype(np.int64), 0)
-        dispatch[i] += more
-        times[i] = np.where(overlapping, np.maximum(dispatch[i], compute[i]), times[i] + more)
+    times[at] = np.where(overlapping, np.maximum(times[at], dispatch[at]), times[at] + cold)
 
 
 def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
