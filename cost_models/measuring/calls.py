@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cost_models.measuring.chains import plain_graphs, traced
+from cost_models.measuring.chains import HOST, plain_graphs, traced
 
 _BATCHES, _CALLS = 5, 60
 _MANY = 128
@@ -62,14 +62,15 @@ def waiting_ns(device: str) -> int:
 
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
-    return max(0, _typical_ns(around(_LONG), keys, timed=True) - _typical_ns(around(0), keys, timed=True))
+    long, short = (_beside_ns(around(length), keys) for length in (_LONG, 0))
+    return max(0, long - short)
 
 
 def cold_ns(device: str) -> int:
     """What the first op of its type takes more in a call, as a mean over types.
 
     Of a call with one op of each type less one with a single op, each further type's first op is told; of a call with two of
-    each, what the second takes.
+    each, what the second takes. Ops on the host that tell the time begin and end the calls, whose callers wake soon or late.
     """
     raw = tf.raw_ops
 
@@ -86,21 +87,24 @@ def cold_ns(device: str) -> int:
 
     def body(times: int, types: int | None = None) -> Callable[..., list[Any]]:
         def chain(x: Any, m: Any) -> list[Any]:
-            last: list[Any] = []
+            with tf.device(HOST):
+                start = raw.Timestamp()
+            last = [start.op]
             with tf.device(device):
                 for make in islice(ops(x, m), types):
                     for _ in range(times):
                         with tf.control_dependencies(last):
                             made = make()
                             last = [made.op]
-                return [made]
+            with tf.device(HOST), tf.control_dependencies([tf.identity(made)]):
+                return [start, raw.Timestamp()]
 
         return chain
 
     with tf.device(device):
         args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
         types = sum(1 for _ in ops(*args))
-        single, once, twice = _typically_ns([body(1, 1), body(1), body(2)], args)
+        single, once, twice = _inside_ns([body(1, 1), body(1), body(2)], args)
     return max(0, round((once - single) / (types - 1) - (twice - once) / types))
 
 
@@ -131,23 +135,34 @@ def argument_ns(device: str) -> int:
     return max(0, (_typical_ns(body, [number]) - without) // _MANY)
 
 
-def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any], *, timed: bool = False) -> int:
-    """Of a call of a function of these arguments, its results fetched; ``timed``: less the time from the first to the last."""
-    return _typically_ns([body], args, timed=timed)[0]
+def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
+    """Of a call of a function of these arguments, its results fetched."""
+    return _typically([body], args, lambda took, _: took)[0]
 
 
-def _typically_ns(bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any], *, timed: bool = False) -> list[int]:
-    """The same of several functions, measured in turns."""
+def _beside_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
+    """The same less the time from the function's first result to its last."""
+    return _typically([body], args, lambda took, results: took - float(results[-1] - results[0]))[0]
+
+
+def _inside_ns(bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any]) -> list[int]:
+    """The time from the first result to the last, of several functions called in turns."""
+    return _typically(bodies, args, lambda _, results: float(results[-1] - results[0]))
+
+
+def _typically(
+    bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any], figure: Callable[[float, list[Any]], float]
+) -> list[int]:
+    """By function: what a figure, in seconds, of a call's time and results typically is, in ns."""
     with plain_graphs():
         calls = [traced(body, *args) for body in bodies]
         medians: list[list[float]] = [[] for _ in calls]
         for _ in range(1 + _BATCHES):
             for call, found in zip(calls, medians, strict=True):
-                took = []
+                figures = []
                 for _ in range(_CALLS):
                     start = time.perf_counter()
                     results = [result.numpy() for result in call.function(*call.args)]
-                    inside = float(results[-1] - results[0]) if timed else 0.0
-                    took.append(time.perf_counter() - start - inside)
-                found.append(float(np.median(took)))
+                    figures.append(figure(time.perf_counter() - start, results))
+                found.append(float(np.median(figures)))
     return [round(1e9 * min(found[1:])) for found in medians]

@@ -154,7 +154,7 @@ def test_what_is_wrong_is_named(text, words):
 
 
 SIZES = ("memory_bytes", "cores", "memory_bytes_per_s", "bytes_per_s")
-DEVICE_TIMES = ("dispatch_ns", "min_kernel_ns", "host_op_ns", "wake_ns")
+DEVICE_TIMES = ("dispatch_ns", "min_kernel_ns", "host_op_ns", "wake_ns", "cold_ns")
 TIMES = (*DEVICE_TIMES, "latency_ns", "call_overhead_ns", "argument_ns", "passed_ns", "waiting_ns", "host_hop_ns")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cost_models.base import TensorSpec
 from cost_models.machines import Machine, load_machine
+from cost_models.overrides import Override, OverrideModel
 from cost_models.registry import cost_model
 from placer.errors import DeviceError, OptionError
 from placer.opgraph import Kernel, OpGraph
@@ -107,6 +108,26 @@ def test_prices_are_the_models_times_the_runs(graph: OpGraph) -> None:
             free = op.role in ("argument", "capture", "constant") or device.kind not in op.kernels
             cost = None if free else MODEL.op_cost(op.signature, device)
             assert problem.op_time_ns[i, d] == (round(cost.time_ns * op.count) if cost else 0), (op.name, device.name)
+
+
+@pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers()], ids=lambda g: g.name)
+def test_the_first_op_of_each_type_takes_more_unless_a_user_says_what_it_takes(graph: OpGraph) -> None:
+    cold_ns = {"CPU": 5_000, "GPU": 9_000}
+    cold = dataclasses.replace(H100, devices=tuple(dataclasses.replace(d, cold_ns=cold_ns[d.kind]) for d in H100.devices))
+    told = OverrideModel(MODEL, {"Relu": {"GPU": Override(time_ns=77)}})
+    warm, made = (formulate(graph, constrain(graph, m, Options()), told, m).problem for m in (H100, cold))
+    met = set()
+    for i, op in enumerate(graph):
+        first = op.op_type not in met and warm.op_time_ns[i].any()
+        met |= {op.op_type} if first else set()
+        for d, device in enumerate(H100.devices):
+            told_so = (op.op_type, device.kind) == ("Relu", "GPU")
+            more = cold_ns[device.kind] if first and not told_so and warm.op_time_ns[i, d] else 0
+            assert made.op_dispatch_ns[i, d] == warm.op_dispatch_ns[i, d] + more
+            alone = warm.op_time_ns[i, d] + more
+            assert made.op_time_ns[i, d] == (max(warm.op_time_ns[i, d], made.op_dispatch_ns[i, d]) if d else alone)
+    assert len(met) > 1
+    assert (made.op_compute_ns == warm.op_compute_ns).all()
 
 
 def test_a_predicate_is_read_in_host_memory_by_what_it_governs() -> None:
