@@ -195,7 +195,8 @@ class Calibration:
 
     def _calls(self, machine: Machine) -> Machine:
         """With what calls take, by the devices that they use; the split is that of the first and the last device."""
-        host, *others = {device.model: device for device in reversed(machine.devices)}.values()
+        host = machine.devices[0]
+        others = {device.model: device for device in reversed(machine.devices) if device.model != host.model}.values()
         self._spent_s("calls")
         each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
         more_ns = max(0, passed_ns(host.name) - each_ns)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import placer
 from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
 from cost_models.machines import Machine, load_machine
-from cost_models.measuring import links
+from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.links import Copy, copies
@@ -25,6 +25,7 @@ from cost_models.store import Store
 from placer.cli import main
 from placer.tf.devices import local_machine
 from tests.graphs import layers
+from tests.machines import cpus, two_cpus
 
 
 @pytest.fixture
@@ -121,6 +122,30 @@ def test_devices_of_one_model_are_priced_alike() -> None:
     assert [(link.src, link.dst) for link in merged.links] == [(link.src, link.dst) for link in two.links]
     for link in merged.links:
         assert (link.latency_ns == 1) == ("CPU:0" in (link.src, link.dst))
+
+
+@pytest.mark.parametrize("like", [load_machine("h100"), load_machine("2xh100"), two_cpus(), cpus(3)], ids=lambda m: m.name)
+def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From calls that take what a machine says, that machine comes out; what any of them takes is measured on the host."""
+    own = {"CPU": (0, 3_000), "GPU": (90_000, 7_000)}
+    devices = tuple(replace(d, call_ns=own[d.kind][0], cold_ns=own[d.kind][1]) for d in like.devices)
+    calls = {"call_overhead_ns": 150_000, "argument_ns": 4_000, "passed_ns": 6_000, "waiting_ns": 200_000}
+    machine = replace(like, devices=devices, split_ns=50_000, **calls)
+
+    def call_ns(names: list[str]) -> int:
+        used = [machine.device(name) for name in names]
+        own_ns = max(d.call_ns for d in used) + used[-1].dispatch_ns + used[-1].min_kernel_ns
+        each_ns = machine.argument_ns + machine.passed_ns
+        return machine.call_overhead_ns + each_ns * len(names) + own_ns + machine.split_ns * (len(names) - 1)
+
+    host = machine.devices[0]
+    on_host = {"argument_ns": machine.argument_ns + host.host_op_ns, "passed_ns": machine.argument_ns + machine.passed_ns}
+    for name, takes in {**on_host, "waiting_ns": machine.waiting_ns}.items():
+        monkeypatch.setattr(calibration, name, {host.name: takes}.__getitem__)
+    monkeypatch.setattr(calibration, "cold_ns", lambda name: machine.device(name).cold_ns)
+    monkeypatch.setattr(calibration, "call_ns", call_ns)
+    seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
+    assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
 
 
 @given(st.integers(1_000, 10**6), st.floats(1e8, 1e12), st.integers(0, 2**32 - 1))
