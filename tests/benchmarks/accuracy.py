@@ -62,7 +62,8 @@ step time was used for either. This page and its plots are written by `python -m
 
 {by_workload}
 
-No rank where the slowest placement takes less than 1.3 times what the quickest does.
+No rank where the slowest placement takes less than 1.3 times what the quickest does. "Rounds" is how well every other round of
+the measurements themselves ranks the placements as the rest of them do: where placements are alike, no prediction can do better.
 
 ## By placement
 
@@ -259,12 +260,20 @@ def overall(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
     yield f"TensorFlow's own (Grappler's virtual cluster) | {cells(score(auto, lambda each: each.grappler))}"
 
 
+def repeated(folder: Path) -> dict[str, str]:
+    """By workload, how well the rounds rank placements as they do themselves."""
+    records = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
+    return {record["workload"]: f"{bench_truth.repeated(record):.2f}" for record in records if "cases" in record}
+
+
 def workloads(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
+    rounds = repeated(DATA)
     formulas = by(analytic, lambda each: each.workload)
     for name, group in by(auto, lambda each: each.workload).items():
         own = score(group)
         other = score(group, lambda each: each.grappler)
-        yield f"{name} | {own.placements} | {own.spread:.1f} | {cells(own)} | {cells(score(formulas[name]))} | {cells(other)}"
+        scores = " | ".join(cells(each) for each in (own, score(formulas[name]), other))
+        yield f"{name} | {own.placements} | {own.spread:.1f} | {rounds[name]} | {scores}"
 
 
 def placements(auto: list[Found]) -> Iterator[str]:
@@ -331,10 +340,10 @@ def memory_effects(found: list[Peak]) -> Iterator[str]:
 
 def elsewhere(folder: Path, *models: str) -> Iterator[str]:
     """By workload and in all, for each of these models."""
-    scores = bench_truth.score(folder)
+    scores, rounds = bench_truth.score(folder), repeated(folder)
     for name in [*scores["auto"]["workloads"], "all"]:
         rows = [Score(**(scores[model]["all"] if name == "all" else scores[model]["workloads"][name])) for model in models]
-        yield f"{name} | {rows[0].placements} | " + " | ".join(cells(row) for row in rows)
+        yield f"{name} | {rows[0].placements} | {rounds.get(name, '')} | " + " | ".join(cells(row) for row in rows)
 
 
 def main() -> None:
@@ -346,7 +355,7 @@ def main() -> None:
         "workloads": len({each.workload for each in auto}),
         "overall": table("| rank correlation | median error | 90% of errors under", overall(auto, analytic)),
         "by_workload": table(
-            "workload | placements | spread | auto: rank | median | 90% | analytic: rank | median | 90% "
+            "workload | placements | spread | rounds | auto: rank | median | 90% | analytic: rank | median | 90% "
             "| Grappler: rank | median | 90%",
             workloads(auto, analytic),
         ),
@@ -365,7 +374,8 @@ def main() -> None:
         ),
         "memory_effects": table("left out | median error | within 15% | not over 5% too low", memory_effects(held)),
         "on_h200": table(
-            "workload | placements | auto: rank | median | 90% | analytic: rank | median | 90% | Grappler: rank | median | 90%",
+            "workload | placements | rounds | auto: rank | median | 90% | analytic: rank | median | 90% "
+            "| Grappler: rank | median | 90%",
             elsewhere(ON_H200, *bench_truth.MODELS),
         ),
         "h200_peaks": len(elsewhere_held),
@@ -373,7 +383,7 @@ def main() -> None:
             *memory_row(elsewhere_held).split(" | ")
         ),
         "on_two": table(
-            "workload | placements | rank correlation | median error | 90% of errors under", elsewhere(ON_TWO, "auto")
+            "workload | placements | rounds | rank correlation | median error | 90% of errors under", elsewhere(ON_TWO, "auto")
         ),
         "worst": table("workload | placement | measured ms | predicted ms | error", worst(auto)),
     }

@@ -460,6 +460,15 @@ class Prediction:
                 yield op.op_type, self.problem.device_names[device], time_ns
 
 
+def repeated(record: dict[str, Any]) -> float:
+    """How well a measurement ranks placements as it does itself: Spearman's correlation of every other round with the rest.
+
+    Placements that are alike are in no order, and no prediction can rank them better.
+    """
+    rounds = [case["rounds_ms"] for case in record["cases"].values()]
+    return rank_correlation(*([float(np.median(each[k::2])) for each in rounds] for k in (0, 1)))
+
+
 def predict(record: dict[str, Any], folder: Path, model: CostModel) -> list[float]:
     """Step times in ns of a record's cases, by the execution model over a cost model."""
     return [prediction.step_ns for prediction in predictions(record, folder, model)]
