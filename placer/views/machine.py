@@ -28,6 +28,7 @@ def describe(machine: Machine) -> str:
     more += [f"{format_ns(machine.split_ns)} more for each further device"] if machine.split_ns else []
     more += [f"{format_ns(machine.argument_ns)} more for each argument or variable"] if machine.argument_ns else []
     more += [f"{format_ns(machine.passed_ns)} for each argument beside that"] if machine.passed_ns else []
+    more += [f"{format_ns(d.cold_ns)} more for the first op of each type on {d.name}" for d in machine.devices if d.cold_ns]
     more += [f"up to {format_ns(machine.waiting_ns)} more where its ops take long"] if machine.waiting_ns else []
     blocks += [", ".join([f"a call takes {format_ns(machine.call_overhead_ns)} beside its ops", *more])]
     blocks += [f"priced as  {machine.provenance}"]
