@@ -15,6 +15,10 @@ FOLDER = "PLACER_CACHE"
 """Environment variable that names another folder."""
 
 
+class CacheWarning(UserWarning):
+    """What is kept of this machine, or some of it, cannot be used."""
+
+
 def cache_folder() -> Path:
     """``$PLACER_CACHE``, else ``$XDG_CACHE_HOME/placer``, else ``~/.cache/placer``; need not exist yet.
 
@@ -66,7 +70,7 @@ def calibrated(seen: Machine) -> Machine:
         except MachineError as error:
             if path == own:
                 told = f"the calibration of this machine cannot be used: {error}; placer calibrate makes it again"
-                warnings.warn(told, stacklevel=2)
+                warnings.warn(told, CacheWarning, stacklevel=2)
                 return seen
             continue
         if path == own or _kinds(seen) <= _kinds(found):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from cost_models.base import OpSignature
-from cost_models.cache import cache_folder
+from cost_models.cache import CacheWarning, cache_folder
 
 FORMAT = "placer.measurements"
 VERSION = 2
@@ -167,7 +167,7 @@ class Store:
             except ValueError:
                 garbled += 1
         if garbled:
-            warnings.warn(f"{self.path} is damaged: {garbled} of its measurements are left out", stacklevel=4)
+            warnings.warn(f"{self.path} is damaged: {garbled} of its measurements are left out", CacheWarning, stacklevel=4)
         return found
 
     def _read(self, query: str, values: tuple[str, ...]) -> list[_Stored]:
@@ -189,7 +189,7 @@ class Store:
                 with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
                     return answer(connection)
         except (sqlite3.Error, OSError) as error:
-            warnings.warn(f"{self.path} cannot be read, so nothing counts as measured: {error}", stacklevel=3)
+            warnings.warn(f"{self.path} cannot be read, so nothing counts as measured: {error}", CacheWarning, stacklevel=3)
             return []
 
     def _write(self, statement: str, rows: Iterable[Row]) -> int:
@@ -240,7 +240,9 @@ class Store:
             if old.exists():
                 old.rename(aside.with_name(aside.name + suffix))
         warnings.warn(
-            f"{self.path} is no store of measurements ({why}); it is now {aside.name}, and a new one begins", stacklevel=6
+            f"{self.path} is no store of measurements ({why}); it is now {aside.name}, and a new one begins",
+            CacheWarning,
+            stacklevel=6,
         )
 
 
@@ -333,14 +335,17 @@ def import_json(path: str | os.PathLike[str]) -> list[Row]:
         return rows_of(json.loads(Path(path).read_text("utf-8")))
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise StoreError(f"{path} is no JSON, as an export writes it, or only a part of it: {error}") from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path} holds no measurements that an export wrote: {type(error).__name__}: {error}") from error
 
 
 def rows_of(data: Mapping[str, Any]) -> list[Row]:
     """The rows of an export's JSON; ValueError, TypeError or LookupError for other data."""
-    if data["format"] != FORMAT or data["version"] not in (1, VERSION):
-        raise ValueError(f"format {data['format']!r} version {data['version']!r} is not {FORMAT!r} version {VERSION}")
+    given, version = (data.get("format"), data.get("version")) if isinstance(data, dict) else (None, None)
+    if given != FORMAT or version not in (1, VERSION):
+        raise ValueError(f"format {given!r} version {version!r} is not {FORMAT!r} version {VERSION}")
     rows = [
         Row(group["device_model"], group["tensorflow"], OpSignature.from_json(signature), _measurement(figures))
         for group in data["groups"]

@@ -17,6 +17,7 @@ from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from cost_models.cache import CacheWarning
 from placer import __version__
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.options import OF_A_RUN, Options
@@ -318,7 +319,9 @@ def _measurements(args: argparse.Namespace) -> tuple[Any, str]:
     rows = [{"device_model": model, "tensorflow": version, "ops": ops} for (model, version), ops in store.counts().items()]
     lines = [f"{row['ops']:6} ops on {row['device_model']} under TensorFlow {row['tensorflow']}" for row in rows]
     lines += [f"{added} of them new"] if args.add else []
-    return {"store": str(store.path), "measured": rows}, "\n".join([str(store.path), *(lines or ["nothing is measured yet"])])
+    return {"store": str(store.path), "measured": rows, "new": added}, "\n".join(
+        [str(store.path), *(lines or ["nothing is measured yet"])]
+    )
 
 
 def _show(args: argparse.Namespace) -> tuple[Any, str]:
@@ -446,7 +449,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    if issubclass(category, PlacementWarning):
+    if issubclass(category, PlacementWarning | CacheWarning):
         print(f"placer: warning: {message}", file=sys.stderr)
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=file or sys.stderr)

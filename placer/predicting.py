@@ -60,6 +60,8 @@ class Prediction:
     """By placement."""
     skipped: Mapping[str, str]
     """By placement, why it was not run."""
+    notes: Sequence[str]
+    """What all predictions take for granted, such as how often a loop runs."""
 
     @property
     def median_error(self) -> float:
@@ -84,7 +86,8 @@ class Prediction:
         names: dict[str, list[str]] = {}
         for name, why in self.skipped.items():
             names.setdefault(why, []).append(name)
-        return "\n".join(lines + [f"not run: {', '.join(some)}: {why}" for why, some in names.items()])
+        lines += [f"not run: {', '.join(some)}: {why}" for why, some in names.items()]
+        return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
 def predict(
@@ -149,14 +152,14 @@ def predict(
             tell=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
         )
     found = {name: Trial.of(placement.step_time_ns, took[name]) for name, placement in trials.items()}
-    return Prediction(placed.__name__, plan.machine, found, skipped)
+    return Prediction(placed.__name__, plan.machine, found, skipped, plan.graph.notes)
 
 
 def _placements(plan: Placement, options: Options) -> Iterator[tuple[str, Placement | str]]:
     """What to run, or why it cannot be."""
     yield DEFAULT, solve(plan.graph, options=replace(options, solver="tf_default", pins={}, memory_limits={}))
     yield PLAN, plan
-    rules: dict[str, Any] = {BASELINE_NAMES[rule]: rule for rule in ("all_cpu", "all_gpu")}
+    rules: dict[str, Any] = {BASELINE_NAMES[rule]: rule for rule in ("all_cpu", "all_gpu") if rule in plan.baselines}
     rules |= {f"random cut {seed + 1}": partial(random_cut, seed=seed) for seed in range(RANDOM_CUTS)}
     for name, rule in rules.items():
         try:

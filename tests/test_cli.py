@@ -266,8 +266,13 @@ def test_what_profile_measures_is_counted_exported_and_imported(
     assert main(["measurements", "--export", str(tmp_path / "export.json")]) == 0
     assert f"{measured} ops on" in capsys.readouterr().out
     monkeypatch.setenv("PLACER_CACHE", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "measurements.sqlite").write_text("what another program has there")
     assert main(["measurements", "--import", str(tmp_path / "export.json"), "--json"]) == 0
-    assert [row["ops"] for row in json.loads(capsys.readouterr().out)["measured"]] == [measured]
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["new"] == measured
+    assert [row["ops"] for row in json.loads(printed.out)["measured"]] == [measured]
+    assert (printed.err[:16], printed.err.count("\n"), "aside-1" in printed.err) == ("placer: warning:", 1, True)
     assert main(["measurements", "--import", str(tmp_path / "absent.json")]) == 1
     assert "absent.json" in capsys.readouterr().err
     assert main(["profile", *target, "--budget-s", "0"]) == 2

@@ -81,6 +81,10 @@ _RANDOM = frozenset(
 )
 
 
+_OUTSIDE = frozenset({"PyFuncStateless", "Abort", "Batch", "Unbatch", "UnbatchGrad"})
+"""Not stateful to TensorFlow, and yet they run the user's Python, end the process or wait for other calls."""
+
+
 def _refuse(op: OpSignature) -> None:
     definition = op_def_registry.get(op.op_type)
     if definition is None:
@@ -88,7 +92,8 @@ def _refuse(op: OpSignature) -> None:
     if any(a.type in ("func", "list(func)") for a in definition.attr):
         raise UnmeasurableError("it calls a function")
     on_scratch = op.op_type.startswith(_ON_VARIABLES) or op.op_type in _VARIABLE_OPS
-    if definition.is_stateful and not on_scratch and op.op_type not in _RANDOM:
+    outside = op.op_type in _OUTSIDE or op.op_type.startswith("Debug")  # those write where an attribute says
+    if outside or (definition.is_stateful and not on_scratch and op.op_type not in _RANDOM):
         raise UnmeasurableError("it has side effects")
     for spec in op.inputs:
         if spec.dtype == "resource" and not on_scratch:

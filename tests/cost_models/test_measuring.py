@@ -21,6 +21,7 @@ from cost_models.store import Store
 from cost_models.work import work_of
 from placer.profiling import profile
 from placer.tf.devices import local_machine
+from placer.tf.optypes import PYTHON_CALLBACKS
 
 CPU = load_machine("cpu2").device("CPU:0")
 
@@ -230,7 +231,9 @@ def fields_of(device: Any) -> dict[str, Any]:
     ("signature", "why"),
     [
         (OpSignature("PrintV2", (TensorSpec("string", ()),), ()), "side effects"),
-        (OpSignature("EagerPyFunc", (floats(2),), (floats(2),)), "side effects"),
+        *((OpSignature(op_type, (floats(2),), (floats(2),), (("token", "t"),)), "side effects") for op_type in PYTHON_CALLBACKS),
+        (OpSignature("Abort", (), ()), "side effects"),
+        (OpSignature("DebugIdentity", (floats(2),), (floats(2),), (*T, ("debug_urls", ("file:///tmp/a",)))), "side effects"),
         (OpSignature("LookupTableFindV2", (TensorSpec("resource", ()), floats(2)), (floats(2),)), "side effects|no variable"),
         (OpSignature("StatelessWhile", (floats(2),), (floats(2),)), "calls a function"),
         (OpSignature("PartitionedCall", (floats(2),), (floats(2),)), "calls a function"),

@@ -231,7 +231,7 @@ def test_errors_say_which_file(tmp_path: Path) -> None:
         Store(tmp_path / "taken" / "a.sqlite").put([ROW])
     assert Store(tmp_path / "absent" / "a.sqlite").table("a model", "") == {}
     assert not (tmp_path / "absent").exists()
-    for text in ("", "[]", "{}", '{"format": "placer.measurements", "version": 3, "groups": []}'):
+    for text in ("", "[]", "{}", '{"format": ', '{"format": "placer.measurements", "version": 3, "groups": []}'):
         (tmp_path / "import.json").write_text(text)
         with pytest.raises(StoreError, match=r"import\.json"):
             import_json(tmp_path / "import.json")
