@@ -86,12 +86,17 @@ def _ops(
     problem = formulation.problem
     names, kinds = problem.device_names, problem.device_kinds
     runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
+    signatures = formulation.op_signature.tolist()
+    sources = {
+        (signature, has): {other: formulation.sources[signature][d] for d, other in runnable[has]} if signature >= 0 else {}
+        for signature, has in dict.fromkeys(zip(signatures, kernels, strict=True))
+    }
     rows = zip(
         problem.op_names,
         op_device.tolist(),
         problem.op_unit.tolist(),
         problem.op_time_ns.tolist(),
-        formulation.op_signature.tolist(),
+        signatures,
         kernels,
         *(column.tolist() for column in (schedule.start_ns, schedule.end_ns, schedule.streamed)),
         default,
@@ -102,7 +107,7 @@ def _ops(
             names[device],
             unit,
             {other: times[d] for d, other in runnable[has]},
-            formulation.sources[signature][device] if signature >= 0 else "",
+            sources[signature, has],
             start,
             end,
             streamed,

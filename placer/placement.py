@@ -23,7 +23,7 @@ from placer.units import format_bytes, format_ns
 from placer.viewing import Drawn, view, write
 
 FORMAT = "placer.plan"
-VERSION = 2
+VERSION = 3
 MOVES_SHOWN = 20
 
 
@@ -36,8 +36,8 @@ class OpPlan:
     """Index into `Placement.units`: the ops that move together with it."""
     time_ns: Mapping[str, int]
     """By device it has a kernel for."""
-    cost_source: str
-    """Where the price of the device it is on comes from; "" where there is nothing to price."""
+    cost_sources: Mapping[str, str]
+    """By device it has a kernel for: where that price comes from; none where there is nothing to price."""
     start_ns: int
     """When it starts to compute, as predicted, from the start of the step."""
     end_ns: int
@@ -46,6 +46,11 @@ class OpPlan:
     """Computes in its device's stream, one op after the other; else on a thread of the host."""
     default: str
     """The device TensorFlow's own placement has it on; "" where that placement is not to be had."""
+
+    @property
+    def cost_source(self) -> str:
+        """Where the price of the device it is on comes from; "" where there is nothing to price."""
+        return self.cost_sources.get(self.device, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,8 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
     assert plan.why(name).text in texts(browser, "#why")[0]
     costs = texts(browser, "#costs tr")
     for device, ns in plan.ops[name].time_ns.items():
-        assert any(device in row and format_ns(ns) in row for row in costs)
+        told = (device, format_ns(ns), plan.ops[name].cost_sources.get(device, ""))
+        assert any(all(each in row for each in told) for row in costs)
     assert any("copied to" in text for text in texts(browser, "#story .copy"))
 
     other = next(op for op in plan.graph.graph.successors(name) if plan.device_of(op) != plan.device_of(name))

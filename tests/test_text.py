@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from cost_models.base import OpCost, OpSignature
+from cost_models.machines import Device
 from placer.cli import main
 from placer.errors import OptionError
 from placer.placement import Placement
 from placer.solving import solve
+from placer.units import format_ns
 from placer.views.listing import rows
 from tests.graphs import GraphBuilder, floats, towers
 from tests.machines import Simple, made_up
@@ -47,6 +50,24 @@ TEXTS: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_are_as_reviewed(name: str) -> None:
     assert TEXTS[name]() + "\n" == (GOLDEN / f"{name}.txt").read_text()
+
+
+class PerKind(Simple):
+    """What it knows of a kind of device comes from where nothing else does."""
+
+    def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
+        return replace(super().op_cost(signature, device), source=f"of a {device.kind}")
+
+
+def test_each_price_says_where_it_comes_from() -> None:
+    plan = solve(towers(), made_up(), cost_model=PerKind())
+    assert {source for op in plan.ops.values() for source in op.cost_sources.values()} == {"of a CPU", "of a GPU"}
+    for name, op in plan.ops.items():
+        assert op.cost_sources.keys() in (op.time_ns.keys(), set())
+        for device, source in op.cost_sources.items():
+            assert source == f"of a {device[:3]}"
+            told = f"{format_ns(op.time_ns[device])} on {device} ({source})"
+            assert told in plan.explain(name)
 
 
 def noisy() -> Placement:

@@ -47,6 +47,7 @@ def story(placement: Placement, op: str) -> dict[str, Any]:
         "unit_reasons": [asdict(reason) for reason in placement.units[plan.unit].reasons],
         "time_ns": dict(plan.time_ns),
         "cost_source": plan.cost_source,
+        "cost_sources": dict(plan.cost_sources),
         "refusals": {kind: why for kind, why in node.refusals.items() if kind not in node.kernels},
         "together_with": members,
         "together_because": graph.group_reasons.get(node.group, "they share a device") if members else "",

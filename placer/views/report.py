@@ -70,7 +70,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             "usual": on.get(plan.default, -1),
             "unit": plan.unit,
             "group": strings(graph.group_reasons.get(op.group, "")),
-            "source": strings(plan.cost_source),
+            "sources": [strings(plan.cost_sources.get(device, "")) for device in p.devices],
             "start": plan.start_ns,
             "length": plan.end_ns - plan.start_ns,
             "streamed": int(plan.streamed),

@@ -66,8 +66,11 @@ def explain(placement: Placement, *, op: str) -> str:
     """One op: its device, why, its cost on each device, what comes in and goes out."""
     told = story(placement, op)
     reason, runs = told["reason"], "" if told["count"] == 1 else f", {told['count']:g} runs per step"
-    prices = ", ".join(f"{format_ns(ns)} on {device}" for device, ns in told["time_ns"].items())
-    source = f" ({told['cost_source']})" if told["cost_source"] else ""
+    sources, each = told["cost_sources"], len(set(told["cost_sources"].values())) > 1
+    prices = ", ".join(
+        f"{format_ns(ns)} on {device}{f' ({sources[device]})' if each else ''}" for device, ns in told["time_ns"].items()
+    )
+    source = f" ({told['cost_source']})" if told["cost_source"] and not each else ""
     lines = [f"{told['name']} ({told['op_type']}{runs}) is on {told['device']}", f"  why   {reason['kind']}: {reason['text']}"]
     others = [r for r in told["unit_reasons"] if r["text"] not in reason["text"]]
     lines += [f"        {other['kind']}: {other['text']} ({other['op']})" for other in others]
