@@ -22,7 +22,7 @@ from placer import __version__
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.options import OF_A_RUN, Options
 from placer.progress import progress
-from placer.targets import DEFAULT_SIGNATURE, called_as, check_there, read_target, target_function
+from placer.targets import DEFAULT_SIGNATURE, SHIPPED, called_as, check_there, read_target, target_function
 from placer.units import check_seconds
 from placer.viewing import views
 from placer.views.terminal import show
@@ -271,6 +271,8 @@ def _predict(args: argparse.Namespace) -> tuple[Any, str]:
     given = _given(args)
     look_up(Options.of(given))
     check_seconds("--budget-s", args.budget_s)
+    if args.target.startswith(SHIPPED) or Path(args.target).exists():
+        raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
     start()
     from placer.predicting import predict
     from placer.tf.running import made_up

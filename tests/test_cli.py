@@ -200,6 +200,8 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["'scale'", "keywords"], ["solve", f"{__name__}:with_keyword", "--signature", "float32[8,8]"]),
         (2, ["not a function"], ["solve", f"{__name__}:SIGNATURE", "--signature", "float32[8,8]"]),
         (2, ["--signature", "{graph}"], ["solve", "{graph}", "--signature", "float32[8,8]"]),
+        (2, ["{graph}", "can be run", "MODULE:FUNCTION"], ["predict", "{graph}"]),
+        (2, ["shipped:detector", "can be run", "MODULE:FUNCTION"], ["predict", "shipped:detector"]),
         (2, ["'GPU:7'"], ["solve", "{graph}", "--devices", "h100", "--pins", "MatMul=GPU:7"]),
         (2, ["pins", "'MatMul' twice"], ["solve", "{graph}", "--devices=h100", "--pins=MatMul=CPU:0", "--pins=MatMul=GPU:0"]),
         (2, ["'GPU' twice"], ["solve", "{graph}", "--devices=h100", "--memory-limits=GPU=1GiB", "--memory-limits=GPU=2GiB"]),

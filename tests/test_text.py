@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cost_models.base import OpCost, OpSignature
-from cost_models.machines import Device
+from cost_models.machines import Device, Machine, load_machine
 from placer.cli import main
 from placer.errors import OptionError
 from placer.placement import Placement
 from placer.solving import solve
 from placer.units import format_ns
 from placer.views.listing import rows
+from placer.views.machine import describe
 from tests.graphs import GraphBuilder, floats, towers
-from tests.machines import Simple, made_up
+from tests.machines import Simple, cpus, made_up
 
 GOLDEN = Path(__file__).parent / "data" / "text"
 
@@ -68,6 +69,23 @@ def test_each_price_says_where_it_comes_from() -> None:
             assert source == f"of a {device[:3]}"
             told = f"{format_ns(op.time_ns[device])} on {device} ({source})"
             assert told in plan.explain(name)
+
+
+@pytest.mark.parametrize("machine", [load_machine("2xh100"), cpus(2)], ids=lambda machine: machine.name)
+def test_a_machine_in_words_tells_each_constant(machine: Machine) -> None:
+    def another(row: Any, untold: str) -> Iterator[Any]:
+        for field in fields(row):
+            value = getattr(row, field.name)
+            if type(value) in (int, float) and field.name not in untold:
+                yield replace(row, **{field.name: 2 * value + (7 if type(value) is int else 1e9)})
+
+    changed = list(another(machine, ""))
+    for name in ("devices", "links"):
+        rows = getattr(machine, name)
+        changed += [replace(machine, **{name: (row, *rows[1:])}) for row in (another(rows[0], "cores") if rows else ())]
+    assert len(changed) >= 15
+    told = [describe(each) for each in (machine, *changed)]
+    assert len({*told}) == len(told)
 
 
 def noisy() -> Placement:
