@@ -131,6 +131,36 @@ def problems(draw: st.DrawFn, *, devices: int | None = None, limits: bool | None
 
 
 @st.composite
+def uneven(draw: st.DrawFn, *, most: int = 40) -> PlacementProblem:
+    """Problems of at most `most` units, one for each op: some do nothing, never run, run in a part of the steps, or often,
+    between devices that are near, far, or far for a few bytes as for many.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ops = int(rng.integers(1, most + 1))
+    problem = random_problem(rng, devices=int(rng.integers(1, 4)), ops=ops, units=ops, limits=False, forced=0.1)
+    count = rng.choice([1.0, 1.0, 0.25, 2.5, 100.0], size=ops) if rng.random() < 0.5 else np.ones(ops)
+    count[rng.random(ops) < 0.05] = 0.0
+    works = ((rng.random(ops) < rng.choice([0.6, 0.9])) & (count > 0))[:, None]
+    times = {name: getattr(problem, name) * works for name in ("op_time_ns", "op_dispatch_ns", "op_compute_ns")}
+    busiest = np.zeros(len(problem.tensor_op))
+    np.maximum.at(busiest, problem.consumer_tensor, count[problem.consumer_op])
+    interval = int(rng.choice([0, 1_500]))
+    return replace(
+        problem,
+        **times,
+        op_count=count,
+        op_serial=rng.random(ops) < 0.2,
+        tensor_count=np.minimum(count[problem.tensor_op], busiest),
+        tensor_free=problem.tensor_free & bool(rng.random() < 0.5),
+        copy_latency_ns=problem.copy_latency_ns * int(rng.choice([0, 3, 100])),
+        copy_ns_per_byte=problem.copy_ns_per_byte * rng.choice([1.0, 0.001]),
+        copy_interval_ns=np.where(problem.copy_latency_ns > 0, interval, 0) if rng.random() < 0.8 else None,
+        device_wake_ns=problem.device_wake_ns if rng.random() < 0.3 else None,
+        waiting_ns=int(rng.choice([0, 2_000_000])),
+    )
+
+
+@st.composite
 def alike(draw: st.DrawFn) -> PlacementProblem:
     """Problems on a CPU and two devices of one kind, whose kernels keep the same in host memory."""
     problem = draw(problems(devices=3))

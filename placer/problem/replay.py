@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from placer.problem.problem import Assignment
-from placer.problem.simulate import WIDE, Simulator, State
+from placer.problem.simulate import NEVER_NS, WIDE, Simulator, State
 
 MARKS = 48
 """States kept of a step: more of them shorten each replay, and take longer to keep."""
@@ -35,7 +35,7 @@ class Replay:
         self._marks: list[Mark] = []
         state = simulator.beginning()
         while state.queue:
-            self._marks.append(Mark(state.copy(), problem.ops, simulator.awake_ns))
+            self._marks.append(Mark(simulator, state.copy()))
             simulator.advance(self._script, state, self._stride)
         self._position = np.empty(problem.ops, np.int64)
         self._position[self._script.order] = np.arange(problem.ops)
@@ -101,53 +101,60 @@ class Replay:
 class Mark:
     """A state of a step on its way."""
 
+    simulator: Simulator
     state: State
-    ops: int
-    awake_ns: int
     latest_ns: int = 0
     """When the last of the ops that start after it, up to the next mark, is done."""
 
     @cached_property
     def waiting(self) -> list[int]:
-        """Ops that wait for some edges and have others."""
-        return [op for op, (n, ready) in enumerate(zip(self.state.waits, self.state.ready, strict=True)) if n and ready]
+        """Ops that are not in the queue yet."""
+        return [op for op, n in enumerate(self.state.waits) if n]
 
     def later(self, shift_ns: int) -> State:
         """The state so much later."""
         state = self.state
-        ready = state.ready.copy()
-        for op in self.waiting:
-            ready[op] += shift_ns
         return State(
             [[free + shift_ns for free in pool] for pool in state.pools],
             [free + shift_ns for free in state.stream_free],
             [[free + shift_ns for free in each] for each in state.alone_free],
             [free + shift_ns for free in state.link_free],
-            ready,
+            [ready + shift_ns for ready in state.ready],
             state.waits.copy(),
-            [key + shift_ns * self.ops for key in state.queue],
+            [key + shift_ns * self.simulator.problem.ops for key in state.queue],
         )
 
     def shift_ns(self, other: State) -> int | None:
         """By how much later `other` goes on as this state does; None if it differs by more than that.
 
         When something was free or ready makes no difference once it lies in the past; when the threads of a CPU last worked
-        does until they sleep.
+        does until they sleep, and when a thread that feeds a device was free does always, since copies add to that.
         """
-        mine = self.state
+        mine, ops = self.state, self.simulator.problem.ops
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
             return None
-        was, now = mine.queue[0] // self.ops, other.queue[0] // self.ops
+        was, now = mine.queue[0] // ops, other.queue[0] // ops
         shift = now - was
-        if sum(mine.queue) + shift * self.ops * len(mine.queue) != sum(other.queue):  # most others, without sorting
+        if sum(mine.queue) + shift * ops * len(mine.queue) != sum(other.queue):  # most others, without sorting
             return None
-        if [key + shift * self.ops for key in sorted(mine.queue)] != sorted(other.queue):
+        if [key + shift * ops for key in sorted(mine.queue)] != sorted(other.queue):
             return None
-        same = all(max(a - was, 0) == max(b - now, 0) for a, b in zip(_resources(mine), _resources(other), strict=True))
-        last = zip(mine.alone_free[WIDE], other.alone_free[WIDE], strict=True)
-        same = same and all(max(a - was, -self.awake_ns) == max(b - now, -self.awake_ns) for a, b in last)
-        same = same and all(max(mine.ready[op] - was, 0) == max(other.ready[op] - now, 0) for op in self.waiting)
+        parts: list[tuple[Callable[[State], Iterable[int]], int]] = [
+            (self._feeders, NEVER_NS),
+            (_resources, was),
+            (lambda state: state.alone_free[WIDE], was - self.simulator.awake_ns),
+            (lambda state: map(state.ready.__getitem__, self.waiting), was),
+        ]
+        same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
         return shift if same else None
+
+    def _feeders(self, state: State) -> list[int]:
+        return [pool[0] for pool, fed in zip(state.pools, self.simulator.problem.asynchronous.tolist(), strict=True) if fed]
+
+
+def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:
+    """Whether in each pair the second is so much later than the first, or both are no later than what is past, so shifted."""
+    return all(b - a == shift or (a <= past and b <= past + shift) for a, b in pairs)
 
 
 def _resources(state: State) -> Iterator[int]:

@@ -83,7 +83,7 @@ class Simulator:
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
       copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
       asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
-      the device's stream has been given so far, since the bytes may still be in use. Free tensors are there already.
+      the device's stream has been given so far, since the bytes may still be in use. Free tensors need no copy.
       A control edge waits for its producer to be issued. Where it crosses it is a copy of no bytes, as TensorFlow sends it: out
       of an asynchronous device it waits for all that the stream has been given, too.
     - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
@@ -463,10 +463,14 @@ class Edges:
         """Of what these ops wait for; some more than once."""
         return self.op[self.tensor[self.into.of(ops)]]
 
+    @cached_property
+    def by_producer(self) -> Grouped:
+        """Edges by the op that they go out of, as they are."""
+        return Grouped(np.arange(len(self.tensor)), np.array(self.start_list))
+
     def out_of(self, ops: Ints) -> Ints:
         """The edges out of these ops, which are in ascending order."""
-        start = np.array(self.start_list)
-        return Grouped(np.arange(len(self.tensor)), start).of(ops)
+        return self.by_producer.of(ops)
 
     def copies(self, problem: PlacementProblem, op_device: Ints, edges: Ints, first: int = 0) -> tuple[Ints, Ints, Ints, Ints]:
         """What each of some ops' edges waits for (see `Script.code`), and each copy's tensor, source and destination.

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from placer.problem import replay
 from placer.problem.problem import Assignment, Ints, PlacementProblem
 from placer.problem.simulate import AWAKE_NS, SMALL, WIDE, Simulator, simulate
-from tests.random_problems import problems, random_assignment
+from tests.random_problems import problems, random_assignment, uneven
+from tests.slow_simulation import described_step
 
 
 def ops_of(
@@ -252,7 +253,27 @@ def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(problems(), st.integers(0, 2**32 - 1), st.integers(1, 5))
+@given(problems() | uneven(), st.integers(0, 2**32 - 1))
+def test_a_step_is_what_its_description_says(problem: PlacementProblem, seed: int) -> None:
+    assignment = random_assignment(problem, seed)
+    found, told = simulate(problem, assignment), described_step(problem, assignment)
+    assert (found.step_ns, found.start_ns.tolist(), found.end_ns.tolist()) == told
+
+
+def test_a_replay_waits_for_what_a_move_sends_and_knows_when_a_thread_was_free() -> None:
+    """What was there at once comes late, when nothing else is as it was; and copies count from when their thread was free."""
+    slow = {"copy_latency_ns": 10_000 * (1 - np.eye(4, dtype=np.int64))}
+    late = ops_of([(0, 4), (1, 2), (2, 3), (3, 4)], 1_000, 0, 0, **slow)
+    late = dataclasses.replace(late, op_time_ns=late.op_time_ns * (np.arange(5) > 0)[:, None])
+    sent = ops_of([(1, 2), (2, 3)], 5_000, 500, 1, copy_interval_ns=np.full((4, 4), 12_000))
+    sent = dataclasses.replace(sent, op_time_ns=sent.op_time_ns * [[0, 1], [1, 1], [1, 1], [1, 1]])
+    for problem, before, after in ((late, [0] * 5, [1, 0, 0, 0, 0]), (sent, [1, 0, 0, 1], [0, 0, 0, 1])):
+        kept = replay.Replay(problem.simulator, Assignment(np.array(before)))
+        assert kept.moved_ns(Assignment(np.array(after))) == step(problem, after) != kept.step_ns
+
+
+@settings(deadline=None, max_examples=300)
+@given(problems() | uneven(), st.integers(0, 2**32 - 1), st.integers(1, 48))
 def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProblem, seed: int, marks: int) -> None:
     rng = np.random.default_rng(seed)
     assignment = random_assignment(problem, seed)
@@ -260,7 +281,9 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
         patch.setattr(replay, "MARKS", marks)
         kept = replay.Replay(problem.simulator, assignment)
     assert kept.step_ns == problem.simulator.step_ns(assignment)
-    for _ in range(8):
+    for share in rng.permutation([0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.5, 0.9]):  # of the units beside one
         other = random_assignment(problem, int(rng.integers(2**32)))
-        moved = Assignment(np.where(rng.random(problem.units) < rng.random(), other.device, assignment.device))
+        moves = rng.random(problem.units) < share
+        moves[rng.integers(problem.units)] = True
+        moved = Assignment(np.where(moves, other.device, assignment.device))
         assert kept.moved_ns(moved) == Simulator(problem).step_ns(moved)

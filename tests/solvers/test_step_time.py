@@ -24,12 +24,12 @@ from placer.solvers.limited_load import limited_load_ns
 from placer.solvers.registry import solver
 from placer.solvers.step_bound import step_bound_ns
 from placer.solvers.step_time import StepTime
-from tests.random_problems import alike, assignments, problems
+from tests.random_problems import alike, assignments, problems, uneven
 from tests.solvers.test_optima import with_another
 
 
 @settings(deadline=None, max_examples=150)
-@given(problems())
+@given(problems() | uneven(most=6))
 def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
     simulator = Simulator(problem)
     bound = step_bound_ns(simulator)
