@@ -121,11 +121,16 @@ def passed_ns(device: str) -> int:
 
 
 def argument_ns(device: str) -> int:
-    """What a call takes more for a variable that it is given, reading it included: a share of many."""
+    """What a call takes more for a variable that it is given, reading it included: a share of many, read one after the other."""
 
     def body(number: Any) -> list[Any]:
-        with tf.device(device), tf.control_dependencies([variable.read_value() for variable in variables]):
-            return [tf.raw_ops.AddV2(x=number, y=number)]
+        last: list[Any] = []
+        with tf.device(device):
+            for variable in variables:
+                with tf.control_dependencies(last):
+                    last = [variable.read_value()]
+            with tf.control_dependencies(last):
+                return [tf.raw_ops.AddV2(x=number, y=number)]
 
     with tf.device(device):
         number = tf.constant(np.ones(64, np.float32))

@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from cost_models.measuring.chains import HOST, Call, plain_graphs, traced
-from cost_models.measuring.timing import repeats, typical_difference_ns
+from cost_models.measuring.timing import difference_ns, repeats, typical_difference_ns
 
 SIZES = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
 """Bytes of the copies that are timed."""
-_COPIES, _APART, _PART = 16, 8, 64
-"""How many copies follow each other, after how many ops each, and of how many numbers."""
+_FAN, _PART = 64, 64
+"""How many copies go side by side, and of how many numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,36 +77,24 @@ def hand_over_ns(one: str, other: str, effort_s: float, pause: int = 0) -> int:
 
 
 def interval_ns(src: str, dst: str, effort_s: float) -> int:
-    """What each copy takes of the thread that gives it to the driver, and of the link, however small it is.
+    """The least time from one copy to the next: what each of many small tensors of one op adds when all go the same way."""
 
-    One of a burst takes a half or a third of what one takes whose code is not in the caches. So each of these tensors comes a
-    few ops after the one before. They are taken by ops that read nothing of them, all at the end. What the same takes on one
-    device is taken off.
-    """
-
-    def row(length: int, there: str) -> Call:
-        def body(value: Any, number: Any) -> Any:
-            made = []
+    def fan(width: int) -> Call:
+        def body(data: Any, number: Any) -> Any:
             with tf.device(src):
-                for _ in range(length):
-                    for op in (tf.raw_ops.Neg, tf.raw_ops.Tanh) * (_APART // 2):
-                        value = op(x=value)
-                    made.append(value)
-            with tf.device(there), tf.control_dependencies([tf.raw_ops.Size(input=each) for each in made]):
+                parts = tf.raw_ops.Split(axis=0, value=data, num_split=width)
+            with tf.device(dst), tf.control_dependencies([tf.raw_ops.Neg(x=part) for part in parts]):
                 done = tf.raw_ops.NoOp()
             with tf.device(HOST), tf.control_dependencies([done]):
                 return tf.raw_ops.AddV2(x=number, y=number)
 
         with tf.device(src):
-            value = tf.zeros(_PART)
+            data = tf.zeros(width * _PART)
         with tf.device(HOST):
-            return traced(body, value, tf.constant(1))
+            return traced(body, data, tf.constant(1))
 
     with plain_graphs():
-        across, within = (
-            typical_difference_ns(row(1, there), row(1 + _COPIES, there), _COPIES, effort_s) for there in (dst, src)
-        )
-    return max(0, across - within)
+        return difference_ns(fan(1), fan(1 + _FAN), _FAN, effort_s)[0]
 
 
 def _per_round_ns(maker: str, taker: str, nbytes: int, fresh: bool, effort_s: float) -> int:
