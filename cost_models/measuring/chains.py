@@ -11,6 +11,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue as AttrProto
 from tensorflow.core.framework.op_def_pb2 import OpDef
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
+from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
 from cost_models.base import AttrValue, OpSignature
@@ -166,13 +168,20 @@ def _constant(value: Any, device: str) -> Any:
 
 @contextmanager
 def plain_graphs() -> Iterator[None]:
-    """Functions first called inside run as they were written: Grappler would fold and merge equal ops."""
-    options = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    """Functions called inside run as they were written: Grappler would fold and merge equal ops.
+
+    The options of calls are put back as they were, and are those of this thread. Were those of `tf.config.optimizer` set to what
+    they were, the user's functions would have others, if equal ones, be compiled again, and begin their random numbers anew.
+    """
+    here = context.context()
+    before = here.function_call_options
+    plain = ConfigProto.FromString(before.config_proto_serialized)
+    plain.graph_options.rewrite_options.disable_meta_optimizer = True
+    here.function_call_options = context.FunctionCallOptions(before.executor_type, plain)
     try:
         yield
     finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": options.get("disable_meta_optimizer", False)})
+        here.function_call_options = before
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,16 @@ def fields_of(device: Any) -> dict[str, Any]:
 def test_what_cannot_be_run_by_itself_is_refused_with_the_reason(signature: OpSignature, why: str) -> None:
     with pytest.raises(UnmeasurableError, match=why):
         timing.measure(signature, CPU)
+
+
+def test_the_users_functions_are_not_compiled_again_for_a_measurement() -> None:
+    """Their random numbers would begin anew, in other threads while it lasts and in all after it."""
+    draw = tf.function(lambda: tf.random.uniform([], seed=3))
+    drawn = [float(draw())]
+    with plain_graphs(), ThreadPoolExecutor(1) as elsewhere:
+        drawn.append(elsewhere.submit(lambda: float(draw())).result())
+    drawn.append(float(draw()))
+    assert len({*drawn}) == 3
 
 
 def test_large_variables_made_for_a_measurement_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
