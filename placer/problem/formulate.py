@@ -245,21 +245,22 @@ def _add_cold(
 ) -> None:
     """Adds what the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
 
-    Where a user says what an op takes, that is all that it takes.
+    One that runs in a part of the steps is the first in those, and the next ones in the rest. Where a user says what an op
+    takes, that is all that it takes.
     """
-    first: dict[str, int] = {}
-    for i in np.flatnonzero(times.any(axis=1)).tolist():
-        first.setdefault(ops[i].op_type, i)
-    at = np.array(list(first.values()), np.int64)
-    runs = np.array([min(1.0, ops[i].count) for i in first.values()])
-    measured = np.array([[source != "user" for source in by_device] for by_device in sources], np.bool_).reshape(
-        -1, times.shape[1]
-    )
-    cold = np.rint(np.outer(runs, [device.cold_ns for device in machine.devices])).astype(np.int64)
-    cold *= (times[at] > 0) & measured[rows[at]]
-    dispatch[at] += cold
+    numbers: dict[str, int] = {}
+    kind = np.array([numbers.setdefault(op.op_type, len(numbers)) for op in ops], np.int64)
+    order = np.argsort(kind, kind="stable")
+    runs = (np.minimum(1.0, [op.count for op in ops])[:, None] * (times > 0))[order]
+    before = np.cumsum(runs, axis=0) - runs
+    before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
+    first = np.empty(times.shape)
+    first[order] = np.clip(1.0 - before, 0.0, runs)
+    told = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
+    cold = np.rint(np.where(told[rows], 0.0, first) * [device.cold_ns for device in machine.devices]).astype(np.int64)
+    dispatch += cold
     overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
-    times[at] = np.where(overlapping, np.maximum(times[at], dispatch[at]), times[at] + cold)
+    times[:] = np.where(overlapping & (cold > 0), np.maximum(times, dispatch), times + cold)
 
 
 def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:

@@ -20,7 +20,7 @@ from placer.opgraph import Kernel, OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import Formulation, formulate
-from tests.graphs import GraphBuilder, floats, layers, loop_then_wide, towers
+from tests.graphs import ANYWHERE, CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 
 H100 = load_machine("h100")
 MODEL = cost_model("analytic")
@@ -110,23 +110,35 @@ def test_prices_are_the_models_times_the_runs(graph: OpGraph) -> None:
             assert problem.op_time_ns[i, d] == (round(cost.time_ns * op.count) if cost else 0), (op.name, device.name)
 
 
-@pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers()], ids=lambda g: g.name)
+def in_part() -> OpGraph:
+    """Ops of which some run in a part of the steps, never, or have a kernel for one device alone."""
+    b = GraphBuilder("in_part")
+    b.argument("x", floats(64))
+    counts = {"Relu": (0.25, 0.5, 1.0, 0.5), "Tanh": (0.0, 2.5, 1.0), "Sqrt": (0.5,)}
+    for k, (op_type, count) in enumerate((op_type, count) for op_type, some in counts.items() for count in some):
+        b.op(f"op{k}", op_type, ["x"], (floats(64),), count=count, kernels=CPU_ONLY if count > 1 else ANYWHERE)
+    return b.build("op7")
+
+
+@pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers(), in_part()], ids=lambda g: g.name)
 def test_the_first_op_of_each_type_takes_more_unless_a_user_says_what_it_takes(graph: OpGraph) -> None:
+    """In the steps in which it runs: in the others a later one is the first."""
     cold_ns = {"CPU": 5_000, "GPU": 9_000}
     cold = dataclasses.replace(H100, devices=tuple(dataclasses.replace(d, cold_ns=cold_ns[d.kind]) for d in H100.devices))
     told = OverrideModel(MODEL, {"Relu": {"GPU": Override(time_ns=77)}})
     warm, made = (formulate(graph, constrain(graph, m, Options()), told, m).problem for m in (H100, cold))
-    met = set()
-    for i, op in enumerate(graph):
-        first = op.op_type not in met and warm.op_time_ns[i].any()
-        met |= {op.op_type} if first else set()
-        for d, device in enumerate(H100.devices):
+    for d, device in enumerate(H100.devices):
+        to_come: dict[str, float] = {}
+        for i, op in enumerate(graph):
+            left = to_come.setdefault(op.op_type, 1.0)
+            first = min(left, op.count) if warm.op_time_ns[i, d] else 0.0
+            to_come[op.op_type] = left - first
             told_so = (op.op_type, device.kind) == ("Relu", "GPU")
-            more = cold_ns[device.kind] if first and not told_so and warm.op_time_ns[i, d] else 0
+            more = 0 if told_so else round(first * cold_ns[device.kind])
             assert made.op_dispatch_ns[i, d] == warm.op_dispatch_ns[i, d] + more
             alone = warm.op_time_ns[i, d] + more
             assert made.op_time_ns[i, d] == (max(warm.op_time_ns[i, d], made.op_dispatch_ns[i, d]) if d else alone)
-    assert len(met) > 1
+        assert list(to_come.values()).count(0.0) > 1
     assert (made.op_compute_ns == warm.op_compute_ns).all()
 
 
