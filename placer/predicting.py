@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placer.decorator import PlacedFunction, apply
-from placer.errors import InfeasibleError, PlacementWarning
+from placer.errors import InfeasibleError, PlacementWarning, PlacerError
 from placer.options import Options
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.progress import progress
@@ -97,7 +97,8 @@ def predict(
 
     They are TensorFlow's default, everything on one kind of device, the plan, and a few random cuts; equal ones run once.
     Variables that the options let move do so first, and are then where they are in all of them.
-    The function runs for real, some hundred times: its variables are put back afterwards, whatever else it does stays done.
+    The function runs for real, up to `ROUNDS` times a hundred for each: its variables are put back afterwards, whatever else it
+    does stays done.
 
     Args:
         fn: a callable, a tf.function or a placed function, whose options count where none are given.
@@ -109,7 +110,7 @@ def predict(
     Raises:
         OptionError: an unknown option, or a value that cannot be used.
         PlanError: the function is left as it is.
-        PlacerError: it fails when it is called again and again.
+        PlacerError: it fails under all placements, or when it is called again and again.
     """
     check_seconds("budget_s", budget_s)
     plain, own = (fn.__wrapped__, fn.options) if isinstance(fn, PlacedFunction) else (fn, Options())
@@ -143,6 +144,8 @@ def predict(
                     skipped[name] = why
                 else:
                     trials[name], steps[name] = placement, step
+        if not steps:
+            raise PlacerError(f"{placed.__name__} cannot be run: {skipped[DEFAULT]}")
         started = time.monotonic()
         took = in_turns(
             steps,

@@ -78,6 +78,13 @@ def test_a_step_that_fails_after_a_while_is_told_in_one_line(capsys: pytest.Capt
     assert told.count("\n") == 1
 
 
+def test_a_step_that_always_fails_is_told_as_such() -> None:
+    """Where it fails under all placements, nothing is left to take turns."""
+    refuses = tf.function(lambda x: tf.debugging.check_numerics(x, "x"))
+    with pytest.raises(placer.PlacerError, match="cannot be run: TensorFlow refuses: .*NaN"):
+        placer.predict(refuses, tf.constant(float("nan")), budget_s=0.01)
+
+
 def test_a_function_that_does_nothing_is_predicted() -> None:
     assert placer.predict(tf.function(lambda: None), budget_s=0.01).trials[PLAN].predicted_ns > 0
 
