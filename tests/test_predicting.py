@@ -81,7 +81,7 @@ def test_a_step_that_fails_after_a_while_is_told_in_one_line(capsys: pytest.Capt
 def test_a_step_that_always_fails_is_told_as_such() -> None:
     """Where it fails under all placements, nothing is left to take turns."""
     refuses = tf.function(lambda x: tf.debugging.check_numerics(x, "x"))
-    with pytest.raises(placer.PlacerError, match="cannot be run: TensorFlow refuses: .*NaN"):
+    with pytest.raises(placer.PlacerError, match=r"cannot be run: TensorFlow refuses: .*NaN"):
         placer.predict(refuses, tf.constant(float("nan")), budget_s=0.01)
 
 
