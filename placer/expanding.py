@@ -96,6 +96,7 @@ def _ops(
         op_device.tolist(),
         problem.op_unit.tolist(),
         problem.op_time_ns.tolist(),
+        formulation.cold_ns.tolist(),
         signatures,
         kernels,
         *(column.tolist() for column in (schedule.start_ns, schedule.end_ns, schedule.streamed)),
@@ -112,8 +113,9 @@ def _ops(
             end,
             streamed,
             usual,
+            {other: cold[d] for d, other in runnable[has] if cold[d]},
         )
-        for name, device, unit, times, signature, has, start, end, streamed, usual in rows
+        for name, device, unit, times, cold, signature, has, start, end, streamed, usual in rows
     }
 
 

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +46,8 @@ class OpPlan:
     """Computes in its device's stream, one op after the other; else on a thread of the host."""
     default: str
     """The device TensorFlow's own placement has it on; "" where that placement is not to be had."""
+    cold_ns: Mapping[str, int] = field(default_factory=dict)
+    """By device, where that is any: what of its time it takes as the first op of its type in a step."""
 
     @property
     def cost_source(self) -> str:

@@ -23,7 +23,7 @@ from placer.solving import solve
 from placer.units import format_ns
 from placer.views.listing import rows
 from placer.views.machine import describe
-from tests.graphs import GraphBuilder, floats, towers
+from tests.graphs import GraphBuilder, floats, layers, towers
 from tests.machines import Simple, cpus, made_up
 
 GOLDEN = Path(__file__).parent / "data" / "text"
@@ -69,6 +69,24 @@ def test_each_price_says_where_it_comes_from() -> None:
             assert source == f"of a {device[:3]}"
             told = f"{format_ns(op.time_ns[device])} on {device} ({source})"
             assert told in plan.explain(name)
+
+
+def test_what_the_first_op_of_its_type_takes_more_is_told_and_kept() -> None:
+    """And all that is not so is the price that stands beside its source."""
+    warm = made_up()
+    cold = replace(warm, devices=tuple(replace(d, cold_ns=4_000 + d.dispatch_ns) for d in warm.devices))
+    there, plan = (solve(layers(), machine, cost_model="analytic") for machine in (warm, cold))
+    told: dict[str, set[str]] = {}
+    for name, op in plan.ops.items():
+        assert {d: ns - op.cold_ns.get(d, 0) for d, ns in op.time_ns.items()} == there.ops[name].time_ns
+        for device, ns in op.cold_ns.items():
+            first = f"{format_ns(ns)} of it as the first {plan.graph.op(name).op_type} of a step"
+            assert f"{format_ns(op.time_ns[device])} on {device} (analytic, {first})" in plan.explain(name)
+            told.setdefault(plan.graph.op(name).op_type, set()).add(name)
+        assert op.cold_ns or "of it as the first" not in plan.explain(name)
+    assert len(told) > 1
+    assert all(len(names) == 1 for names in told.values())
+    assert Placement.from_json(json.loads(str(plan.view("json")))) == plan
 
 
 @pytest.mark.parametrize("machine", [load_machine("2xh100"), cpus(2)], ids=lambda machine: machine.name)

@@ -58,6 +58,8 @@ class Formulation:
     """[S][D]: where the price of a signature on a device comes from (`OpCost.source`)."""
     tensor_output: Ints
     """[T]: which output of its producer a tensor is."""
+    cold_ns: Ints
+    """[N, D]: what of an op's time is that of the first op of its type."""
 
 
 def formulate(
@@ -89,7 +91,7 @@ def formulate(
     """
     ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
-    _add_cold(ops, machine, rows, sources, times, dispatch)
+    cold = _add_cold(ops, machine, rows, sources, times, dispatch)
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -123,7 +125,7 @@ def formulate(
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
         **tensors,
     )
-    return Formulation(problem, rows, sources, output)
+    return Formulation(problem, rows, sources, output, cold)
 
 
 def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
@@ -242,11 +244,14 @@ def _op_costs(
 
 def _add_cold(
     ops: list[OpNode], machine: Machine, rows: Ints, sources: tuple[tuple[str, ...], ...], times: Ints, dispatch: Ints
-) -> None:
+) -> Ints:
     """Adds what the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
 
     One that runs in a part of the steps is the first in those, and the next ones in the rest. Where a user says what an op
     takes, that is all that it takes.
+
+    Returns:
+        [N, D]: by how much that lengthens times.
     """
     numbers: dict[str, int] = {}
     kind = np.array([numbers.setdefault(op.op_type, len(numbers)) for op in ops], np.int64)
@@ -260,7 +265,9 @@ def _add_cold(
     cold = np.rint(np.where(told[rows], 0.0, first) * [device.cold_ns for device in machine.devices]).astype(np.int64)
     dispatch += cold
     overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
-    times[:] = np.where(overlapping & (cold > 0), np.maximum(times, dispatch), times + cold)
+    more: Ints = np.where(overlapping & (cold > 0), np.maximum(0, dispatch - times), cold)
+    times += more
+    return more
 
 
 def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:

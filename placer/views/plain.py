@@ -48,6 +48,7 @@ def story(placement: Placement, op: str) -> dict[str, Any]:
         "time_ns": dict(plan.time_ns),
         "cost_source": plan.cost_source,
         "cost_sources": dict(plan.cost_sources),
+        "cold_ns": dict(plan.cold_ns),
         "refusals": {kind: why for kind, why in node.refusals.items() if kind not in node.kernels},
         "together_with": members,
         "together_because": graph.group_reasons.get(node.group, "they share a device") if members else "",

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from placer.placement import Placement
 from placer.views.colours import by_night, colour
 from placer.views.scopes import Part, scopes
-from placer.views.text import BASELINE_NAMES, sources
+from placer.views.text import BASELINE_NAMES, source_of, sources
 from placer.views.timeline import memory_over_time
 
 SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "story.js", "main.js")
@@ -70,7 +70,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             "usual": on.get(plan.default, -1),
             "unit": plan.unit,
             "group": strings(graph.group_reasons.get(op.group, "")),
-            "sources": [strings(plan.cost_sources.get(device, "")) for device in p.devices],
+            "sources": [strings(source_of(plan, op.op_type, device)) for device in p.devices],
             "start": plan.start_ns,
             "length": plan.end_ns - plan.start_ns,
             "streamed": int(plan.streamed),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placer.placement import Baseline, Placement
+from placer.placement import Baseline, OpPlan, Placement
 from placer.tables import table
 from placer.units import format_bytes, format_ns
 from placer.views.plain import story
@@ -66,15 +66,16 @@ def explain(placement: Placement, *, op: str) -> str:
     """One op: its device, why, its cost on each device, what comes in and goes out."""
     told = story(placement, op)
     reason, runs = told["reason"], "" if told["count"] == 1 else f", {told['count']:g} runs per step"
-    sources, each = told["cost_sources"], len(set(told["cost_sources"].values())) > 1
+    sources = {device: source_of(placement.ops[told["name"]], told["op_type"], device) for device in told["cost_sources"]}
+    each = len(set(sources.values())) > 1
     prices = ", ".join(
         f"{format_ns(ns)} on {device}{f' ({sources[device]})' if each else ''}" for device, ns in told["time_ns"].items()
     )
-    source = f" ({told['cost_source']})" if told["cost_source"] and not each else ""
+    for_all = f" ({next(iter(sources.values()))})" if any(sources.values()) and not each else ""
     lines = [f"{told['name']} ({told['op_type']}{runs}) is on {told['device']}", f"  why   {reason['kind']}: {reason['text']}"]
     others = [r for r in told["unit_reasons"] if r["text"] not in reason["text"]]
     lines += [f"        {other['kind']}: {other['text']} ({other['op']})" for other in others]
-    lines += [f"  cost  {prices}{source}"]
+    lines += [f"  cost  {prices}{for_all}"]
     lines += [f"        not on a {kind}: {why}" for kind, why in told["refusals"].items()]
     if told["default_device"] not in ("", told["device"]):
         lines += [f"  else  TensorFlow itself would run it on {told['default_device']}"]
@@ -99,6 +100,12 @@ def sources(placement: Placement) -> str:
     """How many ops' costs come from where."""
     counts = Counter(plan.cost_source for plan in placement.ops.values() if plan.cost_source)
     return ", ".join(f"{count} {source}" for source, count in counts.most_common()) or "none"
+
+
+def source_of(plan: OpPlan, op_type: str, device: str) -> str:
+    """Where an op's price on a device comes from, and what of it is that of the first op of its type."""
+    told, cold_ns = plan.cost_sources.get(device, ""), plan.cold_ns.get(device, 0)
+    return f"{told}, {format_ns(cold_ns)} of it as the first {op_type} of a step" if cold_ns else told
 
 
 def _some(names: Sequence[str]) -> str:
