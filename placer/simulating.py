@@ -44,7 +44,7 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
         number = {name: i for i, name in enumerate(problem.op_names)}
         for name, where in devices.items():
             if name not in number:
-                raise OptionError(f"{name!r} is no op of {graph.name!r}{graph.near(name)}")
+                raise OptionError(f"{name!r} is no op of {graph.name!r}{graph.near(str(name))}")
             if where not in problem.device_names:
                 raise OptionError(f"{name!r} is to be on {where!r}; there is {', '.join(problem.device_names)}.")
             unit, position = int(problem.op_unit[number[name]]), problem.device_names.index(where)

@@ -106,7 +106,8 @@ def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> ob
         unlimited = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
         if chosen.unsupported(unlimited, options.objective):
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
-        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: solver='auto'.")
+        way = "more in memory_limits, or solver='auto'"
+        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: {way}.")
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     return chosen.solve(problem, options.objective, seed=options.seed, **limit)
 
