@@ -596,7 +596,10 @@ def report(scores: dict[str, Any]) -> str:
     first = next(iter(scores.values()))
     for name in [*first["workloads"], "all"]:
         rows = [found["all"] if name == "all" else found["workloads"][name] for found in scores.values()]
-        cells = "".join(f"{_rank(row):>12}{row['median_error']:>8.0%}{row['error_90']:>8.0%}" for row in rows)
+        cells = "".join(
+            f"{_rank(row):>12}{row['median_error']:>8.0%}{row['error_90']:>8.0%}" if row["placements"] else 28 * " "
+            for row in rows
+        )
         lines.append(f"{name:26}{rows[0]['placements']:>4}{rows[0]['spread']:>8.2f}{cells}")
     lines.append(
         "under each model's name: Spearman's rank correlation with what was measured; beside it, errors of the predicted times"
