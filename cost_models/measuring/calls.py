@@ -62,7 +62,7 @@ def waiting_ns(device: str) -> int:
 
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
-    long, short = (_beside_ns(around(length), keys) for length in (_LONG, 0))
+    long, short = _typically([around(_LONG), around(0)], keys, lambda took, results: took - _inside_s(results))
     return max(0, long - short)
 
 
@@ -104,7 +104,7 @@ def cold_ns(device: str) -> int:
     with tf.device(device):
         args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
         types = sum(1 for _ in ops(*args))
-        single, once, twice = _inside_ns([body(1, 1), body(1), body(2)], args)
+        single, once, twice = _typically([body(1, 1), body(1), body(2)], args, lambda _, results: _inside_s(results))
     return max(0, round((once - single) / (types - 1) - (twice - once) / types))
 
 
@@ -145,20 +145,15 @@ def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
     return _typically([body], args, lambda took, _: took)[0]
 
 
-def _beside_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
-    """The same less the time from the function's first result to its last."""
-    return _typically([body], args, lambda took, results: took - float(results[-1] - results[0]))[0]
-
-
-def _inside_ns(bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any]) -> list[int]:
-    """The time from the first result to the last, of several functions called in turns."""
-    return _typically(bodies, args, lambda _, results: float(results[-1] - results[0]))
+def _inside_s(results: Sequence[Any]) -> float:
+    """From the first to the last of what a call gives, both of which tell the time."""
+    return float(results[-1] - results[0])
 
 
 def _typically(
     bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any], figure: Callable[[float, list[Any]], float]
 ) -> list[int]:
-    """By function: what a figure, in seconds, of a call's time and results typically is, in ns."""
+    """By function, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns."""
     with plain_graphs():
         calls = [traced(body, *args) for body in bodies]
         medians: list[list[float]] = [[] for _ in calls]

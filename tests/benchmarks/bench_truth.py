@@ -19,7 +19,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,7 +88,7 @@ def main() -> int:
         write_graphs(args.names or [*builders()], args.size, args.out)
         return 0
     failed = [] if args.score else measure_all(args)
-    print(report(score(args.out)))
+    print(report(score(args.out, args.names)))
     return bool(failed)
 
 
@@ -399,8 +399,12 @@ def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:
 # -- scoring -------------------------------------------------------------------------------------------------------------
 
 
-def score(folder: Path) -> dict[str, Any]:
-    """For each model: over all placements, and within each workload, how its predictions compare with the measurements."""
+def score(folder: Path, names: Collection[str] = ()) -> dict[str, Any]:
+    """For each model: over all placements, and within each workload, how its predictions compare with the measurements.
+
+    Args:
+        names: of workloads; all if none is named.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         store = Store(Path(scratch) / "measurements.sqlite")
         if (folder / "measurements.json").exists():
@@ -409,7 +413,7 @@ def score(folder: Path) -> dict[str, Any]:
         pairs: dict[str, dict[str, tuple[list[float], list[float]]]] = {model: {} for model in MODELS}
         for path in sorted(folder.glob("*.json")):
             record = json.loads(path.read_text())
-            if "cases" not in record:
+            if "cases" not in record or (names and record["workload"] not in names):
                 continue
             measured = [1e6 * float(np.median(case["rounds_ms"])) for case in record["cases"].values()]
             for name, model in models.items():
