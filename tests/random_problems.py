@@ -85,6 +85,8 @@ def random_problem(
         split_ns=int(rng.integers(0, 30)),
         copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
         op_awaited=rng.random(ops) < 0.1,
+        op_kind=rng.integers(0, 3, size=ops),
+        op_cold_ns=rng.integers(0, 60, size=(ops, devices)) * int(rng.integers(2)),
         device_wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
     )
 
@@ -103,7 +105,7 @@ def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
     places = [*order, *(problem.devices + d for d in order)]
     by_device = (
         "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns",
-        "op_dispatch_ns", "op_compute_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
+        "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
     )  # fmt: skip
     changed = {name: getattr(problem, name)[..., order] for name in by_device}
     return replace(

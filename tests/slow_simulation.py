@@ -21,6 +21,10 @@ class _Step:
     links: dict[tuple[int, int], int] = field(default_factory=dict)
     alone: dict[tuple[int, str], int] = field(default_factory=dict)
     """When the last op of a device that shares it with none of its kind is done."""
+    follows: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """By op: the copy, of an op's tensor to a place, that what let it go came with or came after."""
+    warm: dict[tuple[int, int, int], set[int]] = field(default_factory=dict)
+    """By copy: the kinds of ops that followed it."""
 
     def run(self) -> tuple[int, list[int], list[int]]:
         problem = self.problem
@@ -35,26 +39,31 @@ class _Step:
             at, op = min((ready[op], op) for op in left if not waits[op])
             left.remove(op)
             start[op], end[op], goes_on = self._start(op, at)
-            for user, when in goes_on:
-                ready[user] = max(ready[user], when)
+            for user, when, copy in goes_on:
+                if when > ready[user]:
+                    ready[user] = when
+                    self.follows.pop(user, None)
+                    if copy is not None:
+                        self.follows[user] = copy
                 waits[user] -= 1
         took = max(end)
         return took + self._call_ns() + problem.waiting_ns * min(took, 1_000_000) // 1_000_000, start, end
 
-    def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """When it starts and ends, and when each of those that wait for it may go on."""
+    def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int, tuple[int, int, int] | None]]]:
+        """When it starts and ends, and when each of those that wait for it may go on, after which copy if any."""
         problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.op_count[op]))
         copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
         sends = sum(self._interval_ns(op, *copy) for copy in copies)
+        cold = self._cold_ns(op, runs)
         if problem.asynchronous[d] and not self._in_host_memory(op):
             dispatch, compute = int(problem.op_dispatch_ns[op, d]), int(problem.op_compute_ns[op, d])
             begins = max(at, self.threads[d][0])
-            issued = begins + dispatch
+            issued = begins + dispatch + cold
             self.threads[d][0] = issued + sends
-            start = max(begins + int(dispatch / runs), self.streams.get(d, 0))
+            start = max(begins + int(dispatch / runs) + int(cold / runs), self.streams.get(d, 0))
             end = self.streams[d] = max(start + compute, issued + int(compute / runs))
         else:
-            start, end = self._on_a_thread(op, at, runs, sends)
+            start, end = self._on_a_thread(op, at, runs, sends, cold)
             issued = end
         awaited = problem.op_awaited is not None and bool(problem.op_awaited[op])
         arrived: dict[tuple[int, int], int] = {}
@@ -63,16 +72,28 @@ class _Step:
             if not self._crosses(op, tensor, there):
                 here = self._made(op, tensor) == there
                 in_stream = here and there == d and bool(problem.asynchronous[d])
-                goes_on.append((user, issued if (in_stream or (here and tensor < 0)) and not awaited else end))
+                when = issued if (in_stream or (here and tensor < 0)) and not awaited else end
+                goes_on.append((user, when, self.follows.get(op)))
                 continue
             if (tensor, there) not in arrived:
                 arrived[tensor, there] = self._copy(op, tensor, there, end)
-            goes_on.append((user, arrived[tensor, there]))
+            goes_on.append((user, arrived[tensor, there], (op, tensor, there)))
         return start, end, goes_on
 
-    def _on_a_thread(self, op: int, at: int, runs: float, sends: int) -> tuple[int, int]:
+    def _cold_ns(self, op: int, runs: float) -> int:
+        """What it takes more if it is the first of its kind to follow a copy."""
+        problem, copy = self.problem, self.follows.get(op)
+        if problem.op_cold_ns is None or problem.op_kind is None or copy is None:
+            return 0
+        known, kind = self.warm.setdefault(copy, set()), int(problem.op_kind[op])
+        if kind in known:
+            return 0
+        known.add(kind)
+        return int(int(problem.op_cold_ns[op, self.device[op]]) * min(runs, self._count(*copy[:2])))
+
+    def _on_a_thread(self, op: int, at: int, runs: float, sends: int, cold: int) -> tuple[int, int]:
         problem, d = self.problem, self.device[op]
-        takes = int(problem.op_time_ns[op, d])
+        takes = int(problem.op_time_ns[op, d]) + cold
         if not takes:
             return at, at
         serial = problem.op_serial is not None and bool(problem.op_serial[op])

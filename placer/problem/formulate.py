@@ -91,7 +91,10 @@ def formulate(
     """
     ops = _with_copied_reads(graph)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
-    cold = _add_cold(ops, machine, rows, sources, times, dispatch)
+    numbers: dict[str, int] = {}
+    kind = np.array([numbers.setdefault(op.op_type, len(numbers)) for op in ops], np.int64)
+    first, again = _cold(ops, kind, machine, rows, sources, times)
+    cold = _add_cold(first, machine, times, dispatch)
     workspace += _of_layouts(graph, ops, machine)
     output, tensors = _tensors(graph, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
@@ -123,6 +126,8 @@ def formulate(
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
         op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
+        op_kind=kind,
+        op_cold_ns=again,
         **tensors,
     )
     return Formulation(problem, rows, sources, output, cold)
@@ -242,27 +247,31 @@ def _op_costs(
     return times, dispatch, compute, each[:, :, 3].copy(), rows, tuple(sources)
 
 
-def _add_cold(
-    ops: list[OpNode], machine: Machine, rows: Ints, sources: tuple[tuple[str, ...], ...], times: Ints, dispatch: Ints
-) -> Ints:
-    """Adds what the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
+def _cold(
+    ops: list[OpNode], kind: Ints, machine: Machine, rows: Ints, sources: tuple[tuple[str, ...], ...], times: Ints
+) -> tuple[Ints, Ints]:
+    """What the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
 
     One that runs in a part of the steps is the first in those, and the next ones in the rest. Where a user says what an op
     takes, that is all that it takes.
 
     Returns:
-        [N, D]: by how much that lengthens times.
+        [N, D] twice: in a step; and what is left for a run that is the first of its type to follow a copy.
     """
-    numbers: dict[str, int] = {}
-    kind = np.array([numbers.setdefault(op.op_type, len(numbers)) for op in ops], np.int64)
+    count = np.array([op.count for op in ops], np.float64)[:, None]
     order = np.argsort(kind, kind="stable")
-    runs = (np.minimum(1.0, [op.count for op in ops])[:, None] * (times > 0))[order]
+    runs = (np.minimum(1.0, count) * (times > 0))[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
-    first = np.empty(times.shape)
-    first[order] = np.clip(1.0 - before, 0.0, runs)
+    first, any_run = np.empty(times.shape), np.empty(times.shape)
+    first[order], any_run[order] = np.clip(1.0 - before, 0.0, runs), runs
     told = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
-    cold = np.rint(np.where(told[rows], 0.0, first) * [device.cold_ns for device in machine.devices]).astype(np.int64)
+    more = np.where(told[rows], 0.0, [device.cold_ns for device in machine.devices])
+    return np.rint(first * more).astype(np.int64), np.rint((any_run - first / np.maximum(1.0, count)) * more).astype(np.int64)
+
+
+def _add_cold(cold: Ints, machine: Machine, times: Ints, dispatch: Ints) -> Ints:
+    """Adds to the host's share of ops, and returns by how much that lengthens them, [N, D]."""
     dispatch += cold
     overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
     more: Ints = np.where(overlapping & (cold > 0), np.maximum(0, dispatch - times), cold)

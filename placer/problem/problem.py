@@ -139,6 +139,10 @@ class PlacementProblem:
 
     op_awaited: Bools | None = None
     """[N]: the kernel of an asynchronous device tells the host how to go on, so what follows waits for its end; None for none."""
+    op_kind: Ints | None = None
+    """[N]: ops with the same number run the same code; needed with `op_cold_ns`."""
+    op_cold_ns: Ints | None = None
+    """[N, D]: what a run takes more of the host where it is the first of its kind to follow a copy; nothing if not given."""
 
     def __post_init__(self) -> None:
         n, u, d, t, c, k = (
@@ -154,7 +158,7 @@ class PlacementProblem:
             "device_call_ns": (d,), "device_wake_ns": (d,), "tensor_copy_bytes": (t,),
             "op_unit": (n,), "op_time_ns": (n, d), "op_dispatch_ns": (n, d), "op_compute_ns": (n, d), "op_count": (n,),
             "op_workspace_bytes": (n, d), "op_follows_input": (n,), "op_serial": (n,), "op_moment": (n,), "consumer_until": (c,),
-            "op_awaited": (n,),
+            "op_awaited": (n,), "op_kind": (n,), "op_cold_ns": (n, d),
             "unit_allowed": (u, d), "unit_persistent_bytes": (u,),
             "tensor_op": (t,), "tensor_bytes": (t,), "tensor_count": (t,), "tensor_on_host": (t, d), "consumer_start": (t + 1,),
             "consumer_op": (c,), "consumer_on_host": (c, d), "tensor_free": (t,), "tensor_is_result": (t,), "tensor_shared": (t,),
@@ -166,6 +170,8 @@ class PlacementProblem:
             array = getattr(self, name)
             if array is not None and np.shape(array) != shape:
                 raise ValueError(f"{name} has shape {np.shape(array)} where {shape} belongs.")
+        if self.op_cold_ns is not None and self.op_kind is None:
+            raise ValueError("op_cold_ns is given and op_kind is not.")
         if not self.unit_allowed.any(axis=1).all():
             raise ValueError(f"unit {int(np.argmin(self.unit_allowed.any(axis=1)))} is allowed on no device.")
         for name, index, size in (

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.problem import Assignment
-from placer.problem.simulate import NEVER_NS, WIDE, Simulator, State
+from placer.problem.simulate import NEVER_NS, START, WIDE, Script, Simulator, State
 
 MARKS = 48
 """States kept of a step: more of them shorten each replay, and take longer to keep."""
@@ -35,7 +35,7 @@ class Replay:
         self._marks: list[Mark] = []
         state = simulator.beginning()
         while state.queue:
-            self._marks.append(Mark(simulator, state.copy()))
+            self._marks.append(Mark(simulator, self._script, state.copy()))
             simulator.advance(self._script, state, self._stride)
         self._position = np.empty(problem.ops, np.int64)
         self._position[self._script.order] = np.arange(problem.ops)
@@ -102,6 +102,7 @@ class Mark:
     """A state of a step on its way."""
 
     simulator: Simulator
+    script: Script
     state: State
     latest_ns: int = 0
     """When the last of the ops that start after it, up to the next mark, is done."""
@@ -120,6 +121,8 @@ class Mark:
             [[free + shift_ns for free in each] for each in state.alone_free],
             [free + shift_ns for free in state.link_free],
             [ready + shift_ns for ready in state.ready],
+            state.follows.copy(),
+            state.warm.copy(),
             state.waits.copy(),
             [key + shift_ns * self.simulator.problem.ops for key in state.queue],
         )
@@ -146,7 +149,23 @@ class Mark:
             (lambda state: map(state.ready.__getitem__, self.waiting), was),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
-        return shift if same else None
+        return shift if same and self._as_warm(other, was, shift) else None
+
+    def _as_warm(self, other: State, was: int, shift: int) -> bool:
+        """Whether what is yet to start follows copies made as often, that as much has followed, whatever their numbers.
+
+        Of an op that waits for more, what it was ready for in the past makes no difference.
+        """
+        mine, ops = self.state, self.simulator.problem.ops
+        times = self.script.by_copy[-1]
+        open_ = [op for op in self.waiting if mine.ready[op] >= was or other.ready[op] >= was + shift]
+        if any(other.ready[op] - mine.ready[op] != shift for op in open_):
+            return False
+        pairs = {(mine.follows[op], other.follows[op]) for op in (*open_, *(key % ops for key in mine.queue))}
+        if not len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}):
+            return False
+        behind = pairs - {(START, START)}
+        return all(min(a, b) >= 0 and times[a] == times[b] and mine.warm.get(a, 0) == other.warm.get(b, 0) for a, b in behind)
 
     def _feeders(self, state: State) -> list[int]:
         return [pool[0] for pool, fed in zip(state.pools, self.simulator.problem.asynchronous.tolist(), strict=True) if fed]

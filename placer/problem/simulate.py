@@ -27,6 +27,7 @@ NEVER_NS = -(2**62)
 ASLEEP_NS = 1_000_000
 """Who waits for a call of this length sleeps as deep as for any longer one; ``waiting_ns`` is measured there."""
 
+START = -1  # of a step, in the place of a copy
 ISSUED, DONE = -2, -1  # when an edge that needs no copy lets its consumer go
 
 
@@ -80,6 +81,8 @@ class Simulator:
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
       other waits for the end of the op, a copy out of the device too. All wait for the end of ``op_awaited`` ones.
+    - What follows a copy goes on on another thread: the first op of each kind there takes ``op_cold_ns`` more of the host. An op
+      follows what it was last ready for, and so what that one follows, if it was no copy.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
       copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
       asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
@@ -193,6 +196,12 @@ class Simulator:
         return np.where(self.wide, WIDE, np.where(small, SMALL, PARALLEL))
 
     @cached_property
+    def kinds(self) -> list[int]:
+        """[N]: a bit for each kind of op."""
+        kind = np.zeros(self.problem.ops, np.int64) if self.problem.op_kind is None else self.problem.op_kind
+        return [1 << k for k in kind.tolist()]
+
+    @cached_property
     def awake_ns(self) -> int:
         """Longer ago than this, it makes no difference when the threads of a CPU last worked."""
         wakes = self.problem.device_wake_ns
@@ -226,6 +235,7 @@ class Simulator:
         dispatch, compute, runs = problem.op_dispatch_ns[ops, device], problem.op_compute_ns[ops, device], self.runs[ops]
         sharing = self.sharing[ops, device]
         wake = 0 if problem.device_wake_ns is None else problem.device_wake_ns[device]
+        cold = np.zeros(len(ops), np.int64) if problem.op_cold_ns is None else problem.op_cold_ns[ops, device]
         by_op = (
             device,
             problem.asynchronous[device] & ~self.host_only[ops, device],
@@ -238,9 +248,11 @@ class Simulator:
             (dispatch / runs).astype(np.int64),
             (compute / runs).astype(np.int64),
             sends[ops],
+            cold,
+            runs,
         )
         into = np.where((dst < problem.devices) & problem.asynchronous[dst % problem.devices], dst, -1)
-        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into, handled)
+        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into, handled, places.count[x])
         return Script(tuple(a.tolist() for a in by_op), code.tolist(), tuple(a.tolist() for a in by_copy), x, src, dst)
 
     def beginning(self) -> State:
@@ -255,6 +267,8 @@ class Simulator:
             alone_free=[[NEVER_NS] * problem.devices for _ in range(1 + WIDE)],
             link_free=[0] * (2 * problem.devices) ** 2,
             ready=[0] * problem.ops,
+            follows=[START] * problem.ops,
+            warm={},
             waits=waits,
             queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
         )
@@ -263,12 +277,13 @@ class Simulator:
         """Starts the next ops, at most so many."""
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops = self.problem.ops
-        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send = script.by_op
-        code, (total, busy, link, hop, into, handled) = script.code, script.by_copy
+        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, runs = script.by_op
+        code, (total, busy, link, hop, into, handled, times) = script.code, script.by_copy
         start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
         consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
-        ready, waits, queue = state.ready, state.waits, state.queue
+        ready, waits, queue, follows, warm = state.ready, state.waits, state.queue, state.follows, state.warm
+        kinds = self.kinds
         latest = state.latest_ns
         for _ in range(ops if limit is None else limit):
             if not queue:
@@ -277,19 +292,23 @@ class Simulator:
             order.append(i)
             d = device[i]
             pool = pools[d]
+            more, copy = 0, follows[i]
+            if copy >= 0 and not (known := warm.get(copy, 0)) & kinds[i]:
+                warm[copy] = known | kinds[i]
+                more = int(cold[i] * (runs[i] if runs[i] < times[copy] else times[copy]))
             if stream[i]:
                 feeder = pool[0]
                 begin = at if at > feeder else feeder
-                issued = begin + dispatch[i]
+                issued = begin + dispatch[i] + more
                 pool[0] = issued + send[i]
-                begin += first[i]
+                begin += first[i] + int(more / runs[i])
                 if stream_free[d] > begin:
                     begin = stream_free[d]
                 done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
                 stream_free[d] = done = done if done > tail else tail
             else:
                 begin = at
-                takes = spent[i]
+                takes = spent[i] + more
                 if takes:
                     if pool[0] > begin:
                         begin = pool[0]
@@ -306,15 +325,16 @@ class Simulator:
             if done > latest:
                 latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
-                k = code[e]
+                k, behind = code[e], copy
                 if k == DONE:
                     when = done
                 elif k == ISSUED:
                     when = issued
                 elif k & 1:
-                    when = arrived[k >> 1]
+                    behind = k >> 1
+                    when = arrived[behind]
                 else:
-                    k >>= 1
+                    behind = k = k >> 1
                     when = done
                     if hop[k] and stream_free[d] > when:
                         when = stream_free[d]
@@ -330,6 +350,7 @@ class Simulator:
                 j = consumer[e]
                 if when > ready[j]:
                     ready[j] = when
+                    follows[j] = behind
                 waits[j] -= 1
                 if not waits[j]:
                     heappush(queue, ready[j] * ops + j)
@@ -347,12 +368,13 @@ class Script:
 
     by_op: tuple[list[Any], ...]
     """Device, whether it enters a stream, how it shares threads, what waking them takes, after how long; time, dispatch, compute;
-    the first run's dispatch, the last run's compute; what sending its results takes of its thread."""
+    the first run's dispatch, the last run's compute; what sending its results takes of its thread; what it takes more of the host as
+    the first of its kind to follow a copy, a run; how often it runs."""
     code: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, one more if an edge before has begun it."""
     by_copy: tuple[list[Any], ...]
     """Time in all, time of the link, the link, whether it is a control edge's hop, the stream that it waits for or -1, what it
-    takes of the thread that feeds that stream."""
+    takes of the thread that feeds that stream, how often it is made."""
     crossing: Ints
     """[X]: what each copy carries, a number in `Edges`."""
     src: Ints
@@ -381,6 +403,10 @@ class State:
     link_free: list[int]
     ready: list[int]
     """By op: when what it has waited for so far was there."""
+    follows: list[int]
+    """By op: the copy that the last of that follows; `START` where none."""
+    warm: dict[int, int]
+    """By copy: the kinds of ops that followed it so far."""
     waits: list[int]
     """By op: how many edges it waits for."""
     queue: list[int]
@@ -395,6 +421,8 @@ class State:
             [each.copy() for each in self.alone_free],
             self.link_free.copy(),
             self.ready.copy(),
+            self.follows.copy(),
+            self.warm.copy(),
             self.waits.copy(),
             self.queue.copy(),
             self.latest_ns,

@@ -12,7 +12,7 @@ from placer.solvers.partition import accelerators
 
 BY_DEVICE = (
     "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns", "op_dispatch_ns",
-    "op_compute_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
+    "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
 )  # fmt: skip
 BY_PLACE = ("copy_latency_ns", "copy_ns_per_byte", "copy_interval_ns")
 

@@ -56,6 +56,7 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
         device_call_ns=None,
         device_threads=None,
         device_wake_ns=None,
+        op_cold_ns=None,
     )
 
 

@@ -139,6 +139,27 @@ def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_g
     assert step(beside, [0, 1, 1, 1]) == 400 + 3 * 5 + 1 + 7
 
 
+def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None:
+    """However far behind; anew behind the next copy; as often as the copy is made; what starts a step is never behind one."""
+    kinds, cold = np.array([0, 1, 1, 2, 1]), np.tile([400, 30], (5, 1))
+    line = ops_of([(0, 1), (1, 2), (2, 3), (3, 4)], 1000, 5, 1, op_kind=kinds, op_cold_ns=cold)
+    assert step(line, [1] * 5) == 5 * 5 + 1 + 7
+    assert step(line, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 1 + 7
+    assert step(line, [0, 1, 0, 1, 1]) == (1000 + 100) + (5 + 30 + 1 + 100) + (1000 + 400 + 100) + 2 * (5 + 30) + 1 + 7
+    looped = dataclasses.replace(line, op_count=np.array([1.0, 10.0, 10.0, 10.0, 10.0]))
+    assert step(looped, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 7
+    every_round = dataclasses.replace(looped, tensor_count=np.array([4.0, 1.0, 1.0, 1.0]))
+    assert step(every_round, [0, 1, 1, 1, 1]) == 1000 + 4 * 100 + 4 * 5 + 2 * 4 * 30 + 7
+
+
+def test_an_op_is_behind_what_it_waits_for_longest() -> None:
+    """A copy that was there before what the GPU made itself starts nothing."""
+    kinds, cold = np.array([0, 1, 1, 1]), np.tile([0, 30], (4, 1))
+    joined = ops_of([(0, 2), (1, 2), (2, 3)], 10, 500, 1, op_kind=kinds, op_cold_ns=cold)
+    assert step(joined, [0, 1, 1, 1]) == 3 * 500 + 1 + 7
+    assert step(dataclasses.replace(joined, op_time_ns=100 * joined.op_time_ns), [0, 1, 1, 1]) == 1000 + 100 + 2 * 500 + 30 + 1 + 7
+
+
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
     both = dataclasses.replace(

@@ -99,7 +99,7 @@ def with_another(problem: PlacementProblem) -> PlacementProblem:
             wide[a, b] = wide[b, a] = cost.max()
         return wide
 
-    columns = ("op_time_ns", "op_dispatch_ns", "op_compute_ns", "op_workspace_bytes", "unit_allowed")
+    columns = ("op_time_ns", "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed")
     columns += ("tensor_on_host", "consumer_on_host")
     entries = ("memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns")
     return replace(
