@@ -292,16 +292,20 @@ class Simulator:
             order.append(i)
             d = device[i]
             pool = pools[d]
-            more, copy = 0, follows[i]
+            more = 0
+            copy = follows[i]
             if copy >= 0 and not (known := warm.get(copy, 0)) & kinds[i]:
                 warm[copy] = known | kinds[i]
                 more = int(cold[i] * (runs[i] if runs[i] < times[copy] else times[copy]))
             if stream[i]:
                 feeder = pool[0]
                 begin = at if at > feeder else feeder
-                issued = begin + dispatch[i] + more
+                issued = begin + dispatch[i]
+                begin += first[i]
+                if more:
+                    issued += more
+                    begin += int(more / runs[i])
                 pool[0] = issued + send[i]
-                begin += first[i] + int(more / runs[i])
                 if stream_free[d] > begin:
                     begin = stream_free[d]
                 done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
@@ -325,7 +329,8 @@ class Simulator:
             if done > latest:
                 latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
-                k, behind = code[e], copy
+                k = code[e]
+                behind = copy
                 if k == DONE:
                     when = done
                 elif k == ISSUED:
