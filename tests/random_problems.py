@@ -105,7 +105,8 @@ def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
     places = [*order, *(problem.devices + d for d in order)]
     by_device = (
         "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns",
-        "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
+        "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host",
+        "consumer_on_host",
     )  # fmt: skip
     changed = {name: getattr(problem, name)[..., order] for name in by_device}
     return replace(

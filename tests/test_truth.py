@@ -48,16 +48,35 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
 
 LATER = ("encoder", "resnet50")
 """What was measured on an H200 after the rest, and on others."""
+RIGHT = 0.9
+"""The rank correlation within each workload, but where the test says less."""
+SORTED = {"sort_unique_segment": 0.87}
+ALIKE = {"recommender": 0.71, "sort_unique_segment": 0.79, "unique_then_matmul": 0.86}
+"""Most placements are, and those that are the same took up to 15% more or less."""
+NOISY = {"mlp_training": 0.72, "unique_then_matmul": 0.82, "resnet50": 0.66}
+"""Rounds do not rank them better themselves, or three of five placements are one."""
 
 
 @pytest.mark.parametrize(
     ("folder", "names", "count", "estimates", "model", "rank", "within", "median", "high"),
     [
-        ("truth", (), 142, 142, "auto", 0.992, 0.87, 0.128, 0.347),
-        ("truth", (), 142, 142, "analytic", 0.944, 0.1, 0.305, 0.63),
-        ("truth_h200", (), 149, 140, "auto", 0.9935, 0.755, 0.1325, 0.307),
-        ("truth_h200", LATER, 19, 10, "auto", 0.965, 0.79, 0.151, 0.252),
-        ("truth_h200", "the rest", 130, 130, "analytic", 0.944, 0.71, 0.301, 0.68),
+        ("truth", (), 142, 142, "auto", 0.992, SORTED, 0.128, 0.346),
+        ("truth", (), 142, 142, "analytic", 0.944, {"encoder": 0.1, "mlp_training": 0.89} | SORTED, 0.29, 0.625),
+        ("truth_h200", (), 149, 140, "auto", 0.994, ALIKE | {"mlp_training": 0.81}, 0.1305, 0.306),
+        ("truth_h200", LATER, 19, 10, "auto", 0.989, {}, 0.091, 0.221),
+        ("truth_h200", "the rest", 130, 130, "analytic", 0.944, ALIKE | {"mlp_training": 0.83, "decoding": 0.81}, 0.301, 0.68),
+        ("truth_h200_once", (), 134, 131, "auto", 0.9925, NOISY | {"encoder": 0.89}, 0.142, 0.341),
+        (
+            "truth_h200_once",
+            (),
+            134,
+            131,
+            "analytic",
+            0.947,
+            NOISY | {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8},
+            0.327,
+            0.643,
+        ),
     ],
 )
 def test_what_a_gpu_took_is_predicted_no_worse_than_before(
@@ -67,7 +86,7 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
     estimates: int,
     model: str,
     rank: float,
-    within: float,
+    within: dict[str, float],
     median: float,
     high: float,
 ) -> None:
@@ -80,8 +99,8 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
     assert found["rank_correlation"] >= rank > grappler["rank_correlation"]
     assert found["median_error"] <= median
     assert found["error_90"] <= high
-    for each in scores[model]["workloads"].values():
-        assert each["spread"] < bench_truth.WORTH_RANKING or each["rank_correlation"] >= within
+    for name, each in scores[model]["workloads"].items():
+        assert each["spread"] < bench_truth.WORTH_RANKING or each["rank_correlation"] >= within.get(name, RIGHT), name
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:

@@ -373,8 +373,8 @@ class Script:
 
     by_op: tuple[list[Any], ...]
     """Device, whether it enters a stream, how it shares threads, what waking them takes, after how long; time, dispatch, compute;
-    the first run's dispatch, the last run's compute; what sending its results takes of its thread; what it takes more of the host as
-    the first of its kind to follow a copy, a run; how often it runs."""
+    the first run's dispatch, the last run's compute; what sending its results takes of its thread; what a run takes more as the
+    first of its kind to follow a copy; how often it runs."""
     code: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, one more if an edge before has begun it."""
     by_copy: tuple[list[Any], ...]

@@ -157,7 +157,8 @@ def test_an_op_is_behind_what_it_waits_for_longest() -> None:
     kinds, cold = np.array([0, 1, 1, 1]), np.tile([0, 30], (4, 1))
     joined = ops_of([(0, 2), (1, 2), (2, 3)], 10, 500, 1, op_kind=kinds, op_cold_ns=cold)
     assert step(joined, [0, 1, 1, 1]) == 3 * 500 + 1 + 7
-    assert step(dataclasses.replace(joined, op_time_ns=100 * joined.op_time_ns), [0, 1, 1, 1]) == 1000 + 100 + 2 * 500 + 30 + 1 + 7
+    slower = dataclasses.replace(joined, op_time_ns=100 * joined.op_time_ns)
+    assert step(slower, [0, 1, 1, 1]) == 1000 + 100 + 2 * 500 + 30 + 1 + 7
 
 
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
