@@ -34,6 +34,7 @@ from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, pre
 ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "tests" / "data" / "truth", ROOT / "docs" / "accuracy.md"
 ON_H200, ON_TWO = ROOT / "tests" / "data" / "truth_h200", ROOT / "tests" / "data" / "truth_two"
+AT_ONCE = ROOT / "tests" / "data" / "truth_h200_once"
 KINDS = {
     "default": "TensorFlow's default",
     "all_cpu": "all on the CPU",
@@ -120,8 +121,20 @@ TensorFlow's own estimates of ResNet50 are not there: time was up before the fir
 {on_h200}
 
 Where "rounds" is low, placements are alike: the recommender's default and its plan, the same devices, took 5.9 and 6.8 ms. The
-encoder's and the small MLP's are not: steps that cross between devices take more than is predicted, up to a quarter.
+small MLP's are not: steps that cross between devices take more than is predicted, up to a quarter.
 Peaks of memory: of {h200_peaks} placements that use the GPU, {h200_memory}.
+
+{once_placements} placements of the same workloads on one more machine of the kind, all in one go after `placer calibrate` and
+90 s of `placer profile` there ([tests/data/truth_h200_once](../tests/data/truth_h200_once/README.md)). As they were measured the
+median error was 15% and 90% were under 37%. Profiles of the encoder then showed that the first launch of each kernel behind a
+copy takes twice as long as the next ones, 13 us and 6.4, as it does at the start of a step: what is calibrated for that is
+now counted behind copies too. That the encoder's placements are ranked rightly on the machines above is owed to it.
+
+{at_once}
+
+Times there rose while placements were measured, by up to half (the encoder's default took 13 ms when it was made ready and 18 to
+21 later), and with them the share that is missing. Time was up after one placement of the recommender and five of ResNet50.
+Peaks of memory: of {once_peaks} placements that use the GPU, {once_memory}.
 
 ## On two GPUs
 
@@ -329,6 +342,11 @@ def memory_row(found: list[Peak]) -> str:
     return f"{np.median(np.abs(errors)):.1%} | {(np.abs(errors) <= 0.15).mean():.0%} | {(errors >= -0.05).mean():.0%}"
 
 
+def memory_told(found: list[Peak]) -> str:
+    """The same in words."""
+    return "the median error is {}, {} are within 15%, {} not over 5% too low".format(*memory_row(found).split(" | "))
+
+
 def memory_by_workload(found: list[Peak]) -> Iterator[str]:
     for name, group in by(found, lambda each: each.workload).items():
         default = next(peak for peak in group if peak.label == "default")
@@ -355,8 +373,8 @@ def elsewhere(folder: Path, scores: Mapping[str, Any], *models: str) -> Iterator
 def main() -> None:
     auto, analytic = everything(auto_model()), everything(AnalyticModel())
     terms = list(effects())
-    on_h200 = bench_truth.score(ON_H200)
-    held, elsewhere_held = list(gpu_peaks(DATA)), list(gpu_peaks(ON_H200))
+    on_h200, at_once = bench_truth.score(ON_H200), bench_truth.score(AT_ONCE)
+    held, elsewhere_held, held_at_once = (list(gpu_peaks(folder)) for folder in (DATA, ON_H200, AT_ONCE))
     figures = {
         "placements": len(auto),
         "workloads": len({each.workload for each in auto}),
@@ -387,9 +405,15 @@ def main() -> None:
         ),
         "h200_placements": on_h200["auto"]["all"]["placements"],
         "h200_peaks": len(elsewhere_held),
-        "h200_memory": "the median error is {}, {} are within 15%, {} not over 5% too low".format(
-            *memory_row(elsewhere_held).split(" | ")
+        "h200_memory": memory_told(elsewhere_held),
+        "at_once": table(
+            "workload | placements | rounds | auto: rank | median | 90% | analytic: rank | median | 90% "
+            "| Grappler: rank | median | 90%",
+            elsewhere(AT_ONCE, at_once, *bench_truth.MODELS),
         ),
+        "once_placements": at_once["auto"]["all"]["placements"],
+        "once_peaks": len(held_at_once),
+        "once_memory": memory_told(held_at_once),
         "on_two": table(
             "workload | placements | rounds | rank correlation | median error | 90% of errors under",
             elsewhere(ON_TWO, bench_truth.score(ON_TWO), "auto"),
