@@ -14,7 +14,7 @@ from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples, waking
-from cost_models.measuring.calls import argument_ns, call_ns, cold_ns, passed_ns, waiting_ns
+from cost_models.measuring.calls import argument_ns, calls_ns, cold_ns, passed_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
@@ -200,16 +200,18 @@ class Calibration:
         self._spent_s("calls")
         each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
         more_ns = max(0, passed_ns(host.name) - each_ns)
-        alone_ns = {host.model: call_ns([host.name]) - host.dispatch_ns}
-        alone_ns |= {d.model: call_ns([d.name]) - d.dispatch_ns - d.min_kernel_ns for d in others}
+        second = machine.devices[-1]
+        pair = [[host.name, second.name]] if second is not host else []
+        host_took, *took = calls_ns([[host.name], *([d.name] for d in others), *pair])
+        alone_ns = {host.model: host_took - host.dispatch_ns}
+        alone_ns |= {d.model: ns - d.dispatch_ns - d.min_kernel_ns for d, ns in zip(others, took, strict=False)}
         host_ns = max(0, alone_ns[host.model])
         cold = {d.model: cold_ns(d.name) for d in (host, *others)}
         calls = {model: max(0, took - host_ns) for model, took in alone_ns.items()}
         devices = tuple(replace(d, call_ns=calls[d.model], cold_ns=cold[d.model]) for d in machine.devices)
-        if len(devices) > 1:
-            second = devices[-1]
-            both_ns = call_ns([host.name, second.name]) - second.dispatch_ns - second.min_kernel_ns
-            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
+        if pair:
+            both_ns = took[-1] - second.dispatch_ns - second.min_kernel_ns
+            machine = replace(machine, split_ns=max(0, both_ns - host_ns - calls[second.model] - each_ns - more_ns))
         bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
         return replace(
             machine,

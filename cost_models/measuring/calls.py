@@ -22,24 +22,28 @@ _LONG = 16
 """Ops that one core does, which take about a millisecond together."""
 
 
-def call_ns(devices: Sequence[str]) -> int:
-    """A typical call with a tiny op on each of these devices, independent of each other, and their results fetched.
+def calls_ns(groups: Sequence[Sequence[str]]) -> list[int]:
+    """Typical calls with a tiny op on each device of a group, independent of each other, and their results fetched.
 
-    That is the least of the medians of a few batches, since what disturbs a batch only adds to it.
+    That is the least of the medians of a few batches, since what disturbs a batch only adds to it. The groups take turns, since
+    their differences count, and machines are slower at times.
     """
 
-    def body(*numbers: Any) -> list[Any]:
+    def body(devices: Sequence[str], *numbers: Any) -> list[Any]:
         sums = []
         for device, number in zip(devices, numbers, strict=True):
             with tf.device(device):
                 sums.append(tf.raw_ops.AddV2(x=number, y=number))
         return sums
 
-    numbers = []
-    for device in devices:
-        with tf.device(device):
-            numbers.append(tf.constant(np.ones(64, np.float32)))
-    return _typical_ns(body, numbers)
+    calls = []
+    for devices in groups:
+        numbers = []
+        for device in devices:
+            with tf.device(device):
+                numbers.append(tf.constant(np.ones(64, np.float32)))
+        calls.append((partial(body, devices), numbers))
+    return _typically(calls, _whole)
 
 
 def waiting_ns(device: str) -> int:
@@ -62,7 +66,8 @@ def waiting_ns(device: str) -> int:
 
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
-    long, short = _typically([around(_LONG), around(0)], keys, lambda took, results: took - _inside_s(results))
+    calls = [(around(length), keys) for length in (_LONG, 0)]
+    long, short = _typically(calls, lambda took, results: took - _inside_s(results))
     return max(0, long - short)
 
 
@@ -104,7 +109,8 @@ def cold_ns(device: str) -> int:
     with tf.device(device):
         args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
         types = sum(1 for _ in ops(*args))
-        single, once, twice = _typically([body(1, 1), body(1), body(2)], args, lambda _, results: _inside_s(results))
+        calls = [(each, args) for each in (body(1, 1), body(1), body(2))]
+        single, once, twice = _typically(calls, lambda _, results: _inside_s(results))
     return max(0, round((once - single) / (types - 1) - (twice - once) / types))
 
 
@@ -117,13 +123,14 @@ def passed_ns(device: str) -> int:
 
     with tf.device(device):
         numbers = [tf.constant(np.ones(64, np.float32)) for _ in range(1 + _MANY)]
-        return max(0, (_typical_ns(body, numbers) - _typical_ns(body, numbers[:1])) // _MANY)
+        many, one = _typically([(body, numbers), (body, numbers[:1])], _whole)
+    return max(0, (many - one) // _MANY)
 
 
 def argument_ns(device: str) -> int:
     """What a call takes more for a variable that it is given, reading it included: a share of many, read one after the other."""
 
-    def body(number: Any) -> list[Any]:
+    def body(variables: Sequence[Any], number: Any) -> list[Any]:
         last: list[Any] = []
         with tf.device(device):
             for variable in variables:
@@ -134,15 +141,14 @@ def argument_ns(device: str) -> int:
 
     with tf.device(device):
         number = tf.constant(np.ones(64, np.float32))
-        variables: list[Any] = []
-        without = _typical_ns(body, [number])
-        variables += [tf.Variable(number) for _ in range(_MANY)]
-    return max(0, (_typical_ns(body, [number]) - without) // _MANY)
+        variables = [tf.Variable(number) for _ in range(_MANY)]
+    many, none = _typically([(partial(body, each), [number]) for each in (variables, [])], _whole)
+    return max(0, (many - none) // _MANY)
 
 
-def _typical_ns(body: Callable[..., list[Any]], args: Sequence[Any]) -> int:
-    """Of a call of a function of these arguments, its results fetched."""
-    return _typically([body], args, lambda took, _: took)[0]
+def _whole(took: float, _: Sequence[Any]) -> float:
+    """All of a call, its results fetched."""
+    return took
 
 
 def _inside_s(results: Sequence[Any]) -> float:
@@ -151,14 +157,14 @@ def _inside_s(results: Sequence[Any]) -> float:
 
 
 def _typically(
-    bodies: Sequence[Callable[..., list[Any]]], args: Sequence[Any], figure: Callable[[float, list[Any]], float]
+    calls: Sequence[tuple[Callable[..., list[Any]], Sequence[Any]]], figure: Callable[[float, list[Any]], float]
 ) -> list[int]:
-    """By function, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns."""
+    """By function and arguments, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns."""
     with plain_graphs():
-        calls = [traced(body, *args) for body in bodies]
-        medians: list[list[float]] = [[] for _ in calls]
+        made = [traced(body, *args) for body, args in calls]
+        medians: list[list[float]] = [[] for _ in made]
         for _ in range(1 + _BATCHES):
-            for call, found in zip(calls, medians, strict=True):
+            for call, found in zip(made, medians, strict=True):
                 figures = []
                 for _ in range(_CALLS):
                     start = time.perf_counter()

@@ -143,7 +143,7 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
     for name, takes in {**on_host, "waiting_ns": machine.waiting_ns}.items():
         monkeypatch.setattr(calibration, name, {host.name: takes}.__getitem__)
     monkeypatch.setattr(calibration, "cold_ns", lambda name: machine.device(name).cold_ns)
-    monkeypatch.setattr(calibration, "call_ns", call_ns)
+    monkeypatch.setattr(calibration, "calls_ns", lambda groups: [call_ns(names) for names in groups])
     seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
     assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
 
