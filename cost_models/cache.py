@@ -9,7 +9,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from cost_models.machines import Link, Machine, MachineError, load_machine
+from cost_models.machines import Device, Link, Machine, MachineError, load_machine
 
 FOLDER = "PLACER_CACHE"
 """Environment variable that names another folder."""
@@ -85,9 +85,16 @@ def _kinds(machine: Machine) -> set[tuple[str, ...]]:
 
 
 def with_constants(seen: Machine, found: Machine) -> Machine:
-    """The devices and links of one machine, priced as those between the same models are in another."""
+    """The devices and links of one machine, priced as those between the same models are in another.
+
+    A device is priced as the one of its name there, if that is of its model, else as the first of its model.
+    """
     devices = {device.model: device for device in reversed(found.devices)}
+    named = {(device.name, device.model): device for device in found.devices}
     links = {(found.device(link.src).model, found.device(link.dst).model): link for link in reversed(found.links)}
+
+    def like(device: Device) -> Device:
+        return named.get((device.name, device.model), devices.get(device.model, device))
 
     def priced(link: Link) -> Link:
         known = links.get((seen.device(link.src).model, seen.device(link.dst).model), link)
@@ -95,7 +102,7 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
 
     return replace(
         seen,
-        devices=tuple(replace(devices.get(d.model, d), name=d.name, memory_bytes=d.memory_bytes) for d in seen.devices),
+        devices=tuple(replace(like(d), name=d.name, memory_bytes=d.memory_bytes) for d in seen.devices),
         links=tuple(map(priced, seen.links)),
         call_overhead_ns=found.call_overhead_ns,
         host_hop_ns=found.host_hop_ns,

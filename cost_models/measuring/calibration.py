@@ -42,7 +42,8 @@ Measured: TypeAlias = tuple[Device, OpSignature, Measurement]
 class Calibration:
     """Measures the constants of a machine whose devices are those of this process.
 
-    Devices of one model are measured once, on the first of them. Constants that cannot be measured stay as they were.
+    Devices of one model are measured once, on the first of them, but for what calls take. Constants that cannot be measured stay
+    as they were.
     """
 
     seen: Machine
@@ -194,24 +195,27 @@ class Calibration:
         return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s, _PAUSE)
 
     def _calls(self, machine: Machine) -> Machine:
-        """With what calls take, by the devices that they use; the split is that of the first and the last device."""
+        """With what calls take, by the devices that they use; the split is that of the first two devices.
+
+        Each device beside the host is called by itself: a GPU that is not the first may take longer to call.
+        """
         host = machine.devices[0]
-        others = {device.model: device for device in reversed(machine.devices) if device.model != host.model}.values()
+        others = [device for device in machine.devices if device.model != host.model]
         self._spent_s("calls")
         each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
         more_ns = max(0, passed_ns(host.name) - each_ns)
-        second = machine.devices[-1]
-        pair = [[host.name, second.name]] if second is not host else []
+        pair = [[d.name for d in machine.devices[:2]]] if len(machine.devices) > 1 else []
         host_took, *took = calls_ns([[host.name], *([d.name] for d in others), *pair])
-        alone_ns = {host.model: host_took - host.dispatch_ns}
-        alone_ns |= {d.model: ns - d.dispatch_ns - d.min_kernel_ns for d, ns in zip(others, took, strict=False)}
-        host_ns = max(0, alone_ns[host.model])
-        cold = {d.model: cold_ns(d.name) for d in (host, *others)}
-        calls = {model: max(0, took - host_ns) for model, took in alone_ns.items()}
-        devices = tuple(replace(d, call_ns=calls[d.model], cold_ns=cold[d.model]) for d in machine.devices)
+        host_ns = max(0, host_took - host.dispatch_ns)
+        alone_ns = {d.name: ns - d.dispatch_ns - d.min_kernel_ns for d, ns in zip(others, took, strict=False)}
+        calls = {name: max(0, ns - host_ns) for name, ns in alone_ns.items()}
+        first = {d.model: d.name for d in reversed(machine.devices)}
+        cold = {model: cold_ns(name) for model, name in first.items()}
+        devices = tuple(replace(d, call_ns=calls.get(d.name, 0), cold_ns=cold[d.model]) for d in machine.devices)
         if pair:
+            second = devices[1]
             both_ns = took[-1] - second.dispatch_ns - second.min_kernel_ns
-            machine = replace(machine, split_ns=max(0, both_ns - host_ns - calls[second.model] - each_ns - more_ns))
+            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
         bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
         return replace(
             machine,

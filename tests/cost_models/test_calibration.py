@@ -127,8 +127,8 @@ def test_devices_of_one_model_are_priced_alike() -> None:
 @pytest.mark.parametrize("like", [load_machine("h100"), load_machine("2xh100"), two_cpus(), cpus(3)], ids=lambda m: m.name)
 def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """From calls that take what a machine says, that machine comes out; what any of them takes is measured on the host."""
-    own = {"CPU": (0, 3_000), "GPU": (90_000, 7_000)}
-    devices = tuple(replace(d, call_ns=own[d.kind][0], cold_ns=own[d.kind][1]) for d in like.devices)
+    own = {"GPU:0": 90_000, "GPU:1": 300_000}
+    devices = tuple(replace(d, call_ns=own.get(d.name, 0), cold_ns=7_000 if d.name in own else 3_000) for d in like.devices)
     calls = {"call_overhead_ns": 150_000, "argument_ns": 4_000, "passed_ns": 6_000, "waiting_ns": 200_000}
     machine = replace(like, devices=devices, split_ns=50_000, **calls)
 
@@ -146,6 +146,7 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
     monkeypatch.setattr(calibration, "calls_ns", lambda groups: [call_ns(names) for names in groups])
     seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
     assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
+    assert with_constants(like, machine).devices == machine.devices
 
 
 @given(st.integers(1_000, 10**6), st.floats(1e8, 1e12), st.integers(0, 2**32 - 1))
