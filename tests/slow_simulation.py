@@ -54,7 +54,7 @@ class _Step:
         problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.op_count[op]))
         copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
         sends = sum(self._interval_ns(op, *copy) for copy in copies)
-        cold = self._cold_ns(op, runs)
+        cold = self._cold_ns(op)
         if problem.asynchronous[d] and not self._in_host_memory(op):
             dispatch, compute = int(problem.op_dispatch_ns[op, d]), int(problem.op_compute_ns[op, d])
             begins = max(at, self.threads[d][0])
@@ -80,16 +80,16 @@ class _Step:
             goes_on.append((user, arrived[tensor, there], (op, tensor, there)))
         return start, end, goes_on
 
-    def _cold_ns(self, op: int, runs: float) -> int:
+    def _cold_ns(self, op: int) -> int:
         """What it takes more if it is the first of its kind to follow a copy."""
-        problem, copy = self.problem, self.follows.get(op)
-        if problem.op_cold_ns is None or problem.op_kind is None or copy is None:
+        problem, d, copy = self.problem, self.device[op], self.follows.get(op)
+        if problem.op_cold_ns is None or problem.op_kind is None or copy is None or not problem.op_time_ns[op, d]:
             return 0
         known, kind = self.warm.setdefault(copy, set()), int(problem.op_kind[op])
         if kind in known:
             return 0
         known.add(kind)
-        return int(int(problem.op_cold_ns[op, self.device[op]]) * min(runs, self._count(*copy[:2])))
+        return int(int(problem.op_cold_ns[op, d]) * min(float(problem.op_count[op]), self._count(*copy[:2])))
 
     def _on_a_thread(self, op: int, at: int, runs: float, sends: int, cold: int) -> tuple[int, int]:
         problem, d = self.problem, self.device[op]

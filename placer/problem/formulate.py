@@ -259,15 +259,17 @@ def _cold(
         [N, D] twice: in a step; and what is left for a run that is the first of its type to follow a copy.
     """
     count = np.array([op.count for op in ops], np.float64)[:, None]
+    works = times > 0
     order = np.argsort(kind, kind="stable")
-    runs = (np.minimum(1.0, count) * (times > 0))[order]
+    runs = (np.minimum(1.0, count) * works)[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
-    first, any_run = np.empty(times.shape), np.empty(times.shape)
-    first[order], any_run[order] = np.clip(1.0 - before, 0.0, runs), runs
+    first = np.empty(times.shape)
+    first[order] = np.clip(1.0 - before, 0.0, runs)
+    left = works - first / np.where(count > 0, count, 1.0)
     told = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
     more = np.where(told[rows], 0.0, [device.cold_ns for device in machine.devices])
-    return np.rint(first * more).astype(np.int64), np.rint((any_run - first / np.maximum(1.0, count)) * more).astype(np.int64)
+    return np.rint(first * more).astype(np.int64), np.rint(left * more).astype(np.int64)
 
 
 def _add_cold(cold: Ints, machine: Machine, times: Ints, dispatch: Ints) -> Ints:

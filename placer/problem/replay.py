@@ -146,22 +146,22 @@ class Mark:
             (self._feeders, NEVER_NS),
             (_resources, was),
             (lambda state: state.alone_free[WIDE], was - self.simulator.awake_ns),
-            (lambda state: map(state.ready.__getitem__, self.waiting), was),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
-        return shift if same and self._as_warm(other, was, shift) else None
+        return shift if same and self._follow_alike(other, was, shift) else None
 
-    def _as_warm(self, other: State, was: int, shift: int) -> bool:
+    def _follow_alike(self, other: State, was: int, shift: int) -> bool:
         """Whether what is yet to start follows copies made as often, that as much has followed, whatever their numbers.
 
         Of an op that waits for more, what it was ready for in the past makes no difference.
         """
         mine, ops = self.state, self.simulator.problem.ops
-        times = self.script.by_copy[-1]
-        open_ = [op for op in self.waiting if mine.ready[op] >= was or other.ready[op] >= was + shift]
-        if any(other.ready[op] - mine.ready[op] != shift for op in open_):
+        times, ready, late, now = self.script.by_copy[-1], mine.ready, other.ready, was + shift
+        open_ = [op for op in self.waiting if ready[op] >= was or late[op] >= now]
+        if any(late[op] - ready[op] != shift for op in open_):
             return False
-        pairs = {(mine.follows[op], other.follows[op]) for op in (*open_, *(key % ops for key in mine.queue))}
+        left, right = mine.follows, other.follows
+        pairs = {(left[op], right[op]) for op in (*open_, *(key % ops for key in mine.queue))}
         if not len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}):
             return False
         behind = pairs - {(START, START)}

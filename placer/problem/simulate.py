@@ -81,8 +81,9 @@ class Simulator:
       memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
       other waits for the end of the op, a copy out of the device too. All wait for the end of ``op_awaited`` ones.
-    - What follows a copy goes on on another thread: the first op of each kind there takes ``op_cold_ns`` more of the host. An op
-      follows what it was last ready for, and so what that one follows, if it was no copy.
+    - What follows a copy goes on on another thread: the first op of each kind there takes ``op_cold_ns`` more of the host, each
+      time that both run; one that takes no time makes nothing warm. An op follows what it was last ready for, and so what that
+      one follows, if it was no copy.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
       copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
       asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
@@ -199,7 +200,7 @@ class Simulator:
     def kinds(self) -> list[int]:
         """[N]: a bit for each kind of op."""
         kind = np.zeros(self.problem.ops, np.int64) if self.problem.op_kind is None else self.problem.op_kind
-        return [1 << k for k in kind.tolist()]
+        return [1 << k for k in np.unique(kind, return_inverse=True)[1].tolist()]
 
     @cached_property
     def awake_ns(self) -> int:
@@ -249,7 +250,7 @@ class Simulator:
             (compute / runs).astype(np.int64),
             sends[ops],
             cold,
-            runs,
+            problem.op_count[ops],
         )
         into = np.where((dst < problem.devices) & problem.asynchronous[dst % problem.devices], dst, -1)
         by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into, handled, places.count[x])
@@ -277,7 +278,7 @@ class Simulator:
         """Starts the next ops, at most so many."""
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops = self.problem.ops
-        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, runs = script.by_op
+        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = script.by_op
         code, (total, busy, link, hop, into, handled, times) = script.code, script.by_copy
         start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
         consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
@@ -294,9 +295,9 @@ class Simulator:
             pool = pools[d]
             more = 0
             copy = follows[i]
-            if copy >= 0 and not (known := warm.get(copy, 0)) & kinds[i]:
+            if copy >= 0 and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
                 warm[copy] = known | kinds[i]
-                more = int(cold[i] * (runs[i] if runs[i] < times[copy] else times[copy]))
+                more = int(cold[i] * (count[i] if count[i] < times[copy] else times[copy]))
             if stream[i]:
                 feeder = pool[0]
                 begin = at if at > feeder else feeder
@@ -304,7 +305,7 @@ class Simulator:
                 begin += first[i]
                 if more:
                     issued += more
-                    begin += int(more / runs[i])
+                    begin += int(more / count[i]) if count[i] > 1 else more
                 pool[0] = issued + send[i]
                 if stream_free[d] > begin:
                     begin = stream_free[d]

@@ -134,10 +134,13 @@ def test_the_first_op_of_each_type_takes_more_unless_a_user_says_what_it_takes(g
             first = min(left, op.count) if warm.op_time_ns[i, d] else 0.0
             to_come[op.op_type] = left - first
             told_so = (op.op_type, device.kind) == ("Relu", "GPU")
-            more = 0 if told_so else round(first * cold_ns[device.kind])
+            whole = 0 if told_so or not warm.op_time_ns[i, d] else cold_ns[device.kind]
+            more = round(first * whole)
             assert made.op_dispatch_ns[i, d] == warm.op_dispatch_ns[i, d] + more
             alone = warm.op_time_ns[i, d] + more
             assert made.op_time_ns[i, d] == (max(warm.op_time_ns[i, d], made.op_dispatch_ns[i, d]) if d else alone)
+            assert made.op_cold_ns is not None
+            assert made.op_cold_ns[i, d] == (round((1 - first / op.count) * whole) if whole else 0)  # what is left for a run
         assert list(to_come.values()).count(0.0) > 1
     assert (made.op_compute_ns == warm.op_compute_ns).all()
 

@@ -140,7 +140,7 @@ def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_g
 
 
 def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None:
-    """However far behind; anew behind the next copy; as often as the copy is made; what starts a step is never behind one."""
+    """However far behind; anew behind the next copy; as often as both run; what starts a step is never behind one."""
     kinds, cold = np.array([0, 1, 1, 2, 1]), np.tile([400, 30], (5, 1))
     line = ops_of([(0, 1), (1, 2), (2, 3), (3, 4)], 1000, 5, 1, op_kind=kinds, op_cold_ns=cold)
     assert step(line, [1] * 5) == 5 * 5 + 1 + 7
@@ -150,6 +150,16 @@ def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None
     assert step(looped, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 7
     every_round = dataclasses.replace(looped, tensor_count=np.array([4.0, 1.0, 1.0, 1.0]))
     assert step(every_round, [0, 1, 1, 1, 1]) == 1000 + 4 * 100 + 4 * 5 + 2 * 4 * 30 + 7
+    at_times = dataclasses.replace(line, op_count=np.array([1.0, 0.5, 0.5, 0.5, 0.5]))
+    assert step(at_times, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 15 + 1 + 7
+
+
+def test_what_takes_no_time_makes_nothing_warm() -> None:
+    """As parts of what runs as one op, and what never runs."""
+    idle = (np.arange(3) != 1)[:, None]
+    line = ops_of([(0, 1), (1, 2)], 1000, 5, 1, op_kind=np.array([0, 1, 1]), op_cold_ns=30 * np.tile(idle, 2))
+    times = {name: getattr(line, name) * idle for name in ("op_time_ns", "op_dispatch_ns", "op_compute_ns")}
+    assert step(dataclasses.replace(line, **times), [0, 1, 1]) == 1000 + 100 + (5 + 30) + 1 + 7
 
 
 def test_an_op_is_behind_what_it_waits_for_longest() -> None:
