@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import numpy as np
 
 from placer.problem.problem import Assignment
-from placer.problem.simulate import NEVER_NS, START, WIDE, Script, Simulator, State
+from placer.problem.simulate import NEVER_NS, WIDE, Script, Simulator, State
 
 MARKS = 48
 """States kept of a step: more of them shorten each replay, and take longer to keep."""
@@ -112,6 +113,12 @@ class Mark:
         """Ops that are not in the queue yet."""
         return [op for op, n in enumerate(self.state.waits) if n]
 
+    @cached_property
+    def to_come(self) -> int:
+        """The kinds of ops that have not started yet."""
+        left = (*self.waiting, *(key % self.simulator.problem.ops for key in self.state.queue))
+        return reduce(or_, (self.simulator.kinds[op] for op in left), 0)
+
     def later(self, shift_ns: int) -> State:
         """The state so much later."""
         state = self.state
@@ -151,7 +158,7 @@ class Mark:
         return shift if same and self._follow_alike(other, was, shift) else None
 
     def _follow_alike(self, other: State, was: int, shift: int) -> bool:
-        """Whether what is yet to start follows copies made as often, that as much has followed, whatever their numbers.
+        """Whether what is yet to start follows copies made as often, behind which as much is still cold, whatever their numbers.
 
         Of an op that waits for more, what it was ready for in the past makes no difference.
         """
@@ -162,10 +169,14 @@ class Mark:
             return False
         left, right = mine.follows, other.follows
         pairs = {(left[op], right[op]) for op in (*open_, *(key % ops for key in mine.queue))}
-        if not len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}):
+        behind = [(a, b) for a, b in pairs if self._cold(mine, a) or self._cold(other, b)]
+        if not len(behind) == len({a for a, _ in behind}) == len({b for _, b in behind}):
             return False
-        behind = pairs - {(START, START)}
-        return all(min(a, b) >= 0 and times[a] == times[b] and mine.warm.get(a, 0) == other.warm.get(b, 0) for a, b in behind)
+        return all(self._cold(mine, a) == self._cold(other, b) and times[a] == times[b] for a, b in behind)
+
+    def _cold(self, state: State, copy: int) -> int:
+        """The kinds of ops yet to start that did not follow a copy so far."""
+        return self.to_come & ~state.warm.get(copy, 0)
 
     def _feeders(self, state: State) -> list[int]:
         return [pool[0] for pool, fed in zip(state.pools, self.simulator.problem.asynchronous.tolist(), strict=True) if fed]

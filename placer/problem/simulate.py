@@ -198,9 +198,13 @@ class Simulator:
 
     @cached_property
     def kinds(self) -> list[int]:
-        """[N]: a bit for each kind of op."""
-        kind = np.zeros(self.problem.ops, np.int64) if self.problem.op_kind is None else self.problem.op_kind
-        return [1 << k for k in np.unique(kind, return_inverse=True)[1].tolist()]
+        """[N]: a bit for each kind of op that can be cold behind a copy; 0 for all others."""
+        problem = self.problem
+        if problem.op_cold_ns is None or problem.op_kind is None:
+            return [0] * problem.ops
+        cold = problem.op_kind[problem.op_cold_ns.any(axis=1)]
+        bits = {kind: 1 << k for k, kind in enumerate(np.unique(cold).tolist())}
+        return [bits.get(kind, 0) for kind in problem.op_kind.tolist()]
 
     @cached_property
     def awake_ns(self) -> int:
@@ -269,7 +273,7 @@ class Simulator:
             link_free=[0] * (2 * problem.devices) ** 2,
             ready=[0] * problem.ops,
             follows=[START] * problem.ops,
-            warm={},
+            warm={START: -1},
             waits=waits,
             queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
         )
@@ -295,7 +299,7 @@ class Simulator:
             pool = pools[d]
             more = 0
             copy = follows[i]
-            if copy >= 0 and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
+            if kinds[i] and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
                 warm[copy] = known | kinds[i]
                 more = int(cold[i] * (count[i] if count[i] < times[copy] else times[copy]))
             if stream[i]:
@@ -412,7 +416,7 @@ class State:
     follows: list[int]
     """By op: the copy that the last of that follows; `START` where none."""
     warm: dict[int, int]
-    """By copy: the kinds of ops that followed it so far."""
+    """By copy: the kinds of ops that followed it so far; of `START` all, as what is cold there is in their prices."""
     waits: list[int]
     """By op: how many edges it waits for."""
     queue: list[int]

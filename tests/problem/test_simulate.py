@@ -304,6 +304,14 @@ def test_a_replay_waits_for_what_a_move_sends_and_knows_when_a_thread_was_free()
         assert kept.moved_ns(Assignment(np.array(after))) == step(problem, after) != kept.step_ns
 
 
+def test_a_replay_is_short_once_nothing_is_cold_behind_a_copy_that_a_move_adds() -> None:
+    line = ops_of([(i, i + 1) for i in range(199)], 1_000, 500, 100, op_kind=np.arange(200) % 3, op_cold_ns=np.full((200, 2), 30))
+    kept = replay.Replay(line.simulator, Assignment(np.ones(200, np.int64)))
+    moved = np.where(np.arange(200) == 10, 0, 1)
+    assert kept.moved_ns(Assignment(moved)) == step(line, moved.tolist()) > kept.step_ns
+    assert kept.played < 220
+
+
 @settings(deadline=None, max_examples=300)
 @given(problems() | uneven(), st.integers(0, 2**32 - 1), st.integers(1, 48))
 def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProblem, seed: int, marks: int) -> None:
