@@ -55,6 +55,8 @@ ALIKE = {"recommender": 0.71, "sort_unique_segment": 0.79, "unique_then_matmul":
 """Most placements are, and those that are the same took up to 15% more or less."""
 NOISY = {"mlp_training": 0.72, "unique_then_matmul": 0.82, "resnet50": 0.66}
 """Rounds do not rank them better themselves, or three of five placements are one."""
+UNPROFILED = {"decoding": 0.19, "encoder": 0.31, "sort_unique_segment": 0.79, "mlp_training": 0.88}
+"""By fits and formulas; four placements of decoding."""
 ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
 """By the analytic model."""
 
@@ -69,6 +71,8 @@ ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
         ("truth_h200", "the rest", 130, 130, "analytic", 0.944, ALIKE | {"mlp_training": 0.83, "decoding": 0.81}, 0.301, 0.68),
         ("truth_h200_once", (), 134, 131, "auto", 0.9925, NOISY | {"encoder": 0.89}, 0.142, 0.341),
         ("truth_h200_once", (), 134, 131, "analytic", 0.947, NOISY | ROUGH, 0.327, 0.643),
+        ("truth_two_once", (), 146, 143, "auto", 0.987, UNPROFILED | {"detector_256": 0.88}, 0.131, 0.44),
+        ("truth_two_once", (), 146, 143, "analytic", 0.95, UNPROFILED | {"detector_512": 0.87}, 0.202, 0.712),
     ],
 )
 def test_what_a_gpu_took_is_predicted_no_worse_than_before(

@@ -506,11 +506,11 @@ class Peak:
     @property
     def error(self) -> float:
         """The estimate's: 0.2 where it is 20% too high."""
-        return self.estimate / self.measured - 1
+        return self.estimate / self.measured - 1 if self.measured else np.inf
 
 
 def gpu_peaks(folder: Path) -> Iterator[Peak]:
-    """Of all GPUs that a placement has ops on, in TensorFlow's default configuration.
+    """Of all GPUs on which a placement has ops that hold anything, in TensorFlow's default configuration.
 
     Other copies of the workload were in the process, each with variables of its own. So what was measured is what a step took
     beyond all that was held before, and the placement's own variables and arguments.
@@ -524,7 +524,9 @@ def gpu_peaks(folder: Path) -> Iterator[Peak]:
             for device in sorted({*prediction.op_device.tolist()} - {0}):
                 gpu = prediction.problem.device_names[device]
                 measured = case["peak_bytes"][gpu] - case["held_bytes"][gpu] + prediction.held_bytes(device)
-                yield Peak(record["workload"], label, gpu, measured, prediction.peak_bytes[device])
+                estimate = prediction.peak_bytes[device]
+                if measured or estimate:
+                    yield Peak(record["workload"], label, gpu, measured, estimate)
 
 
 def pageable(problem: PlacementProblem, graph: OpGraph, op_device: Any, machine: Machine) -> PlacementProblem:
