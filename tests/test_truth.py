@@ -55,7 +55,13 @@ ALIKE = {"recommender": 0.71, "sort_unique_segment": 0.79, "unique_then_matmul":
 """Most placements are, and those that are the same took up to 15% more or less."""
 NOISY = {"mlp_training": 0.72, "unique_then_matmul": 0.82, "resnet50": 0.66}
 """Rounds do not rank them better themselves, or three of five placements are one."""
-UNPROFILED = {"decoding": 0.19, "encoder": 0.31, "sort_unique_segment": 0.79, "mlp_training": 0.88, "augmented_convolutions": 0.89}
+UNPROFILED = {
+    "decoding": 0.19,
+    "encoder": 0.31,
+    "sort_unique_segment": 0.79,
+    "mlp_training": 0.88,
+    "augmented_convolutions": 0.89,
+}
 """By fits and formulas; four placements of decoding."""
 ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
 """By the analytic model."""
