@@ -54,13 +54,13 @@ class _Step:
         problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.op_count[op]))
         copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
         sends = sum(self._interval_ns(op, *copy) for copy in copies)
-        cold = self._cold_ns(op)
+        cold, at_first = self._cold_ns(op)
         if problem.asynchronous[d] and not self._in_host_memory(op):
             dispatch, compute = int(problem.op_dispatch_ns[op, d]), int(problem.op_compute_ns[op, d])
             begins = max(at, self.threads[d][0])
             issued = begins + dispatch + cold
             self.threads[d][0] = issued + sends
-            start = max(begins + int(dispatch / runs) + int(cold / runs), self.streams.get(d, 0))
+            start = max(begins + int(dispatch / runs) + at_first, self.streams.get(d, 0))
             end = self.streams[d] = max(start + compute, issued + int(compute / runs))
         else:
             start, end = self._on_a_thread(op, at, runs, sends, cold)
@@ -80,16 +80,17 @@ class _Step:
             goes_on.append((user, arrived[tensor, there], (op, tensor, there)))
         return start, end, goes_on
 
-    def _cold_ns(self, op: int) -> int:
-        """What it takes more if it is the first of its kind to follow a copy."""
+    def _cold_ns(self, op: int) -> tuple[int, int]:
+        """What it takes more if it is the first of its kind to follow a copy, and what its first run does."""
         problem, d, copy = self.problem, self.device[op], self.follows.get(op)
         if problem.op_cold_ns is None or problem.op_kind is None or copy is None or not problem.op_time_ns[op, d]:
-            return 0
+            return 0, 0
         known, kind = self.warm.setdefault(copy, set()), int(problem.op_kind[op])
         if kind in known:
-            return 0
+            return 0, 0
         known.add(kind)
-        return int(int(problem.op_cold_ns[op, d]) * min(float(problem.op_count[op]), self._count(*copy[:2])))
+        each, times = int(problem.op_cold_ns[op, d]), min(float(problem.op_count[op]), self._count(*copy[:2]))
+        return int(each * times), int(each * min(1.0, times))
 
     def _on_a_thread(self, op: int, at: int, runs: float, sends: int, cold: int) -> tuple[int, int]:
         problem, d = self.problem, self.device[op]

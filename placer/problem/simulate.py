@@ -309,7 +309,7 @@ class Simulator:
                 begin += first[i]
                 if more:
                     issued += more
-                    begin += int(more / count[i]) if count[i] > 1 else more
+                    begin += more if more < cold[i] else cold[i]  # of the first run, if any
                 pool[0] = issued + send[i]
                 if stream_free[d] > begin:
                     begin = stream_free[d]

@@ -150,6 +150,9 @@ def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None
     assert step(looped, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 7
     every_round = dataclasses.replace(looped, tensor_count=np.array([4.0, 1.0, 1.0, 1.0]))
     assert step(every_round, [0, 1, 1, 1, 1]) == 1000 + 4 * 100 + 4 * 5 + 2 * 4 * 30 + 7
+    long = dataclasses.replace(line, op_time_ns=100 * line.op_time_ns, op_compute_ns=100 * line.op_compute_ns)
+    at_first = dataclasses.replace(long, op_count=looped.op_count)
+    assert step(at_first, [0, 1, 1, 1, 1]) == 100_000 + 100 + (0 + 30) + 4 * 100 + 7
     at_times = dataclasses.replace(line, op_count=np.array([1.0, 0.5, 0.5, 0.5, 0.5]))
     assert step(at_times, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 15 + 1 + 7
 
