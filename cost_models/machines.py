@@ -50,7 +50,7 @@ class Device:
     wake_ns: int = 0
     """What an op on all cores of a CPU takes more where the others had nothing to do and fell asleep."""
     cold_ns: int = 0
-    """What the first op of each type takes more of the host in a step: its code and data are not in the caches yet."""
+    """What the first op of each type takes more of the host, in a step and behind a copy: its code is in no cache yet."""
 
     def __post_init__(self) -> None:
         _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
