@@ -44,7 +44,9 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             calibration = Calibration(local_machine(), budget_s, stage.at)
             found = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)
-            machine = replace(found, provenance=f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}")
+            told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
+            told += f", but for {', '.join(calibration.kept)}, lost in the noise" if calibration.kept else ""
+            machine = replace(found, provenance=told)
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
                 Store().put([Row(device.model, version, op, figures)])

@@ -55,8 +55,8 @@ class Calibration:
     """Single ops, on the way."""
     copies: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
     """By source and destination, from memory that TensorFlow chose for the copy."""
-    missed: list[str] = field(default_factory=list)
-    """Ops that could not be measured, with the reason."""
+    kept: list[str] = field(default_factory=list)
+    """Constants that could not be measured."""
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
@@ -97,8 +97,7 @@ class Calibration:
         self._spent_s(f"{op.op_type} on {device.name}")
         try:
             figures = measure(op, device, self._effort_s)
-        except UnmeasurableError as error:
-            self.missed.append(f"{op.op_type} on {device.name}: {error}")
+        except UnmeasurableError:
             return None
         self.measured.append((device, op, figures))
         return figures
@@ -106,16 +105,20 @@ class Calibration:
     # -- devices -------------------------------------------------------------------------------------------------------
 
     def _device(self, device: Device) -> Device:
-        if (tiny := self._time(samples.elementwise("AddV2", 64), device)) is not None:
-            if device.asynchronous:
-                device = replace(device, dispatch_ns=tiny.typical().dispatch_ns, min_kernel_ns=tiny.compute_ns)
-            else:
-                device = replace(device, dispatch_ns=tiny.typical().time_ns)
-        if (kernelless := self._time(samples.shape_of(64), device)) is not None:
-            device = replace(device, host_op_ns=kernelless.typical().dispatch_ns)
-        if traffic := self._traffic(device):
-            device = replace(device, memory_bytes_per_s=traffic)
+        tiny = self._time(samples.elementwise("AddV2", 64), device)
+        kernelless = self._time(samples.shape_of(64), device)
+        traffic = self._traffic(device)
         rates = {dtype: rate for dtype in MATRIX_DTYPES if (rate := self._matrix_rate(device, dtype))}
+        if tiny is not None and device.asynchronous:
+            device = replace(device, dispatch_ns=tiny.typical().dispatch_ns, min_kernel_ns=tiny.compute_ns)
+        elif tiny is not None:
+            device = replace(device, dispatch_ns=tiny.typical().time_ns)
+        if kernelless is not None:
+            device = replace(device, host_op_ns=kernelless.typical().dispatch_ns)
+        if traffic:
+            device = replace(device, memory_bytes_per_s=traffic)
+        found = {"dispatch": tiny, "ops that start no kernel": kernelless, "memory traffic": traffic, "matrix rates": rates}
+        self.kept += [f"{what} of {device.name}" for what, figure in found.items() if not figure]
         if other := self._other_rate(device):
             rates["default"] = other
         device = replace(device, flops={**device.flops, **rates})

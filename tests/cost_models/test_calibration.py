@@ -14,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
+from cost_models.base import OpSignature
 from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
 from cost_models.machines import Machine, load_machine
 from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
 from cost_models.measuring.chains import Bench, plain_graphs
+from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import Copy, copies
 from cost_models.measuring.samples import common
-from cost_models.store import Store
+from cost_models.store import Measurement, Store
 from placer.cli import main
 from placer.tf.devices import local_machine
 from tests.graphs import layers
@@ -147,6 +149,23 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
     seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
     assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
     assert with_constants(like, machine).devices == machine.devices
+
+
+def test_what_is_lost_in_the_noise_is_named_and_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(op: OpSignature, *_: object) -> Measurement:
+        if op.op_type in lost_types:
+            raise UnmeasurableError("its time is lost in the noise")
+        return Measurement(2_000, 0, 2_000, 0.1)
+
+    host = replace(two_cpus().devices[0], cores=1, dispatch_ns=11, host_op_ns=13)
+    monkeypatch.setattr(calibration, "measure", lost)
+    monkeypatch.setattr(calibration, "traffic_bytes_per_s", lambda *_: 1e10)
+    for lost_types, named in (({"AddV2"}, ["dispatch"]), ({"MatMul", "Shape"}, ["ops that start no kernel", "matrix rates"])):
+        measuring = Calibration(two_cpus(), 10.0, lambda *_: None)
+        found = measuring._device(host)
+        assert measuring.kept == [f"{what} of {host.name}" for what in named]
+        assert (found.dispatch_ns == 11) == ("AddV2" in lost_types)
+        assert (found.host_op_ns == 13) == ("Shape" in lost_types)
 
 
 @given(st.integers(1_000, 10**6), st.floats(1e8, 1e12), st.integers(0, 2**32 - 1))
