@@ -24,8 +24,8 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     Args:
         graph: the ops.
-        devices: by op: "CPU:0" or "GPU:0", for any of them. Ops that must share a device go with one that is named; the others
-            are where TensorFlow would put them.
+        devices: by op, found as `OpGraph.find` does: "CPU:0" or "GPU:0", for any of them. Ops that must share a device go with
+            one that is named; the others are where TensorFlow would put them.
         machine: as for `solve`.
         **options: fields of `Options` as keywords, without a solver.
 
@@ -43,11 +43,10 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
         told: dict[int, str] = {}
         number = {name: i for i, name in enumerate(problem.op_names)}
         for name, where in devices.items():
-            if name not in number:
-                raise OptionError(f"{name!r} is no op of {graph.name!r}{graph.near(str(name))}")
+            op = graph.find(name).name
             if where not in problem.device_names:
                 raise OptionError(f"{name!r} is to be on {where!r}; there is {', '.join(problem.device_names)}.")
-            unit, position = int(problem.op_unit[number[name]]), problem.device_names.index(where)
+            unit, position = int(problem.op_unit[number[op]]), problem.device_names.index(where)
             if not problem.unit_allowed[unit, position]:
                 allowed = ", ".join(np.array(problem.device_names)[problem.unit_allowed[unit]])
                 raise OptionError(f"{name!r} cannot be on {where}, only on {allowed}: explain({name!r}) of a plan tells why.")

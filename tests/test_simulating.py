@@ -28,14 +28,16 @@ def test_what_is_not_named_is_where_tensorflow_has_it(graph: OpGraph) -> None:
     alone = next(names for names in units(plain) if len(names) == 1 and plain.ops[names[0]].device == "GPU:0")
     moved = placer.simulate(graph, {alone[0]: "CPU:0"}, "h100")
     assert [name for name, op in moved.ops.items() if op.device != plain.ops[name].device] == alone
+    (only,) = (op for op in graph if op.op_type == "ArgMax")  # found by its type as `explain` finds it
+    assert placer.simulate(graph, {"ArgMax": "CPU:0"}, "h100").device_of("ArgMax") == "CPU:0" != plain.ops[only.name].device
 
 
 def test_what_cannot_be_is_told(graph: OpGraph) -> None:
     plan = placer.solve(graph, "h100")
     together = next(names for names in units(plan) if len(names) > 1)
     for devices, words in (
-        ({"nothing": "CPU:0"}, "'nothing' is no op of"),
-        ({3: "CPU:0"}, "3 is no op of"),
+        ({"nothing": "CPU:0"}, "no op or variable of"),
+        ({3: "CPU:0"}, "3 is no op's name"),
         ({together[0]: "GPU:7"}, "there is CPU:0, GPU:0"),
         ({together[0]: "CPU:0", together[1]: "GPU:0"}, "these share a device"),
         ([together[0]], "is no mapping"),
