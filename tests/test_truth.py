@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,7 @@ def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, mon
     assert "decoding" in bench_truth.report(scores)
 
 
+DATA = Path(__file__).parent / "data"
 LATER = ("encoder", "resnet50")
 """What was measured on an H200 after the rest, and on others."""
 RIGHT = 0.9
@@ -67,6 +69,14 @@ ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
 """By the analytic model."""
 
 
+@cache
+def scores_of(folder: str, names: tuple[str, ...] | str = ()) -> dict[str, Any]:
+    """Of the workloads so called, "the rest" of them, or all."""
+    data = DATA / folder
+    rest = {path.stem for path in data.glob("*.json")}.difference(LATER)
+    return bench_truth.score(data, rest if names == "the rest" else names)
+
+
 @pytest.mark.parametrize(
     ("folder", "names", "count", "estimates", "model", "rank", "within", "median", "high"),
     [
@@ -83,7 +93,7 @@ ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
 )
 def test_what_a_gpu_took_is_predicted_no_worse_than_before(
     folder: str,
-    names: Collection[str],
+    names: tuple[str, ...] | str,
     count: int,
     estimates: int,
     model: str,
@@ -93,9 +103,7 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
     high: float,
 ) -> None:
     """Step times of many placements, by the cost model and the execution model: order, and how far off."""
-    data = Path(__file__).parent / "data" / folder
-    names = {path.stem for path in data.glob("*.json")}.difference(LATER) if names == "the rest" else names
-    scores = bench_truth.score(data, names)
+    scores = scores_of(folder, names)
     found, grappler = scores[model]["all"], scores["grappler"]["all"]
     assert (found["placements"], grappler["placements"]) == (count, estimates)
     assert found["rank_correlation"] >= rank > grappler["rank_correlation"]
@@ -106,7 +114,7 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:
-    found = bench_truth.score(Path(__file__).parent / "data" / "truth_two")["auto"]["all"]
+    found = scores_of("truth_two")["auto"]["all"]
     assert found["placements"] == 18
     assert found["rank_correlation"] >= 0.995
     assert found["median_error"] <= 0.265
@@ -114,7 +122,7 @@ def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:
 
 
 def test_what_a_gpu_held_is_estimated_no_worse_than_before() -> None:
-    found = list(bench_truth.gpu_peaks(Path(__file__).parent / "data" / "truth"))
+    found = list(bench_truth.gpu_peaks(DATA / "truth"))
     errors = np.array([peak.error for peak in found])
     assert len(found) == 127
     assert np.median(np.abs(errors)) <= 0.006
