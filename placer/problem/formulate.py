@@ -19,7 +19,7 @@ from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
 from placer.problem.fusing import chains
 from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
-from placer.problem.problem import Bools, Ints, PlacementProblem
+from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
 from placer.problem.pushing import pushed_down
 from placer.problem.waiting import left_waiting
 from placer.units import parse_bytes
@@ -252,8 +252,8 @@ def _cold(
 ) -> tuple[Ints, Ints]:
     """What the first op of each type takes more, on whichever device it is: others of its type are mostly there too.
 
-    One that runs in a part of the steps is the first in those, and the next ones in the rest. Where a user says what an op
-    takes, that is all that it takes.
+    One that runs in a part of the steps is the first in those, and the next ones in the rest, but for those of one body, which
+    run in the same steps. Where a user says what an op takes, that is all that it takes.
 
     Returns:
         [N, D] twice: in a step; and what is left for a run that is the first of its type to follow a copy.
@@ -261,7 +261,15 @@ def _cold(
     count = np.array([op.count for op in ops], np.float64)[:, None]
     works = times > 0
     order = np.argsort(kind, kind="stable")
-    runs = (np.minimum(1.0, count) * works)[order]
+    runs = np.minimum(1.0, count) * works
+    there: dict[tuple[int, str], Floats] = {}
+    nothing = np.zeros(times.shape[1])
+    for i in np.flatnonzero(count[:, 0] < 1.0).tolist():  # what is in one body runs in the same steps
+        of_body = int(kind[i]), ops[i].body
+        had = there.get(of_body, nothing)
+        there[of_body] = np.maximum(had, runs[i])
+        runs[i] = there[of_body] - had
+    runs = runs[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
     first = np.empty(times.shape)
