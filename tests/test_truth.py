@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
+from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
 from cost_models.registry import cost_model
+from cost_models.store import Store, import_json
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_memory, bench_step_time, bench_truth
 from tests.benchmarks.more_workloads import MORE
@@ -111,6 +113,19 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
     assert found["error_90"] <= high
     for name, each in scores[model]["workloads"].items():
         assert each["spread"] < bench_truth.WORTH_RANKING or each["rank_correlation"] >= within.get(name, RIGHT), name
+
+
+def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
+    """Of the recommender, whose default and plan are the same and yet took 15% more or less: with those as one, their mean."""
+    folder, store = DATA / "truth_h200", Store(tmp_path / "measurements.sqlite")
+    record = json.loads((folder / "recommender.json").read_text())
+    store.add(import_json(folder / "measurements.json"))
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for case, predicted in zip(record["cases"].values(), bench_truth.predict(record, folder, auto_model(store)), strict=True):
+        found.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))
+    assert len(found) == len(record["cases"]) - 1
+    measured, predictions = zip(*(np.mean(times, axis=0) for times in found.values()), strict=True)
+    assert bench_truth.rank_correlation(measured, predictions) >= 0.88
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:
