@@ -121,7 +121,7 @@ what copies take at best for what they take. The LSTM's plan of then, with its c
 TensorFlow's default took 11.9; the plan of now has all of the loop on the host, as total cost's had, which took 4.5.
 TensorFlow's own estimates of ResNet50 are not there: time was up before the first was made.
 
-{on_h200}
+{h200_table}
 
 Where "rounds" is low, placements are alike: the recommender's default and its plan, the same devices, took 5.9 and 6.8 ms. The
 small MLP's are not: steps that cross between devices take more than is predicted, up to a quarter.
@@ -134,7 +134,7 @@ copy takes twice as long as the next ones, 13 us and 6.4, as it does at the star
 now counted behind copies too. By that the encoder's rank rose from .79 to .96 on the machine above; here its errors fell from
 29% to 23%, and its rank from .98 to .89.
 
-{at_once}
+{once_table}
 
 Times there rose while placements were measured, by up to half (the encoder's default took 13 ms when it was made ready and 18 to
 21 later), and with them the share that is missing. Time was up after one placement of the recommender and five of ResNet50.
@@ -146,7 +146,7 @@ Peaks of memory: of {once_peaks} placements that use the GPU, {once_memory}.
 and 65 s of `profile`, which is time for a fifth of the ops
 ([tests/data/truth_two_once](../tests/data/truth_two_once/README.md)):
 
-{two_at_once}
+{two_table}
 
 - Small steps are predicted too long: what a further device adds to a call was measured of the host and the second GPU, 303 us,
   and of the first GPU by itself. Steps on the host and the first GPU show no such thing; `placer calibrate` calls each GPU by
@@ -362,11 +362,6 @@ def memory_row(found: list[Peak]) -> str:
     return f"{np.median(np.abs(errors)):.1%} | {(np.abs(errors) <= 0.15).mean():.0%} | {(errors >= -0.05).mean():.0%}"
 
 
-def memory_told(found: list[Peak]) -> str:
-    """The same in words."""
-    return "the median error is {}, {} are within 15%, {} not over 5% too low".format(*memory_row(found).split(" | "))
-
-
 def memory_by_workload(found: list[Peak]) -> Iterator[str]:
     for name, group in by(found, lambda each: each.workload).items():
         default = next(peak for peak in group if peak.label == "default")
@@ -390,11 +385,22 @@ def elsewhere(folder: Path, scores: Mapping[str, Any], *models: str) -> Iterator
         yield f"{name} | {rows[0].placements} | {rounds.get(name, '')} | " + " | ".join(cells(row) for row in rows)
 
 
+def figures_of(key: str, folder: Path) -> dict[str, Any]:
+    """What the page tells of another machine, by the names that it has there."""
+    scores, held = bench_truth.score(folder), list(gpu_peaks(folder))
+    told = "the median error is {}, {} are within 15%, {} not over 5% too low"
+    return {
+        f"{key}_table": table(BY_MODEL, elsewhere(folder, scores, *bench_truth.MODELS)),
+        f"{key}_placements": scores["auto"]["all"]["placements"],
+        f"{key}_peaks": len(held),
+        f"{key}_memory": told.format(*memory_row(held).split(" | ")),
+    }
+
+
 def main() -> None:
     auto, analytic = everything(auto_model()), everything(AnalyticModel())
     terms = list(effects())
-    on_h200, at_once, two_at_once = map(bench_truth.score, (ON_H200, AT_ONCE, TWO_AT_ONCE))
-    held, elsewhere_held, held_at_once, held_by_two = (list(gpu_peaks(each)) for each in (DATA, ON_H200, AT_ONCE, TWO_AT_ONCE))
+    held = list(gpu_peaks(DATA))
     figures = {
         "placements": len(auto),
         "workloads": len({each.workload for each in auto}),
@@ -418,27 +424,9 @@ def main() -> None:
             memory_by_workload(held),
         ),
         "memory_effects": table("left out | median error | within 15% | not over 5% too low", memory_effects(held)),
-        "on_h200": table(
-            BY_MODEL,
-            elsewhere(ON_H200, on_h200, *bench_truth.MODELS),
-        ),
-        "h200_placements": on_h200["auto"]["all"]["placements"],
-        "h200_peaks": len(elsewhere_held),
-        "h200_memory": memory_told(elsewhere_held),
-        "at_once": table(
-            BY_MODEL,
-            elsewhere(AT_ONCE, at_once, *bench_truth.MODELS),
-        ),
-        "two_at_once": table(
-            BY_MODEL,
-            elsewhere(TWO_AT_ONCE, two_at_once, *bench_truth.MODELS),
-        ),
-        "two_placements": two_at_once["auto"]["all"]["placements"],
-        "two_peaks": len(held_by_two),
-        "two_memory": memory_told(held_by_two),
-        "once_placements": at_once["auto"]["all"]["placements"],
-        "once_peaks": len(held_at_once),
-        "once_memory": memory_told(held_at_once),
+        **figures_of("h200", ON_H200),
+        **figures_of("once", AT_ONCE),
+        **figures_of("two", TWO_AT_ONCE),
         "on_two": table(
             "workload | placements | rounds | rank correlation | median error | 90% of errors under",
             elsewhere(ON_TWO, bench_truth.score(ON_TWO), "auto"),
