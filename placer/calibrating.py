@@ -45,7 +45,7 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             found = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)
             told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
-            told += f", but for {', '.join(calibration.kept)}, lost in the noise" if calibration.kept else ""
+            told += f", but for {', '.join(calibration.kept)}, which could not be measured" if calibration.kept else ""
             machine = replace(found, provenance=told)
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
