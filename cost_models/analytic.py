@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.work import FORMULAS, Work, on_host, runs_on_host, work_of
+from cost_models.work import FORMULAS, Work, on_host, runs_on_host, start_factor, work_of
 
 _FORK_NS = 5_000
 """Waking a thread pool and waiting for its last thread."""
@@ -51,14 +51,19 @@ class AnalyticModel:
         if not work.kernels:
             dispatch = work.nodes * device.host_op_ns + round(work.cpu_serial_ns)
             return OpCost(dispatch, dispatch, 0, work.workspace_bytes, source)
-        dispatch = launching_ns(work, device)
+        dispatch = launching_ns(signature.op_type, work, device)
         compute = round(max(_gpu_ns(work, signature, device), work.kernels * device.min_kernel_ns))
         return OpCost(max(dispatch, compute), dispatch, compute, work.workspace_bytes, source)
 
 
-def launching_ns(work: Work, device: Device) -> int:
-    """What starting an op's kernels takes the host: each after the first a bare launch, about half of starting an op."""
-    return device.dispatch_ns + (work.kernels - 1) * device.dispatch_ns // 2
+def launching_ns(op_type: str, work: Work, device: Device) -> int:
+    """What starting an op's kernels takes the host: each after the first a bare launch, about half of starting a plain op."""
+    return round(start_factor(op_type) * device.dispatch_ns) + (work.kernels - 1) * device.dispatch_ns // 2
+
+
+def on_one_core(work: Work, device: Device) -> bool:
+    """Whether TensorFlow gives a product one core of a CPU, which it does where its matrices fit that core's cache."""
+    return work.one_core and not device.asynchronous and work.nbytes < device.core_cache_bytes
 
 
 def _rate(work: Work, op: OpSignature, device: Device) -> float:
@@ -66,7 +71,8 @@ def _rate(work: Work, op: OpSignature, device: Device) -> float:
     if not work.tiles:
         return device.flops["default"]
     dtype = op.inputs[-1].dtype if op.inputs else "float32"
-    return device.flops.get(dtype, device.flops["default"]) * work.efficiency
+    efficiency = work.efficiency if device.asynchronous else work.cpu_efficiency
+    return device.flops.get(dtype, device.flops["default"]) * efficiency
 
 
 def _gpu_ns(work: Work, op: OpSignature, device: Device) -> float:
@@ -82,5 +88,6 @@ def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
     one_core_bytes_per_s = (
         _CACHE_BYTES_PER_S if work.nbytes <= _CACHE_BYTES else min(_CACHE_BYTES_PER_S, device.memory_bytes_per_s)
     )
-    on_one_core = max(arithmetic_s * device.cores, work.nbytes / one_core_bytes_per_s) * 1e9
-    return min(on_one_core, _FORK_NS + on_all_cores) + work.cpu_serial_ns
+    rates = device.cores / device.threads_per_core if work.tiles else device.cores
+    on_one = max(arithmetic_s * max(1.0, rates), work.nbytes / one_core_bytes_per_s) * 1e9
+    return (on_one if on_one_core(work, device) else min(on_one, _FORK_NS + on_all_cores)) + work.cpu_serial_ns

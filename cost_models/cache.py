@@ -102,7 +102,16 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
 
     return replace(
         seen,
-        devices=tuple(replace(like(d), name=d.name, memory_bytes=d.memory_bytes) for d in seen.devices),
+        devices=tuple(
+            replace(
+                like(d),
+                name=d.name,
+                memory_bytes=d.memory_bytes,
+                threads_per_core=d.threads_per_core,
+                core_cache_bytes=d.core_cache_bytes,
+            )
+            for d in seen.devices
+        ),
         links=tuple(map(priced, seen.links)),
         call_overhead_ns=found.call_overhead_ns,
         host_hop_ns=found.host_hop_ns,

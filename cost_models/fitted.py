@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.analytic import on_one_core
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.store import Measurement, Table, signature_of
@@ -41,7 +42,7 @@ class Fit:
 
     @classmethod
     def of(cls, features: Floats, measured: Sequence[Measurement]) -> Fit | None:
-        """The fit to ops with these features ([n, 4], see `features_of`); None where they are too few or too alike."""
+        """The fit to ops with these features ([n, 5], see `features_of`); None where they are too few or too alike."""
         smallest, largest = features.min(axis=0), features.max(axis=0)
         if len(measured) < SAMPLES or not np.any(largest[1:] > SPAN * smallest[1:]):
             return None
@@ -87,12 +88,17 @@ class FittedModel:
 
 
 def features_of(signature: OpSignature, device: Device) -> Floats:
-    """What an op has to do on a device, by `cost_models.work`: one run, bytes, operations, and what is serial in ns."""
+    """What an op has to do on a device, by `cost_models.work`.
+
+    One run, bytes, operations, what is serial in ns, and operations that one core of a CPU does.
+    """
     work = work_of(signature)
     if device.asynchronous and work.kernels and runs_on_host(signature):
         work = on_host(signature)
     on_a_stream = device.asynchronous and work.kernels
-    return np.array([1.0, work.nbytes, work.flops, work.gpu_serial_ns if on_a_stream else work.cpu_serial_ns])
+    serial_ns = work.gpu_serial_ns if on_a_stream else work.cpu_serial_ns
+    shared, alone = (0.0, work.flops) if on_one_core(work, device) else (work.flops, 0.0)
+    return np.array([1.0, work.nbytes, shared, serial_ns, alone])
 
 
 def _fits(column: dict[str, Measurement], device: Device) -> dict[tuple[str, ...], Fit]:

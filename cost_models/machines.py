@@ -17,6 +17,10 @@ MAX_NS, MAX_BYTES, MAX_CORES, RATES = 10**12, 2**60, 10**6, (1e6, 1e24)
 """What no machine exceeds, so that the sums of a plan stay integers of 64 bits. Rates are per second."""
 
 
+THREADS_PER_CORE, CORE_CACHE_BYTES = 2, 2**21
+"""Of most servers."""
+
+
 class MachineError(ValueError):
     """A machine's description cannot be used. Says where, which key, and what is allowed."""
 
@@ -41,6 +45,10 @@ class Device:
     memory_bytes_per_s: float
     cores: int = 1
     """Cores of a CPU, multiprocessors of a GPU."""
+    threads_per_core: int = THREADS_PER_CORE
+    """Of a CPU, whose `cores` are as many hardware threads: how many of them share what computes products."""
+    core_cache_bytes: int = CORE_CACHE_BYTES
+    """Of a CPU, each core's own last cache."""
     threads: int = 0
     """Ops that a CPU runs side by side to any use; 0 for as many as it has cores."""
     host_op_ns: int = 500
@@ -59,6 +67,8 @@ class Device:
         _within(f"{self.name}: memory_bytes", self.memory_bytes, 1, MAX_BYTES)
         _within(f"{self.name}: cores", self.cores, 1, MAX_CORES)
         _within(f"{self.name}: threads", self.threads, 0, MAX_CORES)
+        _within(f"{self.name}: threads_per_core", self.threads_per_core, 1, MAX_CORES)
+        _within(f"{self.name}: core_cache_bytes", self.core_cache_bytes, 0, MAX_BYTES)
         rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
         for key, rate in {"memory_bytes_per_s": self.memory_bytes_per_s, **rates}.items():
             _within(f"{self.name}: {key}", rate, *RATES)

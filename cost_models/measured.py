@@ -32,6 +32,6 @@ class MeasuredModel:
             return self.otherwise.op_cost(signature, device)
         work, dispatch, compute = work_of(signature), measured.dispatch_ns, measured.compute_ns
         if device.asynchronous and is_awaited(signature):  # one after the other, each waits for the one before
-            dispatch, compute = min(dispatch, launching_ns(work, device)), max(dispatch, compute)
+            dispatch, compute = min(dispatch, launching_ns(signature.op_type, work, device)), max(dispatch, compute)
         source = "harvested" if measured.harvested else "measured"
         return OpCost(measured.time_ns, dispatch, compute, work.workspace_bytes, source)

@@ -6,6 +6,7 @@ in and out beside the handle.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,11 @@ class Work:
     tiles: float = 0.0
     """Independent pieces for matrix units to share, each some 64 x 64 outputs by 512 deep; 0 where no matrix unit helps."""
     efficiency: float = 1.0
-    """Share of the matrix rate that a large instance reaches."""
+    """Share of the matrix rate that a large instance reaches on a GPU."""
+    cpu_efficiency: float = 1.0
+    """And on a CPU."""
+    one_core: bool = False
+    """A CPU does it on one core where it fits that core's cache."""
     kernels: int = 1
     """Kernels a GPU launches; 0 where only the host works."""
     nodes: int = 1
@@ -115,7 +120,7 @@ def _elementwise(flops_each: float) -> Formula:
     return formula
 
 
-_STRING_COPY_NS = 5.0
+_STRING_COPY_NS = 10.0
 """Copying a string of at most 22 characters, which are in its header, on one core. A longer one takes ten times that."""
 
 
@@ -143,6 +148,31 @@ def _picks(op: OpSignature) -> Work:
     return Work(nbytes=2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:]), cpu_serial_ns=_copied_strings_ns(op))
 
 
+def _gathers(op: OpSignature) -> Work:
+    """Each row is looked for in memory: some 80 operations' time."""
+    return replace(_picks(op), flops=80.0 * _elements(op.inputs[1:2]))
+
+
+def _slices(op: OpSignature) -> Work:
+    """Along the first axis alone the part is the whole's own memory."""
+    return host_only(op) if _dims(op.inputs, 1) == (1,) and not runs_on_host(op) else _picks(op)
+
+
+def _splits(op: OpSignature) -> Work:
+    """A CPU copies each part of each row by itself."""
+    rows = sum(s.elements // max(1, (s.shape or (1,))[-1] or 1) for s in op.outputs)
+    work = _moves(1)(op)
+    return replace(work, cpu_serial_ns=work.cpu_serial_ns + 6.0 * rows)
+
+
+def _transposes(op: OpSignature) -> Work:
+    """Nothing moves where but one axis is longer than one."""
+    if sum(side > 1 for side in _dims(op.outputs, 0)) <= 1:
+        return host_only(op)
+    work = _moves(2)(op)
+    return replace(work, cpu_serial_ns=work.cpu_serial_ns + _LIBRARY_NS)
+
+
 def _unpacks(op: OpSignature) -> Work:
     """Along the first axis the parts are the whole's own memory, if each begins where memory is aligned to 64 bytes."""
     return host_only(op) if op.attr("axis", 0) == 0 and _nbytes(op.outputs[:1]) % 64 == 0 else _moves(1)(op)
@@ -157,12 +187,27 @@ def _random(op: OpSignature) -> Work:
     return Work(flops=45 * _elements(op.outputs), nbytes=_nbytes(op.outputs))
 
 
-def _reduces(flops_each: float) -> Formula:
+def _reduces(flops_each: float, passes: float = 1) -> Formula:
+    """Nothing is done where only axes of one are reduced."""
+
     def formula(op: OpSignature) -> Work:
         elements = _elements(op.inputs[:1])
-        return Work(flops=flops_each * elements, nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
+        if passes > 1 and elements == _elements(op.outputs[:1]):
+            return host_only(op)
+        return Work(flops=flops_each * elements, nbytes=passes * (_nbytes(op.inputs) + _nbytes(op.outputs)))
 
     return formula
+
+
+def _finds_largest(op: OpSignature) -> Work:
+    """One thread walks along the axis for each result."""
+    walked = _elements(op.inputs[:1]) / max(1, _elements(op.outputs))
+    return replace(_reduces(1)(op), cpu_serial_ns=0.5 * walked, gpu_serial_ns=34.0 * walked)
+
+
+_LIBRARY_NS = 20_000.0
+"""What oneDNN's kernels take a CPU at the least, on two cores as on sixteen."""
+_LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
 
 
 def _matrix(flops: float, nbytes: float, outputs: float, depth: float, efficiency: float = 1.0, workspace_bytes: int = 0) -> Work:
@@ -176,7 +221,8 @@ def _matmul(op: OpSignature) -> Work:
     transposed = op.attr("transpose_a") or op.attr("adj_x")
     depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
     outputs = _elements(op.outputs[:1])
-    return _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
+    work = _matrix(2.0 * outputs * depth, _nbytes(op.inputs) + _nbytes(op.outputs), outputs, depth)
+    return replace(work, one_core=op.outputs[0].dtype in _LIBRARY_DTYPES) if op.outputs else work
 
 
 def _einsum(op: OpSignature) -> Work:
@@ -194,10 +240,32 @@ def _einsum(op: OpSignature) -> Work:
     summed = [label for label in size if label not in kept]
     depth = math.prod(size[label] for label in summed)
     moved = _nbytes(op.inputs) + _nbytes(op.outputs)
-    return _matrix(2.0 * outputs * depth, moved, outputs, depth, workspace_bytes=moved)  # each transposed for the product
+    transposed = _transposed(str(op.attr("equation", "")))
+    work = _matrix(2.0 * outputs * depth, moved, outputs, depth, workspace_bytes=moved)
+    return replace(work, kernels=1 + transposed, cpu_serial_ns=transposed * _LIBRARY_NS)
+
+
+def _transposed(equation: str) -> int:
+    """How many of two tensors and their product are not laid out as a batch of matrices."""
+    terms, _, kept = equation.replace("...", ".").partition("->")
+    left, _, right = terms.partition(",")
+    batch = [label for label in kept if label in left and label in right]
+
+    def runs(labels: str) -> list[int]:
+        """Which kinds of labels follow each other: 0 for the batch's, 1 and 2 for sides of the product, 3 for what is summed."""
+        kinds = (0 if each in batch else 3 if each not in kept else 1 if each in left else 2 for each in labels)
+        return [kind for kind, _ in itertools.groupby(kinds)]
+
+    def is_plain(labels: str) -> bool:
+        found = runs(labels)
+        return len(set(found)) == len(found) and 0 not in found[1:]
+
+    return (not is_plain(left)) + (not is_plain(right)) + (runs(kept) != sorted(set(runs(kept))))
 
 
 _CONV_EFFICIENCY = 0.45
+_GPU_COPY_BYTES_PER_NS = 1_500.0
+"""Read or written, of a tensor that is laid out anew for a kernel."""
 IN_FOURS = 4
 """A GPU's matrix units take images with the channels last and as many as a multiple of this."""
 
@@ -240,7 +308,15 @@ def _convolution(image: int, weights: int, result: int, efficiency: float = _CON
         moved = sum(spec(i).nbytes for i in (image, weights, result))
         flops = 2.0 * spec(result).elements * depth
         produced, summed = spec(-1).elements, flops / 2 / max(1, spec(-1).elements)
-        return _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=convolution_workspace(op))
+        work = _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=convolution_workspace(op))
+        lacking = -max(1, taps[-2] if len(taps) > 1 else 1) % IN_FOURS
+        copied = _padded_nbytes(op, spec(image), taps) + lacking * spec(image).nbytes // IN_FOURS
+        return replace(
+            work,
+            cpu_efficiency=min(1.0, 2 * efficiency),
+            cpu_serial_ns=_LIBRARY_NS,
+            gpu_serial_ns=2 * copied / _GPU_COPY_BYTES_PER_NS,
+        )
 
     return formula
 
@@ -262,7 +338,8 @@ def _padded_nbytes(op: OpSignature, image: TensorSpec, taps: tuple[int, ...]) ->
 
 def _softmax(op: OpSignature) -> Work:
     """A GPU's kernel has the rows' maxima and sums in tensors of the result's size."""
-    return replace(_reduces(20)(op), workspace_bytes=2 * _nbytes(op.outputs))
+    one_row = (_dims(op.outputs, 0) or (1,))[-1] == _elements(op.outputs[:1])
+    return replace(_reduces(12)(op), cpu_serial_ns=0.0 if one_row else _LIBRARY_NS, workspace_bytes=2 * _nbytes(op.outputs))
 
 
 def _pooling(op: OpSignature) -> Work:
@@ -284,9 +361,10 @@ def _update(passes: int) -> Formula:
 
 
 def _scatter(op: OpSignature) -> Work:
-    """Rows read, combined and written back; a fresh output is filled first."""
-    rows = max((s.nbytes for s in op.inputs[1:]), default=0)
-    return Work(nbytes=3 * rows + 2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:2]))
+    """Rows read, combined and written back, by one core of a CPU; a fresh output is filled first."""
+    moved = 3 * max((s.nbytes for s in op.inputs[1:]), default=0)
+    nbytes = moved + 2 * _nbytes(op.outputs) + _nbytes(op.inputs[1:2])
+    return Work(nbytes=nbytes, cpu_serial_ns=20.0 * _elements(op.inputs[1:2]) + _CORE_NS_PER_BYTE * moved)
 
 
 def _segments(op: OpSignature) -> Work:
@@ -302,7 +380,7 @@ def _sort(op: OpSignature) -> Work:
     # Keeping few of many is a scan with a small heap.
     per_element = 4.0 * math.log2(max(2, row)) if 4 * kept >= row else 2.0 + 4.0 * kept / row * math.log2(max(2, row))
     size = _nbytes(op.inputs[:1])
-    return Work(nbytes=10.0 * size, kernels=6, cpu_serial_ns=per_element * elements, workspace_bytes=2 * size)
+    return Work(nbytes=10.0 * size, kernels=20, cpu_serial_ns=per_element * elements, workspace_bytes=2 * size)
 
 
 def _unique(op: OpSignature) -> Work:
@@ -311,7 +389,7 @@ def _unique(op: OpSignature) -> Work:
     serial = 25.0 * elements
     if runs_on_host(op):
         return Work(kernels=0, cpu_serial_ns=serial)
-    return Work(nbytes=16.0 * size, kernels=10, cpu_serial_ns=serial, gpu_serial_ns=40_000, workspace_bytes=4 * size)
+    return Work(nbytes=16.0 * size, kernels=10, cpu_serial_ns=serial, gpu_serial_ns=250_000, workspace_bytes=4 * size)
 
 
 def _where(op: OpSignature) -> Work:
@@ -324,7 +402,8 @@ def _where(op: OpSignature) -> Work:
 def _suppression(op: OpSignature) -> Work:
     """CPU: a heap of n scores, then few comparisons. GPU: all n² overlaps, a serial sweep over them, the host waits.
 
-    Measured on an H100: 10 suppressions of 4,096 boxes took 3.6 ms longer than on its host, of 16,384 boxes 55 ms.
+    The sweep ends when enough boxes are chosen, so what it takes depends on where they lie. Measured on an H100: 10 suppressions
+    of 4,096 boxes took 3.6 ms longer than on its host, of 16,384 boxes 55 ms, and where many lie apart 1.5 and 5.4 ms.
     """
     boxes = _dims(op.inputs, 0)
     count = (
@@ -333,7 +412,7 @@ def _suppression(op: OpSignature) -> Work:
     if op.op_type == "CombinedNonMaxSuppression":
         count = _elements(op.inputs[1:2])  # every score of every class is a candidate
     return Work(
-        kernels=8, cpu_serial_ns=100_000 + 30.0 * count, gpu_serial_ns=60_000 + 0.02 * count**2, workspace_bytes=count**2 // 8
+        kernels=8, cpu_serial_ns=100_000 + 30.0 * count, gpu_serial_ns=60_000 + 0.0105 * count**2, workspace_bytes=count**2 // 8
     )
 
 
@@ -387,6 +466,16 @@ def _resize(op: OpSignature) -> Work:
     return Work(flops=8.0 * elements, nbytes=_nbytes(op.inputs[:1]) + _nbytes(op.outputs))
 
 
+def _crops(op: OpSignature) -> Work:
+    work = _resize(op)
+    return replace(work, flops=4 * work.flops)
+
+
+def _adjusts_contrast(op: OpSignature) -> Work:
+    """The means are one core's work."""
+    return replace(_resize(op), cpu_serial_ns=0.8 * _elements(op.inputs[:1]))
+
+
 def _decode(op: OpSignature) -> Work:
     """A picture of unknown size: some milliseconds on one core."""
     return Work(kernels=0, cpu_serial_ns=max(2e6, 5.0 * _elements(op.outputs)))
@@ -415,6 +504,29 @@ AWAITED = frozenset(
 )
 """Op types whose GPU kernels tell the host something, such as a shape, before what follows can go on, and give its thread back
 meanwhile: those that are an `AsyncOpKernel` in TensorFlow."""
+
+
+_STARTS: dict[str, float] = {
+    op_type: factor
+    for factor, op_types in {
+        1.4: """Neg Sqrt Rsqrt Square Exp Expm1 Log Log1p Sigmoid Erf Erfc Sin Cos Relu Relu6 BiasAdd BiasAddGrad Gather GatherV2
+             ResourceGather Sum Mean Max Min Prod All Any""",
+        1.8: "ConcatV2 Concat Pow SquaredDifference TensorScatterUpdate TensorScatterAdd TensorScatterSub",
+        2.1: "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul SelectV2 Einsum",
+        2.4: "Softmax LogSoftmax",
+        3.6: "Conv2D Conv3D _FusedConv2D SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits",
+        4.2: "Conv2DBackpropFilter Conv3DBackpropFilterV2",
+        7.0: "Conv2DBackpropInput Conv3DBackpropInputV2",
+    }.items()
+    for op_type in _names(op_types)
+}
+
+
+def start_factor(op_type: str) -> float:
+    """How much longer the host takes to start such an op on a GPU than one that adds two tensors: what it asks of libraries,
+    and how its arguments are made. Medians over an H100 and three H200 with their hosts.
+    """
+    return _STARTS.get(op_type, 1.0)
 
 
 def is_awaited(op: OpSignature) -> bool:
@@ -467,26 +579,31 @@ _register(
 )
 _register(
     _reduces(1),
-    """Sum Mean Max Min Prod All Any BiasAddGrad ArgMax ArgMin Cumsum Cumprod EuclideanNorm Bincount DenseBincount InTopKV2""",
+    """BiasAddGrad Cumsum Cumprod Bincount DenseBincount InTopKV2""",
 )
+_register(_reduces(4, passes=2), "Sum Mean Max Min Prod All Any EuclideanNorm")
+_register(_finds_largest, "ArgMax ArgMin")
 _register(_softmax, "Softmax LogSoftmax")
 _register(_reduces(20), "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits CumulativeLogsumexp")
 _register(_reduces(200), "CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder")
 _register(
     _moves(1),
-    """Concat ConcatV2 Pack Split SplitV Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Reverse ReverseV2
+    """Concat ConcatV2 Pack Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Reverse ReverseV2
     ReverseSequence Roll StridedSliceGrad SpaceToDepth DepthToSpace SpaceToBatchND BatchToSpaceND SpaceToBatch BatchToSpace
     MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3 MatrixBandPart Diag DiagPart OneHot
     TensorListStack TensorListFromTensor TensorListConcatV2 TensorListGather TensorListScatterV2 ExtractImagePatches
     DynamicStitch ParallelDynamicStitch""",
 )
 _register(_unpacks, "Unpack")
-_register(_moves(2), "Transpose ConjugateTranspose")
+_register(_splits, "Split SplitV")
+_register(_transposes, "Transpose ConjugateTranspose")
 _register(_moves(2, kernels=6, cpu_ns_each=2, gpu_serial_ns=30_000), "DynamicPartition Bucketize LowerBound UpperBound")
 _register(
     _picks,
-    """Gather GatherV2 GatherNd ResourceGather ResourceGatherNd Slice StridedSlice TensorStridedSliceUpdate""",
+    "Slice TensorStridedSliceUpdate",
 )
+_register(_slices, "StridedSlice")
+_register(_gathers, "Gather GatherV2 GatherNd ResourceGather ResourceGatherNd")
 _register(_fills, "Fill ZerosLike OnesLike Range LinSpace ImmutableConst")
 _register(
     _random,
@@ -565,7 +682,9 @@ _register(_fft, "FFT FFT2D FFT3D FFTND IFFT IFFT2D IFFT3D IFFTND RFFT RFFT2D RFF
 _register(
     _resize,
     """ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad ResizeBicubic ResizeBicubicGrad
-    ResizeArea CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes ScaleAndTranslate ImageProjectiveTransformV2
-    ImageProjectiveTransformV3 RGBToHSV HSVToRGB AdjustContrastv2 AdjustHue AdjustSaturation DrawBoundingBoxes""",
+    ResizeArea ScaleAndTranslate ImageProjectiveTransformV2 ImageProjectiveTransformV3 RGBToHSV HSVToRGB AdjustHue
+    AdjustSaturation DrawBoundingBoxes""",
 )
+_register(_crops, "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes")
+_register(_adjusts_contrast, "AdjustContrastv2")
 _register(_decode, "DecodeJpeg DecodePng DecodeBmp DecodeGif DecodeImage DecodeAndCropJpeg DecodeWebP EncodeJpeg EncodePng")

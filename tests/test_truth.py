@@ -60,15 +60,14 @@ ALIKE = {"recommender": 0.71, "sort_unique_segment": 0.79, "unique_then_matmul":
 NOISY = {"mlp_training": 0.72, "unique_then_matmul": 0.82, "resnet50": 0.66}
 """Rounds do not rank them better themselves, or three of five placements are one."""
 UNPROFILED = {
-    "decoding": 0.19,
-    "encoder": 0.31,
+    "decoding": 0.79,
     "sort_unique_segment": 0.79,
     "mlp_training": 0.88,
     "augmented_convolutions": 0.89,
 }
 """By fits and formulas; four placements of decoding."""
-ROUGH = {"encoder": 0.24, "mlp_training": 0.66, "decoding": 0.8}
-"""By the analytic model."""
+ROUGH = {"detector_512": 0.87, "augmented_convolutions": 0.88}
+"""By the analytic model; two placements of the convolutions took within 1% of each other."""
 
 
 @cache
@@ -82,15 +81,15 @@ def scores_of(folder: str, names: tuple[str, ...] | str = ()) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("folder", "names", "count", "estimates", "model", "rank", "within", "median", "high"),
     [
-        ("truth", (), 142, 142, "auto", 0.992, SORTED, 0.128, 0.346),
-        ("truth", (), 142, 142, "analytic", 0.944, {"encoder": 0.1, "mlp_training": 0.89} | SORTED, 0.29, 0.625),
-        ("truth_h200", (), 149, 140, "auto", 0.994, ALIKE | {"mlp_training": 0.81}, 0.1305, 0.306),
-        ("truth_h200", LATER, 19, 10, "auto", 0.989, {}, 0.091, 0.221),
-        ("truth_h200", "the rest", 130, 130, "analytic", 0.944, ALIKE | {"mlp_training": 0.83, "decoding": 0.81}, 0.301, 0.68),
-        ("truth_h200_once", (), 134, 131, "auto", 0.9925, NOISY | {"encoder": 0.89}, 0.142, 0.341),
-        ("truth_h200_once", (), 134, 131, "analytic", 0.947, NOISY | ROUGH, 0.327, 0.643),
-        ("truth_two_once", (), 146, 143, "auto", 0.987, UNPROFILED | {"detector_256": 0.88}, 0.131, 0.44),
-        ("truth_two_once", (), 146, 143, "analytic", 0.95, UNPROFILED | {"detector_512": 0.87}, 0.202, 0.712),
+        ("truth", (), 142, 142, "auto", 0.992, SORTED, 0.128, 0.345),
+        ("truth", (), 142, 142, "analytic", 0.977, SORTED, 0.197, 0.452),
+        ("truth_h200", (), 149, 140, "auto", 0.994, ALIKE | {"mlp_training": 0.81}, 0.1285, 0.294),
+        ("truth_h200", LATER, 19, 10, "auto", 0.989, {}, 0.083, 0.22),
+        ("truth_h200", "the rest", 130, 130, "analytic", 0.977, ALIKE | {"mlp_training": 0.86}, 0.19, 0.46),
+        ("truth_h200_once", (), 134, 131, "auto", 0.993, NOISY | {"encoder": 0.89}, 0.141, 0.338),
+        ("truth_h200_once", (), 134, 131, "analytic", 0.977, NOISY | {"encoder": 0.85}, 0.246, 0.448),
+        ("truth_two_once", (), 146, 143, "auto", 0.9915, UNPROFILED | {"detector_256": 0.88}, 0.128, 0.381),
+        ("truth_two_once", (), 146, 143, "analytic", 0.972, UNPROFILED | ROUGH, 0.176, 0.532),
     ],
 )
 def test_what_a_gpu_took_is_predicted_no_worse_than_before(
@@ -132,8 +131,8 @@ def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:
     found = scores_of("truth_two")["auto"]["all"]
     assert found["placements"] == 18
     assert found["rank_correlation"] >= 0.995
-    assert found["median_error"] <= 0.265
-    assert found["error_90"] <= 0.375
+    assert found["median_error"] <= 0.253
+    assert found["error_90"] <= 0.37
 
 
 def test_what_a_gpu_held_is_estimated_no_worse_than_before() -> None:

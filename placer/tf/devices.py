@@ -15,8 +15,9 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 
 from cost_models.cache import calibrated
+from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
-from cost_models.machines import Device, Link, Machine, load_machine
+from cost_models.machines import CORE_CACHE_BYTES, THREADS_PER_CORE, Device, Link, Machine, load_machine
 from placer.devicespec import parse
 
 
@@ -59,6 +60,8 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
         cores=len(os.sched_getaffinity(0)),
         host_bytes=host_bytes(),
         host_model=_processor(),
+        threads_per_core=threads_per_core(),
+        core_cache_bytes=core_cache_bytes(),
     )
     ours = planned_bytes or {}
     held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
@@ -72,7 +75,15 @@ def reserve_bytes(memory_bytes: int, held_bytes: int) -> int:
     return min(reserve, memory_bytes - 1)
 
 
-def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_bytes: int, host_model: str = "host") -> Machine:
+def machine_of(
+    cpus: int,
+    gpus: Sequence[tuple[str, int]],
+    cores: int,
+    host_bytes: int,
+    host_model: str = "host",
+    threads_per_core: int = THREADS_PER_CORE,
+    core_cache_bytes: int = CORE_CACHE_BYTES,
+) -> Machine:
     """A machine of `cpus` logical CPUs on one host of `cores` cores, and of GPUs given by model and memory in bytes.
 
     The host's rates are the shipped host's, scaled by cores. GPUs of whatever model are priced as the shipped one, since
@@ -86,6 +97,8 @@ def machine_of(cpus: int, gpus: Sequence[tuple[str, int]], cores: int, host_byte
         model=f"{cores} {host_model} cores",
         memory_bytes=host_bytes,
         cores=cores,
+        threads_per_core=threads_per_core,
+        core_cache_bytes=core_cache_bytes,
         threads=round(host.threads * scale),
         flops={dtype: rate * scale for dtype, rate in host.flops.items()},
         memory_bytes_per_s=host.memory_bytes_per_s * scale,

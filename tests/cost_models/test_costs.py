@@ -1,6 +1,7 @@
 """The analytic model against measured step times, and what any cost model promises."""
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from cost_models import (
     cost_models,
     load_machine,
 )
+from cost_models.shipped import shipped_table
+from cost_models.store import signature_of
 from cost_models.work import FORMULAS, HOST_INT32, work_of
 
 MODEL = AnalyticModel()
@@ -199,6 +202,35 @@ def test_larger_products_and_additions_never_cost_less(device, m, n, k, factor):
     # A GPU's last wave of tiles can be as good as free, so only a clear growth is held against it.
     assert product(m, n, k) <= product(m * factor, n, k) * 1.01
     assert addition(m, n) <= addition(m * factor, n)
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "median", "over_two"), [(GPU, 713, 0.17, 0.075), (CPU, 550, 0.325, 0.235), (LAPTOP, 402, 0.45, 0.37)]
+)
+def test_single_ops_cost_about_what_was_measured(device, count, median, over_two):
+    """The logarithm of predicted by measured, over all that is shipped, and how many are off by more than a factor of two."""
+    table = shipped_table(device.model)
+    measured = [(signature_of(text), each.typical()) for column in table.values() for text, each in column.items()]
+    assert len(measured) == count
+    off = [abs(math.log(MODEL.op_cost(signature, device).time_ns / each.time_ns)) for signature, each in measured]
+    assert statistics.median(off) <= median
+    assert sum(each > math.log(2) for each in off) <= over_two * count
+
+
+def test_a_product_that_fits_one_cores_cache_is_made_there():
+    """Measured on 16 Xeon cores: 250 us and 2.3 ms, which is 134 and 920 GFLOP/s, where all cores make 1,000."""
+    small, large = (MODEL.op_cost(op("MatMul", [(n, n), (n, n)], [(n, n)]), CPU).time_ns for n in (256, 1024))
+    within_factor_two(small, 250_757)
+    within_factor_two(large, 2_331_986)
+    within_factor_two(MODEL.op_cost(op("MatMul", [(256, 256), (256, 256)], [(256, 256)]), LAPTOP).time_ns, 124_400)
+
+
+def test_what_has_to_be_transposed_for_a_product_is():
+    def cost(equation, device):
+        return MODEL.op_cost(op("Einsum", [(8, 64, 4, 32)] * 2, [(8, 4, 64, 64)], equation=equation), device).time_ns
+
+    for device in (CPU, GPU):
+        assert cost("ABCD,ABED->ABCE", device) < cost("BTNH,BSNH->BNTS", device)
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
