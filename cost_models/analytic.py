@@ -88,6 +88,6 @@ def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
     one_core_bytes_per_s = (
         _CACHE_BYTES_PER_S if work.nbytes <= _CACHE_BYTES else min(_CACHE_BYTES_PER_S, device.memory_bytes_per_s)
     )
-    rates = device.cores / device.threads_per_core if work.tiles else device.cores
-    on_one = max(arithmetic_s * max(1.0, rates), work.nbytes / one_core_bytes_per_s) * 1e9
+    shares = max(1.0, device.cores / device.threads_per_core) if work.tiles else device.cores
+    on_one = max(arithmetic_s * shares, work.nbytes / one_core_bytes_per_s) * 1e9
     return (on_one if on_one_core(work, device) else min(on_one, _FORK_NS + on_all_cores)) + work.cpu_serial_ns

@@ -154,8 +154,11 @@ def _gathers(op: OpSignature) -> Work:
 
 
 def _slices(op: OpSignature) -> Work:
-    """Along the first axis alone the part is the whole's own memory."""
-    return host_only(op) if _dims(op.inputs, 1) == (1,) and not runs_on_host(op) else _picks(op)
+    """Along the first axis alone the part is the whole's own memory, if each row begins where memory is aligned to 64 bytes."""
+    whole, part = op.inputs[:1], op.outputs[:1]
+    aligned = _nbytes(whole) // max(1, (_dims(whole, 0) or (1,))[0]) % 64 == 0
+    is_view = _elements(whole) == _elements(part) or (aligned and _dims(op.inputs, 1) == (1,))
+    return host_only(op) if is_view and not runs_on_host(op) else _picks(op)
 
 
 def _splits(op: OpSignature) -> Work:
@@ -187,16 +190,20 @@ def _random(op: OpSignature) -> Work:
     return Work(flops=45 * _elements(op.outputs), nbytes=_nbytes(op.outputs))
 
 
-def _reduces(flops_each: float, passes: float = 1) -> Formula:
-    """Nothing is done where only axes of one are reduced."""
-
+def _reduces(flops_each: float) -> Formula:
     def formula(op: OpSignature) -> Work:
         elements = _elements(op.inputs[:1])
-        if passes > 1 and elements == _elements(op.outputs[:1]):
-            return host_only(op)
-        return Work(flops=flops_each * elements, nbytes=passes * (_nbytes(op.inputs) + _nbytes(op.outputs)))
+        return Work(flops=flops_each * elements, nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
 
     return formula
+
+
+def _sums(op: OpSignature) -> Work:
+    """Memory is read at half its rate; nothing is done where only axes of one are summed over."""
+    if _elements(op.inputs[:1]) == _elements(op.outputs[:1]):
+        return host_only(op)
+    work = _reduces(4)(op)
+    return replace(work, nbytes=2 * work.nbytes)
 
 
 def _finds_largest(op: OpSignature) -> Work:
@@ -310,7 +317,7 @@ def _convolution(image: int, weights: int, result: int, efficiency: float = _CON
         produced, summed = spec(-1).elements, flops / 2 / max(1, spec(-1).elements)
         work = _matrix(flops, moved, produced, summed, efficiency, workspace_bytes=convolution_workspace(op))
         lacking = -max(1, taps[-2] if len(taps) > 1 else 1) % IN_FOURS
-        copied = _padded_nbytes(op, spec(image), taps) + lacking * spec(image).nbytes // IN_FOURS
+        copied = _padded_nbytes(op, spec(image), taps) + (spec(image).nbytes if lacking else 0)
         return replace(
             work,
             cpu_efficiency=min(1.0, 2 * efficiency),
@@ -579,9 +586,9 @@ _register(
 )
 _register(
     _reduces(1),
-    """BiasAddGrad Cumsum Cumprod Bincount DenseBincount InTopKV2""",
+    "BiasAddGrad Cumsum Cumprod Bincount DenseBincount InTopKV2",
 )
-_register(_reduces(4, passes=2), "Sum Mean Max Min Prod All Any EuclideanNorm")
+_register(_sums, "Sum Mean Max Min Prod All Any EuclideanNorm")
 _register(_finds_largest, "ArgMax ArgMin")
 _register(_softmax, "Softmax LogSoftmax")
 _register(_reduces(20), "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits CumulativeLogsumexp")
