@@ -107,7 +107,6 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
                 like(d),
                 name=d.name,
                 memory_bytes=d.memory_bytes,
-                threads_per_core=d.threads_per_core,
                 core_cache_bytes=d.core_cache_bytes,
             )
             for d in seen.devices

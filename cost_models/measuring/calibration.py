@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cost_models.analytic import AnalyticModel
+from cost_models.analytic import AnalyticModel, on_one_core
 from cost_models.base import OpSignature
 from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
@@ -25,6 +25,8 @@ from cost_models.work import work_of
 
 MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (256, 1024, 4096, 8192)
+_ALONE = (64, 128, 256)
+"""Of matrices whose product may be made on one core."""
 _LONG_NS = 5_000_000
 """A product that takes this long reaches the rate of large ones."""
 _TOO_LONG = 1 / 500
@@ -124,7 +126,8 @@ class Calibration:
         device = replace(device, flops={**device.flops, **rates})
         if device.asynchronous or device.cores == 1:
             return device
-        return replace(device, threads=self._threads(device), wake_ns=self._wake_ns(device))
+        per_core = self._threads_per_core(device)
+        return replace(device, threads_per_core=per_core, threads=self._threads(device), wake_ns=self._wake_ns(device))
 
     def _traffic(self, device: Device) -> float:
         """Bytes per second through its memory; 0 where it cannot be measured."""
@@ -154,6 +157,15 @@ class Calibration:
         ops = (samples.elementwise("Tanh", elements), samples.random_numbers(elements))
         timed = [(op, self._time(op, device)) for op in ops]
         return max((work_of(op).flops * 1e9 / m.compute_ns for op, m in timed if m is not None and m.compute_ns), default=0.0)
+
+    def _threads_per_core(self, device: Device) -> int:
+        """How many hardware threads share what computes products, by one that a core makes alone: virtual machines may not tell."""
+        alone = [product for side in _ALONE if on_one_core(work_of(product := samples.matmul(side)), device)]
+        figures = self._time(alone[-1], device) if alone and "float32" in device.flops else None
+        if figures is None or not figures.compute_ns:
+            return device.threads_per_core
+        rate = work_of(alone[-1]).flops * 1e9 / figures.compute_ns
+        return min(device.cores, max(1, round(device.cores * rate / device.flops["float32"])))
 
     def _threads(self, device: Device) -> int:
         """How many times quicker ops on one thread each get done if they may run side by side."""
@@ -205,7 +217,7 @@ class Calibration:
         host = machine.devices[0]
         others = [device for device in machine.devices if device.model != host.model]
         self._spent_s("calls")
-        each_ns = max(0, argument_ns(host.name) - host.host_op_ns)
+        each_ns = max(0, argument_ns(host.name) - 2 * host.host_op_ns)
         more_ns = max(0, passed_ns(host.name) - each_ns)
         pair = [[d.name for d in machine.devices[:2]]] if len(machine.devices) > 1 else []
         host_took, *took = calls_ns([[host.name], *([d.name] for d in others), *pair])

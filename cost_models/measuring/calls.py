@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -67,7 +68,7 @@ def waiting_ns(device: str) -> int:
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
     calls = [(around(length), keys) for length in (_LONG, 0)]
-    long, short = _typically(calls, lambda took, results: took - _inside_s(results))
+    long, short = _typically(calls, lambda took, results: took - _inside_s(results), plain=True)
     return max(0, long - short)
 
 
@@ -110,7 +111,7 @@ def cold_ns(device: str) -> int:
         args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
         types = sum(1 for _ in ops(*args))
         calls = [(each, args) for each in (body(1, 1), body(1), body(2))]
-        single, once, twice = _typically(calls, lambda _, results: _inside_s(results))
+        single, once, twice = _typically(calls, lambda _, results: _inside_s(results), plain=True)
     return max(0, round((once - single) / (types - 1) - (twice - once) / types))
 
 
@@ -128,7 +129,9 @@ def passed_ns(device: str) -> int:
 
 
 def argument_ns(device: str) -> int:
-    """What a call takes more for a variable that it is given, reading it included: a share of many, read one after the other."""
+    """What a call takes more for a variable that it is given, reading it and handing on its value included: a share of many, read
+    one after the other.
+    """
 
     def body(variables: Sequence[Any], number: Any) -> list[Any]:
         last: list[Any] = []
@@ -157,10 +160,17 @@ def _inside_s(results: Sequence[Any]) -> float:
 
 
 def _typically(
-    calls: Sequence[tuple[Callable[..., list[Any]], Sequence[Any]]], figure: Callable[[float, list[Any]], float]
+    calls: Sequence[tuple[Callable[..., list[Any]], Sequence[Any]]],
+    figure: Callable[[float, list[Any]], float],
+    *,
+    plain: bool = False,
 ) -> list[int]:
-    """By function and arguments, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns."""
-    with plain_graphs():
+    """By function and arguments, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns.
+
+    In plain graphs each result goes through an op of its own on the default device, a GPU: calls are as users' are but where
+    Grappler would leave nothing to measure.
+    """
+    with plain_graphs() if plain else nullcontext():
         made = [traced(body, *args) for body, args in calls]
         medians: list[list[float]] = [[] for _ in made]
         for _ in range(1 + _BATCHES):

@@ -19,12 +19,16 @@ from cost_models.cache import cache_folder, calibrated, keep, machine_file, with
 from cost_models.machines import Machine, load_machine
 from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
+from cost_models.measuring.calls import calls_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import Copy, copies
 from cost_models.measuring.samples import common
 from cost_models.store import Measurement, Store
+from cost_models.work import work_of
 from placer.cli import main
+from placer.devicespec import parse
+from placer.tf._private import recorded_partitions
 from placer.tf.devices import local_machine
 from tests.graphs import layers
 from tests.machines import cpus, two_cpus
@@ -141,7 +145,7 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
         return machine.call_overhead_ns + each_ns * len(names) + own_ns + machine.split_ns * (len(names) - 1)
 
     host = machine.devices[0]
-    on_host = {"argument_ns": machine.argument_ns + host.host_op_ns, "passed_ns": machine.argument_ns + machine.passed_ns}
+    on_host = {"argument_ns": machine.argument_ns + 2 * host.host_op_ns, "passed_ns": machine.argument_ns + machine.passed_ns}
     for name, takes in {**on_host, "waiting_ns": machine.waiting_ns}.items():
         monkeypatch.setattr(calibration, name, {host.name: takes}.__getitem__)
     monkeypatch.setattr(calibration, "cold_ns", lambda name: machine.device(name).cold_ns)
@@ -149,6 +153,30 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
     seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
     assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
     assert with_constants(like, machine).devices == machine.devices
+
+
+@pytest.mark.parametrize(
+    ("cores", "alone", "together", "per_core"), [(16, 134e9, 1.1e12, 2), (2, 270e9, 525e9, 1), (2, 5e11, 525e9, 2)]
+)
+def test_threads_that_share_a_core_are_told_by_a_product_on_one(
+    cores: int, alone: float, together: float, per_core: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(op: OpSignature, *_: object) -> Measurement:
+        compute_ns = round(work_of(op).flops * 1e9 / alone)
+        return Measurement(compute_ns, 0, compute_ns, 0.0)
+
+    monkeypatch.setattr(calibration, "measure", measured)
+    host = replace(two_cpus().devices[0], cores=cores, threads_per_core=4, flops={"float32": together, "default": 1e9})
+    assert Calibration(two_cpus(), 10.0, lambda *_: None)._threads_per_core(host) == per_core
+
+
+def test_a_call_that_is_measured_stays_on_its_device() -> None:
+    """Its result too, which TensorFlow hands on by an op that is on whatever device is the default one."""
+    for device in ("CPU:1", "CPU:0"):
+        with recorded_partitions() as graphs:
+            calls_ns([[device]])
+        used = {parse(node.device).short for graph in graphs for part in graph.partition_graphs for node in part.node}
+        assert used == {device}
 
 
 def test_what_is_lost_in_the_noise_is_named_and_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
