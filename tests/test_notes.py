@@ -151,7 +151,7 @@ def test_a_compiled_call_costs_what_its_ops_do(tmp_path: Path) -> None:
         return tf.nn.relu(x @ x) @ x
 
     compiled = tf.function(wide, jit_compile=True)
-    x = tf.ones([1024, 1024])
+    x = tf.ones([4096, 4096])  # starting a product by itself takes a GPU's host longer than making a small one
     graph = placer.build_graph(lambda x: tf.reduce_sum(compiled(x)), x)
     graph.save(tmp_path / "graph.json")
     loaded = placer.OpGraph.load(tmp_path / "graph.json")

@@ -159,7 +159,7 @@ class Calibration:
         return max((work_of(op).flops * 1e9 / m.compute_ns for op, m in timed if m is not None and m.compute_ns), default=0.0)
 
     def _threads_per_core(self, device: Device) -> int:
-        """How many hardware threads share what computes products, by one that a core makes alone: virtual machines may not tell."""
+        """How many hardware threads share a core, by a product that one core makes: a virtual machine may not tell."""
         alone = [product for side in _ALONE if on_one_core(work_of(product := samples.matmul(side)), device)]
         figures = self._time(alone[-1], device) if alone and "float32" in device.flops else None
         if figures is None or not figures.compute_ns:

@@ -54,4 +54,7 @@ def _ops(device: Device) -> str:
     told += [f"{format_ns(device.cold_ns)} more as the first of its type"] if device.cold_ns else []
     told += [f"{format_ns(device.wake_ns)} more on all cores after a pause"] if device.wake_ns else []
     side_by_side = device.threads or device.cores
-    return ", ".join(told) + (f"; up to {side_by_side} run side by side" if device.kind == "CPU" and side_by_side > 1 else "")
+    if device.kind != "CPU" or side_by_side == 1:
+        return ", ".join(told)
+    one_core = f"products within {format_bytes(device.core_cache_bytes)} on one core of {device.threads_per_core} threads"
+    return ", ".join(told) + f"; up to {side_by_side} run side by side, {one_core}"
