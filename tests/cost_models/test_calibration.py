@@ -100,6 +100,20 @@ def test_what_is_kept_holds_with_fewer_devices_too(cache: Path) -> None:
     assert calibrated(one) == one
 
 
+def test_what_was_kept_before_names_told_the_generation_holds_until_it_is_made_again(cache: Path) -> None:
+    before = replace(load_machine("h100"), call_overhead_ns=7, provenance="measured")
+    host, *others = before.devices
+    now = replace(before, devices=(replace(host, model="16 Intel(R) Xeon(R) Processor (family 6, model 143) cores"), *others))
+    keep(before)
+    seen = replace(now, call_overhead_ns=9)
+    found = calibrated(seen)
+    assert (found.call_overhead_ns, found.devices) == (7, now.devices)
+    assert found.provenance == "measured; that tells no generation of the host: placer calibrate measures this one"
+    keep(replace(now, call_overhead_ns=8))
+    assert calibrated(seen) == replace(now, call_overhead_ns=8)
+    assert calibrated(before) == before
+
+
 def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.setenv("PLACER_CACHE", "")
