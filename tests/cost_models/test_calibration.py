@@ -75,6 +75,18 @@ def test_later_plans_use_what_calibrating_found(
     assert main(["calibrate"]) == 1
 
 
+@pytest.mark.parametrize("budget_s", [1, 60])
+def test_a_budget_that_the_constants_use_up_is_told(cache: Path, budget_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(measuring: Calibration) -> Machine:
+        measuring._started -= 20
+        return measuring.seen
+
+    monkeypatch.setattr(Calibration, "machine", slow)
+    monkeypatch.setattr(Calibration, "_time", lambda *_: None)
+    told = "; no common ops, as the constants took 20 s of 1"
+    assert (told in placer.calibrate(budget_s).provenance) == (told in local_machine().provenance) == (budget_s == 1)
+
+
 def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
     one, two = load_machine("h100"), load_machine("2xh100")
     assert calibrated(one) == one
