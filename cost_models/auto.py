@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cost_models.analytic import AnalyticModel
 from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
+from cost_models.processors import without_generation
 from cost_models.shipped import shipped_table
 from cost_models.store import Measurement, Store, Table
 
@@ -22,7 +23,7 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
 
     @cache
     def tables(device_model: str) -> Table:
-        return _typical(source.table(device_model, installed_tensorflow()), shipped_table(device_model))
+        return _typical(_own(source, device_model), shipped_table(device_model))
 
     return _over(tables)
 
@@ -39,6 +40,15 @@ def _over(tables: Callable[[str], Table]) -> MeasuredModel:
 @cache
 def _shipped(device_model: str) -> Table:
     return _typical({}, shipped_table(device_model))
+
+
+def _own(source: Store, device_model: str) -> Table:
+    """What the user measured on a device model, and under the name that it had before names told the generation."""
+    own = source.table(device_model, installed_tensorflow())
+    if (name := without_generation(device_model)) == device_model:
+        return own
+    before = source.table(name, installed_tensorflow())
+    return {op_type: before.get(op_type, {}) | own.get(op_type, {}) for op_type in before | own}
 
 
 def _typical(own: Table, shipped: Table) -> Table:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cost_models.machines import Device, Link, Machine, MachineError, load_machine
+from cost_models.processors import without_generation
 
 FOLDER = "PLACER_CACHE"
 """Environment variable that names another folder."""
@@ -60,8 +61,25 @@ def keep(machine: Machine) -> Path:
 def calibrated(seen: Machine) -> Machine:
     """The machine with the constants of its calibration, as it is where there is none; warns where that cannot be read.
 
-    One made with more GPUs visible than now does too.
+    One made with more GPUs visible than now does too, and so does one from before names of hosts told their generation.
     """
+    found = _calibrated(seen)
+    if found is not seen or (before := _named_before(seen)) == seen:
+        return found
+    found = _calibrated(before)
+    if found is before:
+        return seen
+    models = {device.name: device.model for device in seen.devices}
+    told = f"{found.provenance}; that tells no generation of the host: placer calibrate measures this one"
+    return replace(found, devices=tuple(replace(d, model=models[d.name]) for d in found.devices), provenance=told)
+
+
+def _named_before(machine: Machine) -> Machine:
+    return replace(machine, devices=tuple(replace(d, model=without_generation(d.model)) for d in machine.devices))
+
+
+def _calibrated(seen: Machine) -> Machine:
+    """The machine with the constants of the calibration under its devices' names, itself where there is none."""
     own = machine_file(seen)
     kept = own.parent.glob(f"{_slug(seen.devices[0].model)}*.toml")
     for path in sorted(kept, key=lambda path: (path != own, len(path.name), path.name)):

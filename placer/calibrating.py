@@ -22,7 +22,9 @@ def calibrate(budget_s: float = 60.0) -> Machine:
     types are measured and stored, for costs between and around them; see `placer.profiling.profile` for those of a function.
 
     Args:
-        budget_s: how long it may take, about; what the constants need is taken in any case.
+        budget_s: how long it may take, about. The constants are measured however short it is, as each is what the others
+            leave out: that takes some 10 s at least, longer on a busy machine or with GPUs. Common ops have the rest; the
+            provenance says where there is none.
 
     Returns:
         The machine.
@@ -46,6 +48,8 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             today = datetime.datetime.now(datetime.UTC)
             told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
             told += f", but for {', '.join(calibration.kept)}, which could not be measured" if calibration.kept else ""
+            if calibration.spent_s > budget_s:
+                told += f"; no common ops, as the constants took {calibration.spent_s:.0f} s of {budget_s:g}"
             machine = replace(found, provenance=told)
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):

@@ -145,7 +145,9 @@ def _parser() -> argparse.ArgumentParser:
         predict.add_argument(_flag(option), **_reading(option))
 
     calibrate = command("calibrate", _calibrate, "Measure this machine; every later plan for it uses what was found.")
-    calibrate.add_argument("--budget-s", type=float, default=60.0, metavar="SECONDS", help="how long to measure (default: 60)")
+    least = "the machine's constants are measured however short it is, at least some 10 s, longer on a busy machine or with GPUs"
+    told = f"how long to measure (default: 60); {least}; common ops take the rest"
+    calibrate.add_argument("--budget-s", type=float, default=60.0, metavar="SECONDS", help=told)
 
     profile = command("profile", _profile, "Measure the ops of functions on the devices here; started again, it goes on.")
     profile.add_argument("targets", metavar="TARGET", nargs="+", help="as for solve")

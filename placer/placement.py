@@ -14,7 +14,7 @@ from typing import Any, Literal
 import networkx as nx
 
 from placer.errors import OptionError, PlanError
-from placer.opgraph import OpGraph, check_format, read_json, write_json
+from placer.opgraph import OpGraph, OpNode, check_format, read_json, write_json
 from placer.pausing import paused_collection
 from placer.reasons import Reason
 from placer.solvers.base import Objective, Status
@@ -201,6 +201,8 @@ class Placement:
     """Pins relaxed, device scopes overridden, ops flagged."""
     options: Mapping[str, Any]
     """What it was planned with, as plain JSON types."""
+    assigned: Mapping[str, str] | None = None
+    """Of a placement that the user gave to `placer.simulate`: by op that was named, its device. None where a solver chose."""
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -246,6 +248,8 @@ class Placement:
         moves = unit.transfer_ns[other] - unit.transfer_ns[plan.device]
         prices = f"{format_ns(here)} here, {format_ns(there)} on {other}"
         prices += f", for the {unit.ops} ops that move together" if unit.ops > 1 else ""
+        if self.assigned is not None:
+            return self._assigned(op, other, there - here, moves, prices)
         if there - here + moves < 0:
             saved = format_ns(here - there - moves)
             text = f"for the plan as a whole ({self.objective}): moving it alone to {other} would save {saved} of total cost"
@@ -258,6 +262,26 @@ class Placement:
             return Reason("cost", op.name, f"cheaper by {format_ns(there - here)}: {prices}{change}")
         text = f"moving it alone to {other} would add {format_ns(moves)} of transfers ({prices})"
         return Reason("neighbours", op.name, text)
+
+    def _assigned(self, op: OpNode, other: str, more_ns: int, transfers_ns: int, prices: str) -> Reason:
+        """The user's choice, and what moving the op to `other` alone would change."""
+        plan = self.ops[op.name]
+        named = op.name if op.name in (self.assigned or {}) else self._assigned_in.get(plan.unit, "")
+        text = "you named no device for it, so it is where TensorFlow would have it"
+        if named:
+            text = f"you have it on {plan.device}"
+            together = self.graph.group_reasons.get(op.group) or "they share a device"
+            text = text if named == op.name else f"it goes with {named!r} ({together}), which you have on {plan.device}"
+        change_ns = more_ns + transfers_ns
+        change = f"{'add' if change_ns > 0 else 'save'} {format_ns(abs(change_ns))} of" if change_ns else "not change"
+        copies = f"{format_ns(abs(transfers_ns))} {'more' if transfers_ns > 0 else 'less'}" if transfers_ns else "no difference"
+        text += f"; moving it alone to {other} would {change} total cost ({prices}, {copies} in transfers)"
+        return Reason("assigned", named or op.name, text)
+
+    @cached_property
+    def _assigned_in(self) -> Mapping[int, str]:
+        """By unit, an op of it that the user named."""
+        return {self.ops[name].unit: name for name in self.assigned or {}}
 
     def records(self) -> list[dict[str, Any]]:
         """One row per op, in execution order, as plain types: ready for `pandas.DataFrame`. The columns are in docs/views.md."""
@@ -444,6 +468,7 @@ class Placement:
             "baselines": {name: asdict(b) for name, b in self.baselines.items()},
             "notes": list(self.notes),
             "options": dict(self.options),
+            **({} if self.assigned is None else {"assigned": dict(self.assigned)}),
         }
 
     @cached_property

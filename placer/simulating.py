@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from placer.errors import OptionError
 from placer.opgraph import OpGraph
 from placer.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.registry import solver
+from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solving import solve
 
 
@@ -20,7 +21,8 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     """Predicts a step by the execution model, with ops where `devices` has them instead of where a solver would put them.
 
     The answer is a plan like `solve`'s: its step time, what each device is busy with, what crosses, peak memory and a timeline
-    (``view("timeline")``), also what TensorFlow's default takes and a bound.
+    (``view("timeline")``), also what TensorFlow's default takes. Why an op is where it is: you have it there, or named no
+    device for it; and what moving it alone would change.
 
     Args:
         graph: the ops.
@@ -38,27 +40,23 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     if "solver" in options:
         raise OptionError("simulate takes no solver: devices say where ops are. placer.solve takes one.")
 
+    named: dict[str, str] = {}
+
     def given(problem: PlacementProblem) -> Assignment:
-        device = _default(problem)
+        device = default_assignment(problem).device
         told: dict[int, str] = {}
         number = {name: i for i, name in enumerate(problem.op_names)}
-        for name, where in devices.items():
+        for name, there in devices.items():
             op = graph.find(name).name
-            if where not in problem.device_names:
-                raise OptionError(f"{name!r} is to be on {where!r}; there is {', '.join(problem.device_names)}.")
-            unit, position = int(problem.op_unit[number[op]]), problem.device_names.index(where)
+            if there not in problem.device_names:
+                raise OptionError(f"{name!r} is to be on {there!r}; there is {', '.join(problem.device_names)}.")
+            unit, position = int(problem.op_unit[number[op]]), problem.device_names.index(there)
             if not problem.unit_allowed[unit, position]:
                 allowed = ", ".join(np.array(problem.device_names)[problem.unit_allowed[unit]])
-                raise OptionError(f"{name!r} cannot be on {where}, only on {allowed}: explain({name!r}) of a plan tells why.")
+                raise OptionError(f"{name!r} cannot be on {there}, only on {allowed}: explain({name!r}) of a plan tells why.")
             if unit in told and device[unit] != position:
-                raise OptionError(f"{name!r} on {where} and {told[unit]!r} on {devices[told[unit]]}: these share a device.")
-            device[unit], told[unit] = position, name
+                raise OptionError(f"{name!r} on {there} and {told[unit]!r} on {devices[told[unit]]}: these share a device.")
+            device[unit], told[unit], named[op] = position, name, there
         return Assignment(device)
 
-    return solve(graph, machine, solver=given, **options)
-
-
-def _default(problem: PlacementProblem) -> Any:
-    """[U]: where TensorFlow would put each unit."""
-    assignment = solver("tf_default").solve(problem, "total_cost").assignment
-    return problem.unit_allowed.argmax(axis=1) if assignment is None else assignment.device.copy()
+    return replace(solve(graph, machine, solver=given, **options), assigned=named)

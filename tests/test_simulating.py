@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+from pathlib import Path
+
 import pytest
 
 import placer
 from placer.errors import InfeasibleError, OptionError
 from placer.opgraph import OpGraph
 from placer.problems.shipped import shipped_graph
+from placer.units import format_ns
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +35,29 @@ def test_what_is_not_named_is_where_tensorflow_has_it(graph: OpGraph) -> None:
     assert [name for name, op in moved.ops.items() if op.device != plain.ops[name].device] == alone
     (only,) = (op for op in graph if op.op_type == "ArgMax")  # found by its type as `explain` finds it
     assert placer.simulate(graph, {"ArgMax": "CPU:0"}, "h100").device_of("ArgMax") == "CPU:0" != plain.ops[only.name].device
+
+
+def test_a_device_of_ones_own_is_told_as_that_and_what_moving_the_op_would_change(graph: OpGraph, tmp_path: Path) -> None:
+    one, two = next(names for names in units(placer.solve(graph, "h100")) if len(names) == 2)
+    mine = {one: "CPU:0", "ArgMax": "CPU:0"}
+    plan = placer.simulate(graph, mine, "h100")
+    assert not {plan.why(op.name).kind for op in graph} & {"cost", "neighbours", "indifferent", "whole"}
+    moved = placer.simulate(graph, mine | {"ArgMax": "GPU:0"}, "h100")
+    change = format_ns(moved.total_cost_ns - plan.total_cost_ns)
+    told = plan.explain("ArgMax")
+    assert f"assigned: you have it on CPU:0; moving it alone to GPU:0 would add {change} of total cost (" in told
+    assert f"assigned: it goes with {one!r} (" in plan.explain(two)
+    assert "which you have on CPU:0; moving it alone to GPU:0 would" in plan.explain(two)
+    other = next(names[0] for names in units(plan) if plan.ops[names[0]].device == "GPU:0")
+    assert "assigned: you named no device for it, so it is where TensorFlow would have it; moving it" in plan.explain(other)
+
+    plan.save(tmp_path / "mine.json")
+    assert placer.Placement.load(tmp_path / "mine.json").explain("ArgMax") == told
+    if importlib.util.find_spec("jsonschema"):
+        import jsonschema
+
+        schema = json.loads((Path(__file__).parents[1] / "docs" / "plan.schema.json").read_text())
+        jsonschema.Draft202012Validator(schema).validate(json.loads((tmp_path / "mine.json").read_text()))
 
 
 def test_what_cannot_be_is_told(graph: OpGraph) -> None:

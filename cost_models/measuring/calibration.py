@@ -65,7 +65,7 @@ class Calibration:
         self._effort_s, self._too_long_ns = min(0.1, self.budget_s / 600), 1e9 * _TOO_LONG * self.budget_s
 
     def machine(self) -> Machine:
-        """The constants, which take as long as they take."""
+        """The constants, which take as long as they take: each is what others leave out."""
         first = {device.model: device for device in reversed(self.seen.devices)}
         found = {model: self._device(device) for model, device in first.items()}
         machine = replace(
@@ -90,10 +90,14 @@ class Calibration:
                 if (model, op) not in known and likely_ns < self._too_long_ns and (figures := self._time(op, device)) is not None:
                     yield device, op, figures
 
+    @property
+    def spent_s(self) -> float:
+        """How long it has taken so far."""
+        return time.perf_counter() - self._started
+
     def _spent_s(self, doing: str) -> float:
-        spent = time.perf_counter() - self._started
-        self.tell(spent / self.budget_s, doing)
-        return spent
+        self.tell(self.spent_s / self.budget_s, doing)
+        return self.spent_s
 
     def _time(self, op: OpSignature, device: Device) -> Measurement | None:
         self._spent_s(f"{op.op_type} on {device.name}")

@@ -54,8 +54,8 @@ def inputs_of(op: OpSignature) -> list[Scratch | Value]:
     Raises:
         UnmeasurableError: it acts on more than its inputs, or what it should be given does not follow from the signature.
     """
+    check_runnable(op)
     op = _assumed(op)
-    _refuse(op)
     values = RECIPES.get(op.op_type, _nothing)(op)
     rng = np.random.default_rng(0)
     inputs: list[Scratch | Value] = []
@@ -85,7 +85,9 @@ _OUTSIDE = frozenset({"PyFuncStateless", "Abort", "Batch", "Unbatch", "UnbatchGr
 """Not stateful to TensorFlow, and yet they run the user's Python, end the process or wait for other calls."""
 
 
-def _refuse(op: OpSignature) -> None:
+def check_runnable(op: OpSignature) -> None:
+    """UnmeasurableError for an op that acts on more than its inputs, or for whose inputs no values can be made. Makes none."""
+    op = _assumed(op)
     definition = op_def_registry.get(op.op_type)
     if definition is None:
         raise UnmeasurableError("it is no op of its own")

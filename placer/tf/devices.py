@@ -18,6 +18,7 @@ from cost_models.cache import calibrated
 from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
 from cost_models.machines import CORE_CACHE_BYTES, THREADS_PER_CORE, Device, Link, Machine, load_machine
+from cost_models.processors import processor
 from placer.devicespec import parse
 
 
@@ -137,13 +138,12 @@ def _links(like: Machine, one: Device, gpu: Device) -> list[Link]:
 
 
 def _processor() -> str:
-    """What the processor calls itself, so that measurements on one are not taken for another's."""
+    """What the processor is called; the architecture where it has no name."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine() or "host"
+        cpuinfo = ""
+    return processor(cpuinfo) or platform.machine() or "host"
 
 
 def _memory_bytes() -> dict[str, int]:

@@ -22,6 +22,7 @@ from cost_models.shipped import MEASUREMENTS
 from cost_models.store import Measurement, Row, Store
 from tests.graphs import GraphBuilder, floats, layers
 
+PROFILES = resources.files("cost_models").joinpath("profiles", MEASUREMENTS)
 SHIPPED = load_machine("h100")
 MACHINE = replace(SHIPPED, devices=tuple(replace(d, model=f"another {d.kind}") for d in SHIPPED.devices))
 """Of devices that nothing was measured on."""
@@ -133,7 +134,7 @@ def test_a_chain_costs_on_a_cpu_what_it_was_measured_to_take_as_one_op(bias: str
 
 
 def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp_path: Path) -> None:
-    group = json.loads(resources.files("cost_models").joinpath("profiles", MEASUREMENTS).read_text("utf-8"))["groups"][0]
+    group = json.loads(PROFILES.read_text("utf-8"))["groups"][0]
     (device,) = (d for d in SHIPPED.devices if d.model == group["device_model"])
     first, second = (OpSignature.from_json(row[0]) for row in group["measurements"][:2])
     auto = auto_model(store_with(tmp_path, device.model, (first, Measurement(7, 3, 4, 0.0))))
@@ -142,8 +143,22 @@ def test_what_comes_with_the_package_is_used_where_the_user_measured_nothing(tmp
     assert (shipped.source, shipped.time_ns) == ("measured", Measurement(*group["measurements"][1][1:]).typical().time_ns)
 
 
+def test_what_was_measured_before_names_told_generations_is_used_and_what_comes_along_on_its_own(tmp_path: Path) -> None:
+    (old,) = load_machine("cpu2").devices
+    (shipped,) = (g for g in json.loads(PROFILES.read_text("utf-8"))["groups"] if g["device_model"] == old.model)
+    there = OpSignature.from_json(shipped["measurements"][0][0])
+    first, second = product(64), product(128)
+    store = store_with(tmp_path, old.model, *((op, Measurement(7, 3, 4, 0.0)) for op in (first, second)))
+    newer, older = (replace(old, model=f"2 AMD EPYC (family {family}, model 2) cores") for family in (26, 25))
+    store.put([Row(older.model, "2.21.0", second, Measurement(9, 3, 6, 0.0))])
+    auto = auto_model(store)
+    assert [auto.op_cost(first, device).time_ns for device in (old, newer, older)] == [7, 7, 7]
+    assert [auto.op_cost(second, device).time_ns for device in (old, newer, older)] == [7, 7, 9]
+    assert [auto.op_cost(there, device).source == "measured" for device in (old, newer, older)] == [True, True, False]
+
+
 def test_a_harvested_figure_is_used_as_it_is_where_nothing_was_measured(tmp_path: Path) -> None:
-    group = json.loads(resources.files("cost_models").joinpath("profiles", MEASUREMENTS).read_text("utf-8"))["groups"][0]
+    group = json.loads(PROFILES.read_text("utf-8"))["groups"][0]
     (device,) = (d for d in SHIPPED.devices if d.model == group["device_model"])
     measured, new = OpSignature.from_json(group["measurements"][0][0]), OpSignature("LookupTableSizeV2", (), ())
     seen = Measurement(7, 3, 4, 0.5, harvested=True)

@@ -79,6 +79,18 @@ def test_later_plans_use_what_calibrating_found(
     assert main(["calibrate"]) == 1
 
 
+@pytest.mark.parametrize("budget_s", [1, 60])
+def test_a_budget_that_the_constants_use_up_is_told(cache: Path, budget_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(measuring: Calibration) -> Machine:
+        measuring._started -= 20
+        return measuring.seen
+
+    monkeypatch.setattr(Calibration, "machine", slow)
+    monkeypatch.setattr(Calibration, "_time", lambda *_: None)
+    told = "; no common ops, as the constants took 20 s of 1"
+    assert (told in placer.calibrate(budget_s).provenance) == (told in local_machine().provenance) == (budget_s == 1)
+
+
 def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
     one, two = load_machine("h100"), load_machine("2xh100")
     assert calibrated(one) == one
@@ -102,6 +114,20 @@ def test_what_is_kept_holds_with_fewer_devices_too(cache: Path) -> None:
     assert calibrated(other_host) == other_host
     machine_file(two).write_text("name = ")
     assert calibrated(one) == one
+
+
+def test_what_was_kept_before_names_told_the_generation_holds_until_it_is_made_again(cache: Path) -> None:
+    before = replace(load_machine("h100"), call_overhead_ns=7, provenance="measured")
+    host, *others = before.devices
+    now = replace(before, devices=(replace(host, model="16 Intel(R) Xeon(R) Processor (family 6, model 143) cores"), *others))
+    keep(before)
+    seen = replace(now, call_overhead_ns=9)
+    found = calibrated(seen)
+    assert (found.call_overhead_ns, found.devices) == (7, now.devices)
+    assert found.provenance == "measured; that tells no generation of the host: placer calibrate measures this one"
+    keep(replace(now, call_overhead_ns=8))
+    assert calibrated(seen) == replace(now, call_overhead_ns=8)
+    assert calibrated(before) == before
 
 
 def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.machines import Machine, load_machine, parse_machine
+from cost_models.processors import generation, processor, without_generation
 from placer.tf.devices import full_name, local_machine, machine_of, process_devices, reserve_bytes
 
 
@@ -52,6 +53,23 @@ def test_the_shipped_machine_comes_out_as_it_is() -> None:
     machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes, "Intel(R) Xeon(R) Processor")
     assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
     assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("AMD EPYC", "AMD EPYC (family 25, model 1)"),
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "Intel(R) Xeon(R) CPU @ 2.20GHz (family 25, model 1)"),
+        ("AMD EPYC 7B13 64-Core Processor", "AMD EPYC 7B13 64-Core Processor"),
+        ("", ""),
+    ],
+)
+def test_a_processor_whose_name_hides_its_generation_is_told_from_others(name: str, called: str) -> None:
+    one = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\n"
+    one += f"model name\t: {name}\n" if name else ""
+    assert processor(f"{one}\n{one.replace('25', '26')}") == called
+    assert generation(f"2 {called} cores") == ((25, 1) if "family" in called else None)
+    assert without_generation(f"2 {called} cores") == f"2 {name} cores"
 
 
 @given(st.integers(2**27, 2**37), st.integers(-(2**37), 2**37))
