@@ -68,7 +68,7 @@ def waiting_ns(device: str) -> int:
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
     calls = [(around(length), keys) for length in (_LONG, 0)]
-    long, short = _typically(calls, lambda took, results: took - _inside_s(results), plain=True)
+    long, short = _typically(calls, lambda took, results: took - _inside_s(results), plain_on=device)
     return max(0, long - short)
 
 
@@ -111,7 +111,7 @@ def cold_ns(device: str) -> int:
         args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
         types = sum(1 for _ in ops(*args))
         calls = [(each, args) for each in (body(1, 1), body(1), body(2))]
-        single, once, twice = _typically(calls, lambda _, results: _inside_s(results), plain=True)
+        single, once, twice = _typically(calls, lambda _, results: _inside_s(results), plain_on=HOST)
     return max(0, round((once - single) / (types - 1) - (twice - once) / types))
 
 
@@ -162,15 +162,14 @@ def _inside_s(results: Sequence[Any]) -> float:
 def _typically(
     calls: Sequence[tuple[Callable[..., list[Any]], Sequence[Any]]],
     figure: Callable[[float, list[Any]], float],
-    *,
-    plain: bool = False,
+    plain_on: str | None = None,
 ) -> list[int]:
     """By function and arguments, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns.
 
-    In plain graphs each result goes through an op of its own on the default device, a GPU: calls are as users' are but where
-    Grappler would leave nothing to measure.
+    Where Grappler would leave nothing to measure graphs are plain. In these each result goes through an op of its own on the
+    default device, a GPU where there is one and no other is named.
     """
-    with plain_graphs() if plain else nullcontext():
+    with plain_graphs() if plain_on else nullcontext(), tf.device(plain_on):
         made = [traced(body, *args) for body, args in calls]
         medians: list[list[float]] = [[] for _ in made]
         for _ in range(1 + _BATCHES):
