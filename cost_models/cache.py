@@ -121,13 +121,7 @@ def with_constants(seen: Machine, found: Machine) -> Machine:
     return replace(
         seen,
         devices=tuple(
-            replace(
-                like(d),
-                name=d.name,
-                memory_bytes=d.memory_bytes,
-                core_cache_bytes=d.core_cache_bytes,
-            )
-            for d in seen.devices
+            replace(like(d), name=d.name, memory_bytes=d.memory_bytes, core_cache_bytes=d.core_cache_bytes) for d in seen.devices
         ),
         links=tuple(map(priced, seen.links)),
         call_overhead_ns=found.call_overhead_ns,
