@@ -49,7 +49,7 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
             told += f", but for {', '.join(calibration.kept)}, which could not be measured" if calibration.kept else ""
             if calibration.spent_s > budget_s:
-                told += f"; no common ops, as the constants took {calibration.spent_s:.0f} s of {budget_s:g}"
+                told += f"; no common ops: the constants took {calibration.spent_s:.0f} s, the budget was {budget_s:g} s"
             machine = replace(found, provenance=told)
             keep(machine)  # what is stopped from here on keeps what it has
             for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):

@@ -568,11 +568,23 @@ class PlacedFunction:
     def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
         """Measures the ops of a call with these arguments on the devices here; see `placer.profiling.profile`.
 
-        Plans made before stay as they are: place the function again to plan by what was measured.
+        A call that was not planned before is planned by what was measured. Plans made before stay as they are: place the
+        function again to plan anew.
         """
         from placer.profiling import profile
 
-        return profile(self.plan(*args, **kwargs).graph, budget_s)
+        with self._lock:
+            planned = tuple(self._entries.values())
+            entry = self._planned(args, kwargs)
+        graph = _placement(entry, self.__name__).graph
+        try:
+            found = profile(graph, budget_s)
+        finally:  # also where it is stopped: a plan made for its graph alone knows nothing of what was measured
+            with self._lock:
+                if entry not in planned and entry in self._entries.values():
+                    self._forget(entry.concrete)
+        self.plan(*args, **kwargs)
+        return found
 
     def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
         """Runs real calls with these arguments under TensorFlow's profiler and stores what their ops took, each on its device.

@@ -44,7 +44,8 @@ class Profile:
 
     def __str__(self) -> str:
         refused = sum(sum(types.values()) for types in self.refused.values())
-        counts = f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} known before, {self.left} left"
+        counts = f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} known before"
+        counts += f", {self.left} left for lack of time"
         lines = [f"{counts}, {refused} not to be measured" if refused else counts]
         return "\n".join([*lines, *(f"  {why}: {_counted(types)}" for why, types in self.refused.items())])
 

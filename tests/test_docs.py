@@ -28,6 +28,7 @@ README = (ROOT / "README.md").read_text()
 SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
 VIEWS = (ROOT / "docs" / "views.md").read_text()
 ARENA = (ROOT / "docs" / "arena.md").read_text()
+COSTS = (ROOT / "docs" / "costs.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -87,6 +88,14 @@ def test_the_solvers_page_lists_every_solver_and_says_which_know_limits() -> Non
 def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = run(code(README, "python"), tmp_path)
     assert capsys.readouterr().out.strip() == names["step"].placement.summary()
+
+
+def test_figures_of_ones_own_are_given_as_the_page_of_costs_says(tmp_path: Path) -> None:
+    given = "import placer\nfrom tests.graphs import layers\n\ngraph = layers()\n"
+    placement = run(given + code(COSTS, "python", containing="OverrideModel"), tmp_path)["placement"]
+    product = placement.ops["layer0/MatMul"]
+    assert (product.time_ns["CPU:0"], product.cost_sources["CPU:0"]) == (50_000, "user")
+    assert product.cost_sources["GPU:0"] != "user"
 
 
 def test_the_readme_shows_a_summary_as_it_is_printed() -> None:

@@ -106,6 +106,13 @@ def test_a_machine_in_words_tells_each_constant(machine: Machine) -> None:
     assert len({*told}) == len(told)
 
 
+@pytest.mark.parametrize(("threads", "told"), [(1, "on one core"), (2, "on one core of 2 threads")])
+def test_a_machine_in_words_tells_of_threads_that_share_a_core(threads: int, told: str) -> None:
+    machine = cpus(1)
+    lines = describe(replace(machine, devices=(replace(machine.devices[0], threads_per_core=threads),))).splitlines()
+    assert [line.endswith(told) for line in lines if "products within" in line] == [True]
+
+
 def noisy() -> Placement:
     b = GraphBuilder()
     b.argument("x", floats(8))

@@ -106,7 +106,8 @@ def machine_of(
     )
     devices = [replace(priced, name=f"CPU:{i}") for i in range(cpus)]
     links: list[Link] = []
-    notes = [f"the devices of this process with the constants of {like.name!r}, the host's rates scaled from {host.cores} cores"]
+    notes = [f"the devices of this process with the constants of {like.name!r}"]
+    notes[0] += f", the host's rates scaled from {host.cores} cores" if cores != host.cores else ""
     notes.append("placer calibrate measures them")
     for i, (model, memory_bytes) in enumerate(gpus):
         shipped = like.device("GPU:0")

@@ -56,6 +56,6 @@ def _ops(device: Device) -> str:
     side_by_side = device.threads or device.cores
     if device.kind != "CPU" or side_by_side == 1:
         return ", ".join(told)
-    threads = f" of {device.threads_per_core} threads" if device.threads_per_core > 1 else ""
-    one_core = f"products within {format_bytes(device.core_cache_bytes)} on one core{threads}"
+    one_core = f"products within {format_bytes(device.core_cache_bytes)} on one core"
+    one_core += f" of {device.threads_per_core} threads" if device.threads_per_core > 1 else ""
     return ", ".join(told) + f"; up to {side_by_side} run side by side, {one_core}"

@@ -183,8 +183,8 @@ What profiles of these steps show of the rest:
   5.5 in a step (recommender).
 - The values of an axis, a permutation or of data to be sorted decide as well: reversing the columns of images took 2.0 ms,
   reversing their order, which is what was measured, 0.4. Numbers that are in order already are sorted in a tenth of the time.
-- Short rows of ops that use all cores: 16 products of 256 x 256 that need each other took 300 us each, with pauses or without,
-  and 50 in a row of hundreds. What waking the threads takes is counted after pauses alone.
+- 16 products of 256 x 256 that need each other took 300 us each, with pauses or without, which is what one core takes for them,
+  and 50 in a row of hundreds, which one core cannot. What waking the threads takes is counted after pauses alone.
 - What no result needs still ran in placed functions where it crossed (attention training by greedy and HEFT).
 - From the moment a copy is given to the driver until what waits for it is told, profiles show medians of 26 to 75 us, most of it
   until TensorFlow's poller looks: the calibrated 42 and 44 us are what the model needs. Half of a round trip, 70 us, has an op

@@ -88,7 +88,7 @@ def test_a_budget_that_the_constants_use_up_is_told(cache: Path, budget_s: float
 
     monkeypatch.setattr(Calibration, "machine", slow)
     monkeypatch.setattr(Calibration, "_time", lambda *_: None)
-    told = "; no common ops, as the constants took 20 s of 1"
+    told = "; no common ops: the constants took 20 s, the budget was 1 s"
     assert (told in placer.calibrate(budget_s).provenance) == (told in local_machine().provenance) == (budget_s == 1)
 
 

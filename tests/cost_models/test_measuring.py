@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from cost_models.machines import load_machine
 from cost_models.measuring import chains, timing
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import RECIPES, UnmeasurableError
-from cost_models.store import Store
+from cost_models.store import Measurement, Row, Store
 from cost_models.work import work_of
 from placer.opgraph import Kernel
-from placer.profiling import profile
+from placer.profiling import Profile, profile
 from placer.tf.devices import local_machine
 from placer.tf.optypes import PYTHON_CALLBACKS
 
@@ -234,7 +235,10 @@ def fields_of(device: Any) -> dict[str, Any]:
     ("signature", "why"),
     [
         (OpSignature("PrintV2", (TensorSpec("string", ()),), ()), "side effects"),
-        *((OpSignature(op_type, (floats(2),), (floats(2),), (("token", "t"),)), "side effects") for op_type in PYTHON_CALLBACKS),
+        *(
+            (OpSignature(op_type, (floats(2),), (floats(2),), (("token", "t"),)), "side effects")
+            for op_type in sorted(PYTHON_CALLBACKS)
+        ),
         (OpSignature("Abort", (), ()), "side effects"),
         (OpSignature("DebugIdentity", (floats(2),), (floats(2),), (*T, ("debug_urls", ("file:///tmp/a",)))), "side effects"),
         (OpSignature("LookupTableFindV2", (TensorSpec("resource", ()), floats(2)), (floats(2),)), "side effects|no variable"),
@@ -310,6 +314,34 @@ def test_profiling_measures_each_op_once_and_leaves_the_users_state_alone(
         profile(replanned.graph, 0)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_is_profiled_before_its_first_call_is_planned_by_what_was_measured(
+    stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+
+    @placer.optimized_placement
+    def step(x: Any) -> Any:
+        return tf.nn.softmax(x)
+
+    def measured(graph: placer.OpGraph, budget_s: float) -> Profile:
+        model, figures = local_machine().device("CPU:0").model, Measurement(10**6, 0, 10**6, 0.0)
+        Store().put([Row(model, installed_tensorflow(), op.signature, figures) for op in graph if op.op_type == "Softmax"])
+        if stopped:
+            raise KeyboardInterrupt
+        return Profile(1, 0, 0, {}, 1.0)
+
+    planned, later = tf.ones([8, 8]), tf.ones([9, 9])
+    before = step.plan(planned)
+    monkeypatch.setattr("placer.profiling.profile", measured)
+    for x in (planned, later):
+        with pytest.raises(KeyboardInterrupt) if stopped else nullcontext():
+            step.profile(x)
+    assert step.plan(planned) == before
+    step(later)
+    assert "measured" in {plan.cost_source for plan in step.placement.ops.values()}
+
+
 def test_what_becomes_of_each_op_is_told_and_what_acts_on_the_user_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -372,6 +404,7 @@ def test_an_op_that_takes_long_keeps_to_the_time_there_is(tmp_path: Path, monkey
     x = tf.ones([1500, 1500])
     graph = placer.build_graph(tf.function(lambda x: tf.math.igamma(x, x)), x)
     assert (found := profile(graph, 0.2)).left == 1
+    assert "1 left for lack of time" in str(found)
     assert found.measured == 0
     assert profile(graph, 60).measured == 1
     monkeypatch.setattr(timing, "_LONG_S", 0.0)

@@ -68,7 +68,7 @@ def test_optimisers_keep_the_devices_of_what_they_fuse(f: Callable[..., Any], se
     np.testing.assert_allclose(observation.outputs, f(X), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("head", "tail"), itertools.permutations(["CPU:0", "CPU:1"], 2))
+@pytest.mark.parametrize(("head", "tail"), list(itertools.permutations(["CPU:0", "CPU:1"], 2)))
 def test_pins_may_split_what_would_be_fused(head: str, tail: str) -> None:
     placed = placer.place(tf.function(dense), devices=two_cpus(), pins={"MatMul": head, "BiasAdd": tail, "Relu": head})
     ran = placed.observe(X).ran

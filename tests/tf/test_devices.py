@@ -53,6 +53,8 @@ def test_the_shipped_machine_comes_out_as_it_is() -> None:
     machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes, "Intel(R) Xeon(R) Processor")
     assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
     assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
+    fewer = machine_of(1, [(gpu.model, gpu.memory_bytes)], 8, cpu.memory_bytes)
+    assert ["scaled from" in each.provenance for each in (machine, fewer)] == [False, True]
 
 
 @pytest.mark.parametrize(
