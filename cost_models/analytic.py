@@ -18,6 +18,8 @@ _FORK_NS = 5_000
 """Waking a thread pool and waiting for its last thread."""
 _CACHE_BYTES_PER_S, _CACHE_BYTES = 3e10, 2**20
 """What one core moves while the data is in its cache, and how much that can be."""
+_MOST = 2**49 - 1
+"""Of what a cost is summed from, so that no sum of a plan leaves 64 bits: a week in ns, 512 TiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +36,32 @@ class AnalyticModel:
         return "analytic"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """The op's cost on that device; never fails."""
+        """The op's cost on that device; never fails. No figure reaches 2**50, however large the op."""
+        source = "analytic" if signature.inner or signature.op_type in FORMULAS else "analytic-fallback"
+        try:
+            dispatch, compute, workspace = self._figures(signature, device)
+        except OverflowError:  # sizes for which no float is large enough
+            dispatch, compute, workspace = device.dispatch_ns, _MOST, _MOST
+        dispatch, compute = round(min(dispatch, _MOST)), round(min(compute, _MOST))
+        time = max(dispatch, compute) if device.asynchronous else dispatch + compute
+        return OpCost(time, dispatch, compute, min(workspace, _MOST), source)
+
+    def _figures(self, signature: OpSignature, device: Device) -> tuple[float, float, int]:
+        """What dispatch and compute take in ns, and the workspace."""
         if signature.inner:
             inner = [self.op_cost(op, device) for op in signature.inner]
             compute = sum(cost.compute_ns for cost in inner)
-            time = max(device.dispatch_ns, compute) if device.asynchronous else device.dispatch_ns + compute
-            return OpCost(time, device.dispatch_ns, compute, max(cost.workspace_bytes for cost in inner), "analytic")
-        source = "analytic" if signature.op_type in FORMULAS else "analytic-fallback"
+            return device.dispatch_ns, compute, max(cost.workspace_bytes for cost in inner)
         work = work_of(signature)
         if not device.asynchronous:
             dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else work.nodes * device.host_op_ns
-            compute = round(_cpu_ns(work, signature, device))
-            return OpCost(dispatch + compute, dispatch, compute, work.workspace_bytes, source)
+            return dispatch, _cpu_ns(work, signature, device), work.workspace_bytes
         if work.kernels and runs_on_host(signature):
             work = on_host(signature)
         if not work.kernels:
-            dispatch = work.nodes * device.host_op_ns + round(work.cpu_serial_ns)
-            return OpCost(dispatch, dispatch, 0, work.workspace_bytes, source)
+            return work.nodes * device.host_op_ns + work.cpu_serial_ns, 0, work.workspace_bytes
         dispatch = launching_ns(signature.op_type, work, device)
-        compute = round(max(_gpu_ns(work, signature, device), work.kernels * device.min_kernel_ns))
-        return OpCost(max(dispatch, compute), dispatch, compute, work.workspace_bytes, source)
+        return dispatch, max(_gpu_ns(work, signature, device), work.kernels * device.min_kernel_ns), work.workspace_bytes
 
 
 def launching_ns(op_type: str, work: Work, device: Device) -> int:

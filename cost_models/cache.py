@@ -69,9 +69,11 @@ def calibrated(seen: Machine) -> Machine:
     found = _calibrated(before)
     if found is before:
         return seen
-    models = {device.name: device.model for device in seen.devices}
+    here = {device.name: device for device in seen.devices}
     told = f"{found.provenance}; that tells no generation of the host: placer calibrate measures this one"
-    return replace(found, devices=tuple(replace(d, model=models[d.name]) for d in found.devices), provenance=told)
+    # Nor does it tell how many threads share a core, which was measured later than names told generations.
+    alike = (replace(d, model=here[d.name].model, threads_per_core=here[d.name].threads_per_core) for d in found.devices)
+    return replace(found, devices=tuple(alike), provenance=told)
 
 
 def _named_before(machine: Machine) -> Machine:

@@ -43,13 +43,12 @@ class Fit:
     @classmethod
     def of(cls, features: Floats, measured: Sequence[Measurement]) -> Fit | None:
         """The fit to ops with these features ([n, 5], see `features_of`); None where they are too few or too alike."""
-        smallest, largest = features.min(axis=0), features.max(axis=0)
-        if len(measured) < SAMPLES or not np.any(largest[1:] > SPAN * smallest[1:]):
+        if len(measured) < SAMPLES or not _apart(features):
             return None
         dispatch = np.array([m.dispatch_ns for m in measured], np.float64)
         compute = np.array([m.compute_ns for m in measured], np.float64)
         weights = robust_non_negative(features, compute, 1.0 / (dispatch + compute + 1.0))
-        return cls(round(float(np.median(dispatch))), weights, smallest, largest)
+        return cls(round(float(np.median(dispatch))), weights, features.min(axis=0), features.max(axis=0))
 
     def reaches(self, features: Floats) -> bool:
         """Whether an op is near enough to the measured ones."""
@@ -74,7 +73,9 @@ class FittedModel:
         return f"fitted, else {self.otherwise.name}"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """Never negative, and growing with the op's bytes and operations as far as the fit reaches."""
+        """Never negative, and growing with the op's bytes and operations as far as the fit reaches: of a CPU's products, with
+        those that one core does and with those that all do.
+        """
         key = device.model, signature.op_type
         if key not in self._fits:
             self._fits[key] = _fits(self.tables(device.model).get(signature.op_type, {}), device)
@@ -99,6 +100,13 @@ def features_of(signature: OpSignature, device: Device) -> Floats:
     serial_ns = work.gpu_serial_ns if on_a_stream else work.cpu_serial_ns
     shared, alone = (0.0, work.flops) if on_one_core(work, device) else (work.flops, 0.0)
     return np.array([1.0, work.nbytes, shared, serial_ns, alone])
+
+
+def _apart(features: Floats) -> bool:
+    """Whether ops are `SPAN` apart in anything that they have to do, those aside that have none of it to do."""
+    sizes = features[:, 1:]
+    smallest = np.where(sizes > 0, sizes, np.inf).min(axis=0)
+    return bool(np.any(sizes.max(axis=0) > SPAN * smallest))
 
 
 def _fits(column: dict[str, Measurement], device: Device) -> dict[tuple[str, ...], Fit]:

@@ -112,6 +112,19 @@ def _dims(specs: tuple[TensorSpec, ...], index: int) -> tuple[int, ...]:
     return () if shape is None else tuple(1 if d is None else d for d in shape)
 
 
+def _known(specs: tuple[TensorSpec, ...]) -> bool:
+    """Whether all sizes are: that an unknown one counts as 1 does not mean that nothing is done along it."""
+    return all(s.shape is not None and None not in s.shape for s in specs)
+
+
+def _counts(op: OpSignature, name: str) -> tuple[int, ...]:
+    """An attribute that lists numbers above 0; () where it is anything else."""
+    value = op.attr(name)
+    listed = value if isinstance(value, tuple) else ()
+    counts = tuple(each for each in listed if isinstance(each, int) and each > 0)
+    return counts if len(counts) == len(listed) else ()
+
+
 def _elementwise(flops_each: float) -> Formula:
     def formula(op: OpSignature) -> Work:
         elements = max(_elements(op.inputs[:1]), _elements(op.outputs))
@@ -157,7 +170,8 @@ def _slices(op: OpSignature) -> Work:
     """Along the first axis alone the part is the whole's own memory, if each row begins where memory is aligned to 64 bytes."""
     whole, part = op.inputs[:1], op.outputs[:1]
     aligned = _nbytes(whole) // max(1, (_dims(whole, 0) or (1,))[0]) % 64 == 0
-    is_view = _elements(whole) == _elements(part) or (aligned and _dims(op.inputs, 1) == (1,))
+    is_all = _known(whole + part) and _elements(whole) == _elements(part)
+    is_view = is_all or (aligned and _dims(op.inputs, 1) == (1,))
     return host_only(op) if is_view and not runs_on_host(op) else _picks(op)
 
 
@@ -170,7 +184,7 @@ def _splits(op: OpSignature) -> Work:
 
 def _transposes(op: OpSignature) -> Work:
     """Nothing moves where but one axis is longer than one."""
-    if sum(side > 1 for side in _dims(op.outputs, 0)) <= 1:
+    if _known(op.outputs) and sum(side > 1 for side in _dims(op.outputs, 0)) <= 1:
         return host_only(op)
     work = _moves(2)(op)
     return replace(work, cpu_serial_ns=work.cpu_serial_ns + _LIBRARY_NS)
@@ -293,7 +307,7 @@ def convolution_workspace(op: OpSignature, *, channels_first: bool = False) -> i
     lacking = -channels % IN_FOURS
     workspace = weights.nbytes + _padded_nbytes(op, image, _dims((weights,), 0))
     if back:
-        workspace += op.outputs[0].nbytes
+        workspace += _nbytes(op.outputs[:1])
     if back or channels_first or lacking:
         workspace += sum(s.nbytes for s in images) + lacking * image.nbytes // channels
     return workspace
@@ -307,7 +321,7 @@ def _convolution(image: int, weights: int, result: int, efficiency: float = _CON
 
     def formula(op: OpSignature) -> Work:
         def spec(index: int) -> TensorSpec:
-            return op.outputs[0] if index < 0 else op.inputs[index]
+            return next(iter(op.outputs[:1] if index < 0 else op.inputs[index : index + 1]), TensorSpec("float32", None))
 
         taps = _dims((spec(weights),), 0)
         depthwise = op.op_type.startswith("Depthwise")
@@ -330,14 +344,14 @@ def _convolution(image: int, weights: int, result: int, efficiency: float = _CON
 
 def _padded_nbytes(op: OpSignature, image: TensorSpec, taps: tuple[int, ...]) -> int:
     """Of the copy that is made of an image whose two sides need unequal padding; 0 where none is."""
-    strides, shape = op.attr("strides", ()), image.shape or ()
-    if op.attr("padding") != "SAME" or not isinstance(strides, tuple) or len(strides) != len(shape) or None in shape:
+    strides, shape = _counts(op, "strides"), image.shape or ()
+    if op.attr("padding") != "SAME" or not len(strides) == len(shape) == len(taps) or None in shape:
         return 0
     channels_last = str(op.attr("data_format", "NHWC")).endswith("C")
     first = 1 if channels_last else 2
     padded = [int(side or 0) for side in shape]
     for axis, window in enumerate(taps[:-2], first):
-        side, stride = padded[axis], int(strides[axis])
+        side, stride = padded[axis], strides[axis]
         padded[axis] += max(0, (-(-side // stride) - 1) * stride + window - side) % 2
     copied = math.prod(padded) * image.nbytes // max(1, image.elements)
     return copied if copied > image.nbytes else 0
@@ -345,14 +359,13 @@ def _padded_nbytes(op: OpSignature, image: TensorSpec, taps: tuple[int, ...]) ->
 
 def _softmax(op: OpSignature) -> Work:
     """A GPU's kernel has the rows' maxima and sums in tensors of the result's size."""
-    one_row = (_dims(op.outputs, 0) or (1,))[-1] == _elements(op.outputs[:1])
+    one_row = _known(op.outputs) and (_dims(op.outputs, 0) or (1,))[-1] == _elements(op.outputs[:1])
     return replace(_reduces(12)(op), cpu_serial_ns=0.0 if one_row else _LIBRARY_NS, workspace_bytes=2 * _nbytes(op.outputs))
 
 
 def _pooling(op: OpSignature) -> Work:
     """One operation for each window entry, forward or back."""
-    window = op.attr("ksize", ())
-    taps = math.prod(int(k) for k in window) if isinstance(window, tuple) else 1
+    taps = math.prod(_counts(op, "ksize"))
     pooled = min((s.elements for s in (*op.inputs, *op.outputs) if s.dtype != "int32"), default=1)
     return Work(flops=float(taps * pooled), nbytes=_nbytes(op.inputs) + _nbytes(op.outputs))
 

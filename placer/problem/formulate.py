@@ -14,7 +14,7 @@ from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs, unpinned_factor
 from cost_models.work import convolution_workspace, copied_read, is_awaited, is_copied
 from placer.devicespec import parse
-from placer.errors import DeviceError, OptionError
+from placer.errors import DeviceError, InfeasibleError, OptionError
 from placer.opgraph import OpGraph, OpNode
 from placer.problem.constraints import Constraints
 from placer.problem.fusing import chains
@@ -88,8 +88,10 @@ def formulate(
     Raises:
         OptionError: a limit does not parse, or the model's answer is no cost.
         DeviceError: a limit names a device that is not there.
+        InfeasibleError: a tensor is too large for any device.
     """
     ops = _with_copied_reads(graph)
+    _check_sizes(ops)
     times, dispatch, compute, workspace, rows, sources = _op_costs(ops, _fused(graph), model, machine)
     numbers: dict[str, int] = {}
     kind = np.array([numbers.setdefault(op.op_type, len(numbers)) for op in ops], np.int64)
@@ -131,6 +133,16 @@ def formulate(
         **tensors,
     )
     return Formulation(problem, rows, sources, output, cold)
+
+
+def _check_sizes(ops: list[OpNode]) -> None:
+    for op in {id(op.signature): op for op in ops}.values():
+        for spec in op.signature.outputs:
+            if spec.nbytes >= MOST:
+                raise InfeasibleError(
+                    f"{op.name!r} ({op.op_type}) makes {spec}, which no device holds: the limit for a tensor is 1 PiB. "
+                    "Way out: make it in parts, or smaller."
+                )
 
 
 def _with_copied_reads(graph: OpGraph) -> list[OpNode]:

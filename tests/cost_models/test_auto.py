@@ -16,7 +16,7 @@ import placer
 from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
-from cost_models.fitted import SAMPLES, Fit, non_negative
+from cost_models.fitted import SAMPLES, Fit, features_of, non_negative
 from cost_models.overrides import Override, OverrideModel
 from cost_models.shipped import MEASUREMENTS
 from cost_models.store import Measurement, Row, Store
@@ -80,6 +80,14 @@ def test_few_or_equal_sizes_are_no_fit(tmp_path: Path) -> None:
     auto = auto_model(store_with(tmp_path, CPU.model, *few, *equal))
     for signature in (product(100), product(100, "float64")):
         assert auto.op_cost(signature, CPU).source == "analytic"
+
+
+def test_products_of_like_sizes_are_no_fit_though_one_core_does_some_of_them(tmp_path: Path) -> None:
+    took = Measurement(1_000_000, 1_000, 999_000, 0.0)
+    sides = (400, 405, 410, 440, 445, 450)
+    assert len({features_of(product(n), CPU)[4] > 0 for n in sides}) == 2
+    auto = auto_model(store_with(tmp_path, CPU.model, *((product(n), took) for n in sides)))
+    assert {auto.op_cost(product(n), CPU).source for n in (402, 447)} == {"analytic"}
 
 
 def test_a_plan_says_where_its_costs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

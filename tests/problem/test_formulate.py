@@ -15,7 +15,7 @@ from cost_models.base import TensorSpec
 from cost_models.machines import Machine, load_machine
 from cost_models.overrides import Override, OverrideModel
 from cost_models.registry import cost_model
-from placer.errors import DeviceError, OptionError
+from placer.errors import DeviceError, InfeasibleError, OptionError
 from placer.opgraph import Kernel, OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
@@ -204,6 +204,16 @@ def test_a_limit_names_devices_as_a_pin_does(limits: dict[str, int], expected: l
         for asked in ({}, limits)
     )
     assert given == [o if e is None else e for e, o in zip(expected, own, strict=True)]
+
+
+@pytest.mark.parametrize("side", [2**31, 2**62, 2**600])
+@pytest.mark.parametrize("role", ["argument", "op"])
+def test_a_tensor_that_no_device_holds_is_refused_by_name(side: int, role: Literal["argument", "op"]) -> None:
+    build = GraphBuilder()
+    build.op("small", "Placeholder", outputs=(floats(4),), role="argument")
+    build.op("huge", "Tanh", ["small"], (floats(side, side),), role=role)
+    with pytest.raises(InfeasibleError, match=r"'huge' \(Tanh\) makes float32.*1 PiB.*Way out"):
+        formulated(build.build("huge"))
 
 
 def test_unknown_dimensions_count_once() -> None:
