@@ -214,7 +214,7 @@ def _reduces(flops_each: float) -> Formula:
 
 def _sums(op: OpSignature) -> Work:
     """Memory is read at half its rate; nothing is done where only axes of one are summed over."""
-    if _elements(op.inputs[:1]) == _elements(op.outputs[:1]):
+    if _known(op.inputs[:1] + op.outputs[:1]) and _elements(op.inputs[:1]) == _elements(op.outputs[:1]):
         return host_only(op)
     work = _reduces(4)(op)
     return replace(work, nbytes=2 * work.nbytes)
