@@ -12,8 +12,9 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
 
+# Two processes, each with a TensorFlow of its own: more would keep each other from what tests give solvers time for.
 test: $(BIN)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ from cost_models.cache import cache_folder, calibrated, keep, machine_file, with
 from cost_models.machines import Machine, load_machine
 from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
-from cost_models.measuring.calls import argument_ns, calls_ns, passed_ns, waiting_ns
+from cost_models.measuring.calls import argument_ns, calls_ns, passed_ns
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import Copy, copies
@@ -200,7 +200,7 @@ def test_threads_that_share_a_core_are_told_by_a_product_on_one(
     assert Calibration(two_cpus(), 10.0, lambda *_: None)._threads_per_core(host) == per_core
 
 
-@pytest.mark.parametrize("measure", [lambda device: calls_ns([[device]]), waiting_ns, passed_ns, argument_ns])
+@pytest.mark.parametrize("measure", [lambda device: calls_ns([[device]]), passed_ns, argument_ns])
 def test_a_call_that_is_measured_stays_on_its_device(measure: Callable[[str], object]) -> None:
     """Its results too, which TensorFlow hands on by ops that are on whatever device is the default one."""
     for device in ("CPU:1", "CPU:0"):
