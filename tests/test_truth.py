@@ -99,7 +99,17 @@ def scores_of(folder: str, names: tuple[str, ...] | str = ()) -> dict[str, Any]:
         ("truth_h200_once", (), 134, 131, "analytic", 0.977, NOISY | {"encoder": 0.85}, 0.246, 0.448),
         ("truth_two_once", (), 146, 143, "auto", 0.9915, UNPROFILED | {"detector_256": 0.88}, 0.128, 0.381),
         ("truth_two_later", (), 112, 108, "auto", 0.992, FEW | {"encoder": 0.65, "recommender": 0.83}, 0.16, 0.4),
-        ("truth_two_later", (), 112, 108, "analytic", 0.981, FEW | {"augmented_convolutions": 0.89}, 0.283, 0.498),
+        (
+            "truth_two_later",
+            (),
+            112,
+            108,
+            "analytic",
+            0.981,
+            FEW | {"augmented_convolutions": 0.89, "detector_512": 0.89},
+            0.283,
+            0.498,
+        ),
         ("truth_two_once", (), 146, 143, "analytic", 0.972, UNPROFILED | ROUGH, 0.176, 0.532),
     ],
 )
