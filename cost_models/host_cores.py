@@ -14,7 +14,8 @@ def threads_per_core() -> int:
     """Hardware threads that share a core; what is usual where that is not told, as inside some virtual machines."""
     try:
         listed = (_cpu() / "topology/thread_siblings_list").read_text()
-        return sum(int(last or first) - int(first) + 1 for first, _, last in _ranges(listed))
+        ranges = (part.partition("-") for part in listed.strip().split(","))
+        return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
     except (OSError, ValueError):
         return THREADS_PER_CORE
 
@@ -33,7 +34,3 @@ def core_cache_bytes() -> int:
 def _cpu() -> Path:
     """Of the first that this process may use."""
     return CPUS / f"cpu{min(os.sched_getaffinity(0))}"
-
-
-def _ranges(listed: str) -> list[tuple[str, str, str]]:
-    return [part.partition("-") for part in listed.strip().split(",")]

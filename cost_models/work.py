@@ -597,10 +597,7 @@ _register(
     SeluGrad Erf Erfc Erfinv Ndtri Lgamma Digamma Polygamma Igamma Igammac Betainc Zeta Xlogy Xlog1py Sin Cos Tan Asin Acos Atan
     Atan2 Sinh Cosh Asinh Acosh Atanh Angle BesselI0e BesselI1e""",
 )
-_register(
-    _reduces(1),
-    "BiasAddGrad Cumsum Cumprod Bincount DenseBincount InTopKV2",
-)
+_register(_reduces(1), "BiasAddGrad Cumsum Cumprod Bincount DenseBincount InTopKV2")
 _register(_sums, "Sum Mean Max Min Prod All Any EuclideanNorm")
 _register(_finds_largest, "ArgMax ArgMin")
 _register(_softmax, "Softmax LogSoftmax")
@@ -618,10 +615,7 @@ _register(_unpacks, "Unpack")
 _register(_splits, "Split SplitV")
 _register(_transposes, "Transpose ConjugateTranspose")
 _register(_moves(2, kernels=6, cpu_ns_each=2, gpu_serial_ns=30_000), "DynamicPartition Bucketize LowerBound UpperBound")
-_register(
-    _picks,
-    "Slice TensorStridedSliceUpdate",
-)
+_register(_picks, "Slice TensorStridedSliceUpdate")
 _register(_slices, "StridedSlice")
 _register(_gathers, "Gather GatherV2 GatherNd ResourceGather ResourceGatherNd")
 _register(_fills, "Fill ZerosLike OnesLike Range LinSpace ImmutableConst")

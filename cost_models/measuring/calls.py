@@ -50,8 +50,8 @@ def calls_ns(groups: Sequence[Sequence[str]]) -> list[int]:
 def waiting_ns(device: str) -> int:
     """What a call of a millisecond takes more beside its ops than one that is over at once: its caller sleeps meanwhile.
 
-    Ops that tell the time begin and end the calls, so that what the others take is in neither. That a result
-    takes longer to come from a GPU after a pause counts, as it does in steps.
+    Ops that tell the time begin and end the calls, so that what the others take is in neither. That a result takes
+    longer to come from a GPU after a pause counts, as it does in steps.
     """
 
     def around(length: int) -> Callable[..., list[Any]]:
