@@ -75,8 +75,8 @@ FEW = {
     "unique_then_matmul": 0.87,
 }
 """Six and four placements of the encoder and the small MLP, of the others some that are alike, by a few rounds each."""
-ROUGH = {"detector_512": 0.87, "augmented_convolutions": 0.88}
-"""By the analytic model; two placements of the convolutions took within 1% of each other."""
+ROUGH = {"detector_512": 0.87}
+"""By the analytic model."""
 
 
 @cache
