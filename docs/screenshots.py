@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from placer.problems.shipped import shipped_graph
-from placer.solving import solve
+from placer.research.instances.shipped import shipped_graph
+from placer.verbs.solve import solve
 from tests.browser import chromium, open_report, wait
 from tests.test_tensorboard import ALL, address
 

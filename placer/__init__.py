@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
-    from placer.calibrating import calibrate
-    from placer.comparing.arena import arena
-    from placer.comparing.comparison import Comparison
-    from placer.decorator import PlacedFunction, apply, optimized_placement, place, plan_then_create
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -27,48 +23,52 @@ if TYPE_CHECKING:
         RewriteError,
         TraceError,
     )
-    from placer.opgraph import OpGraph
+    from placer.graph.opgraph import OpGraph
     from placer.options import Options
-    from placer.placement import Placement
-    from placer.planning import build_graph, trace
-    from placer.predicting import predict
-    from placer.profiling import profile
-    from placer.simulating import simulate
-    from placer.solving import solve
+    from placer.placed.function import PlacedFunction, apply, optimized_placement, place, plan_then_create
+    from placer.plan.placement import Placement
+    from placer.research.arena.arena import arena
+    from placer.research.arena.comparison import Comparison
+    from placer.verbs.build_graph import build_graph, trace
+    from placer.verbs.calibrate import calibrate
+    from placer.verbs.predict import predict
+    from placer.verbs.profile import profile
+    from placer.verbs.simulate import simulate
+    from placer.verbs.solve import solve
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Comparison": "placer.comparing.comparison",
+    "Comparison": "placer.research.arena.comparison",
     "ConstraintError": "placer.errors",
     "DeviceError": "placer.errors",
     "InfeasibleError": "placer.errors",
     "Machine": "cost_models.machines",
     "MoveError": "placer.errors",
-    "OpGraph": "placer.opgraph",
+    "OpGraph": "placer.graph.opgraph",
     "OptionError": "placer.errors",
     "Options": "placer.options",
     "OutOfMemoryError": "placer.errors",
-    "PlacedFunction": "placer.decorator",
-    "Placement": "placer.placement",
+    "PlacedFunction": "placer.placed.function",
+    "Placement": "placer.plan.placement",
     "PlacementWarning": "placer.errors",
     "PlacerError": "placer.errors",
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
     "TraceError": "placer.errors",
-    "apply": "placer.decorator",
-    "arena": "placer.comparing.arena",
-    "build_graph": "placer.planning",
-    "calibrate": "placer.calibrating",
+    "apply": "placer.placed.function",
+    "arena": "placer.research.arena.arena",
+    "build_graph": "placer.verbs.build_graph",
+    "calibrate": "placer.verbs.calibrate",
     "load_machine": "cost_models.machines",
-    "optimized_placement": "placer.decorator",
-    "place": "placer.decorator",
-    "plan_then_create": "placer.decorator",
-    "predict": "placer.predicting",
-    "profile": "placer.profiling",
-    "simulate": "placer.simulating",
-    "solve": "placer.solving",
-    "trace": "placer.planning",
+    "optimized_placement": "placer.placed.function",
+    "place": "placer.placed.function",
+    "plan_then_create": "placer.placed.function",
+    "predict": "placer.verbs.predict",
+    "profile": "placer.verbs.profile",
+    "simulate": "placer.verbs.simulate",
+    "solve": "placer.verbs.solve",
+    "trace": "placer.verbs.build_graph",
 }
 
 __all__ = [

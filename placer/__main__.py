@@ -2,6 +2,6 @@
 
 import sys
 
-from placer.cli import main
+from placer.command.main import main
 
 sys.exit(main())

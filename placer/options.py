@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from placer.devicespec import DeviceSpec, parse
+from placer.common.device_spec import DeviceSpec, parse
+from placer.common.suggestions import did_you_mean
+from placer.common.units import check_seconds, parse_bytes
 from placer.errors import OptionError
-from placer.nearest import did_you_mean
-from placer.units import check_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from cost_models.base import CostModel

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from tests.copies import copies
 
 RATE = 1e-2

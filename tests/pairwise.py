@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from placer.problem.pairwise import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
+from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
 
 
 def random_pairwise(seed: int, *, nodes: int = 7, edges: int | None = None, room: float = 0.5) -> PairwiseProblem:

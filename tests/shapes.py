@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placer.problem.problem import PlacementProblem
-from placer.problems.families import synthetic
+from placer.research.instances.families import synthetic
 
 
 def shaped(shape: str, *, devices: int, limited: bool, ops: int = 24, seed: int = 0) -> PlacementProblem:

@@ -1,4 +1,4 @@
-"""The execution model again, from its description in `placer.problem.simulate.Simulator` alone: slow and plain."""
+"""The execution model again, from its description in `placer.problem.schedule.Simulator` alone: slow and plain."""
 
 from __future__ import annotations
 

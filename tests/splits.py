@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from placer.problem.split import SplitProblem, excess_bytes, latency_ns, max_load_ns
+from placer.research.splits.problem import SplitProblem, excess_bytes, latency_ns, max_load_ns
 
 
 def random_split(seed: int, *, ops: int = 8, accelerators: int = 2, cpus: int = 1) -> SplitProblem:

@@ -21,7 +21,7 @@ from cost_models import OpCost
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError, TraceError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
-from placer.viewing import views
+from placer.views.registry import views
 from tests.graphs import layers
 
 GRAPH = layers()

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import placer
 from placer import Options, Placement, optimized_placement
-from placer.cli import main
-from placer.units import format_ns
+from placer.command.main import main
+from placer.common.units import format_ns
 from tests.graphs import layers
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.devicespec import DeviceSpec, parse
+from placer.common.device_spec import DeviceSpec, parse
 from placer.errors import OptionError
 
 tf = pytest.importorskip("tensorflow")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import placer
-from placer.problems.iopddl import load_pairwise
+from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.viewing import views
+from placer.views.registry import views
 from tests.graphs import layers
 from tests.pairwise import optimum
 from tests.solvers.test_grid import KNOW_LIMITS
@@ -32,19 +32,15 @@ COSTS = (ROOT / "docs" / "costs.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
-def test_the_architecture_page_names_every_file_and_no_other() -> None:
+def test_the_architecture_page_names_every_room_and_no_other() -> None:
     named: set[str] = set()
     folders: dict[int, str] = {}
-    for indent, name in re.findall(
-        r"^( *)(\w+/|\w+\.py)(?= |$)", code(ARCHITECTURE, "", containing="cost_models/"), re.MULTILINE
-    ):
-        inside = folders.get(len(indent) - 2, "")
-        if name.endswith("/"):
-            folders[len(indent)] = inside + name
-        else:
-            named.add(inside + name)
-    files = [path for package in ("placer", "cost_models") for path in (ROOT / package).rglob("*.py")]
-    assert named == {str(path.relative_to(ROOT)) for path in files if not path.name.startswith("__")}
+    for indent, name in re.findall(r"^( *)(\w+/)(?= |$)", code(ARCHITECTURE, "", containing="cost_models/"), re.MULTILINE):
+        folders[len(indent)] = folders.get(len(indent) - 2, "") + name
+        named.add(folders[len(indent)])
+    folders_of = [path for package in ("placer", "cost_models") for path in (ROOT / package, *(ROOT / package).rglob("*"))]
+    rooms = {str(path.relative_to(ROOT)) + "/" for path in folders_of if path.is_dir() and path.name != "__pycache__"}
+    assert named == rooms
 
 
 def test_the_solver_on_the_architecture_page_solves(tmp_path: Path) -> None:

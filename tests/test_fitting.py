@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.tf import _private
 from tests.fitting import SMALL, crossings
 from tests.machines import two_cpus, two_fast

@@ -38,7 +38,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from placer.cli import main
+from placer.command.main import main
 graph, plan = sys.argv[1:]
 for solver in ("min_cut", "greedy", "auto"):
     assert main(["solve", graph, "--devices", "h100", "--objective", "total_cost", "--solver", solver, "--out", plan]) == 0

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import InfeasibleError
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from tests.fitting import SMALL
 from tests.graphs import GraphBuilder, floats
 from tests.machines import two_cpus

@@ -16,7 +16,7 @@ import pytest
 
 import placer
 from cost_models.registry import cost_model
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
@@ -24,8 +24,8 @@ from placer.problem.memory import excess, peaks
 from placer.problem.price import handed_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
-from placer.solvers.climbing import WORTH
 from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.hill_climbing import WORTH
 from placer.solvers.registry import solver, solvers
 from tests.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
 from tests.spread import RUNS

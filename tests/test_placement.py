@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.errors import InfeasibleError, OptionError, PlanError
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from placer.options import Options
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.auto import WORTH_MOVING
-from placer.solving import solve
+from placer.verbs.solve import solve
 from tests.graphs import CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 from tests.random_problems import problems, random_assignment
 
@@ -184,8 +184,8 @@ def test_a_saved_graph_is_solved_and_shown_without_tensorflow(tmp_path: Path) ->
     code = """
 import sys
 sys.modules["tensorflow"] = None
-from placer.opgraph import OpGraph
-from placer.solving import solve
+from placer.graph.opgraph import OpGraph
+from placer.verbs.solve import solve
 plan = solve(OpGraph.load(sys.argv[1]), "h100")
 print(plan.summary(), plan.view("dot"))
 """

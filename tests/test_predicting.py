@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.cli import main
-from placer.predicting import PLAN, Trial
+from placer.command.main import main
 from placer.tf.devices import local_machine
+from placer.verbs.predict import PLAN, Trial
 
 weights = tf.Variable(np.ones((64, 64), np.float32))
 calls = tf.Variable(0)

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from placer import progress as module
-from placer.progress import progress
+from placer.common import progress as module
+from placer.common.progress import progress
 
 
 def test_only_the_innermost_block_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.placement import Placement
-from placer.problems.shipped import shipped_graph
-from placer.solving import solve
-from placer.units import format_bytes, format_ns
+from placer.common.units import format_bytes, format_ns
+from placer.plan.placement import Placement
+from placer.research.instances.shipped import shipped_graph
+from placer.verbs.solve import solve
 from placer.views.colours import by_night, colour
 from placer.views.plain import story
 from placer.views.report import LIBRARIES, payload

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import placer
+from placer.common.units import format_ns
 from placer.errors import InfeasibleError, OptionError
-from placer.opgraph import OpGraph
-from placer.problems.shipped import shipped_graph
-from placer.units import format_ns
+from placer.graph.opgraph import OpGraph
+from placer.research.instances.shipped import shipped_graph
 
 
 @pytest.fixture(scope="module")

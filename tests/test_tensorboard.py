@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from placer.cli import main
-from placer.devicespec import parse
-from placer.placement import Placement
-from placer.solving import solve
+from placer.command.main import main
+from placer.common.device_spec import parse
+from placer.plan.placement import Placement
+from placer.verbs.solve import solve
 from tests.browser import chromium, wait
 from tests.graphs import layers, loop_then_wide, towers
 

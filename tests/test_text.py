@@ -16,11 +16,11 @@ import pytest
 
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device, Machine, load_machine
-from placer.cli import main
+from placer.command.main import main
+from placer.common.units import format_ns
 from placer.errors import OptionError
-from placer.placement import Placement
-from placer.solving import solve
-from placer.units import format_ns
+from placer.plan.placement import Placement
+from placer.verbs.solve import solve
 from placer.views.listing import rows
 from placer.views.machine import describe
 from tests.graphs import GraphBuilder, floats, layers, towers

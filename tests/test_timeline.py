@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.placement import Placement
-from placer.solving import solve
+from placer.plan.placement import Placement
+from placer.verbs.solve import solve
 from placer.views.timeline import COPIES, lanes
 from tests.browser import chromium, serve, wait
 from tests.graphs import layers, loop_then_wide, stacked, towers

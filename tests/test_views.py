@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.placement import Placement
-from placer.solving import solve
-from placer.units import format_bytes, format_ns
+from placer.common.units import format_bytes, format_ns
+from placer.plan.placement import Placement
+from placer.verbs.solve import solve
 from placer.views.colours import CROSSING
 from placer.views.folding import ALIKE, fold, told
 from placer.views.layout import HEIGHT, WIDTH, layout, spread

@@ -13,7 +13,7 @@ import tensorflow as tf
 import placer
 from examples import workloads
 from examples.workloads import Workload
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.solvers.auto import WORTH_MOVING
 from tests.machines import two_cpus
 

@@ -11,12 +11,12 @@ from typing import NoReturn
 import numpy as np
 
 from cost_models.machines import Machine
-from placer.devicespec import parse
+from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError, OptionError
-from placer.opgraph import OpGraph, OpNode
+from placer.graph.opgraph import OpGraph, OpNode
 from placer.options import Options
 from placer.problem.problem import Bools, Ints
-from placer.reasons import Reason, ReasonKind
+from placer.problem.reasons import Reason, ReasonKind
 
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})
 """Element types of eager tensors that TensorFlow puts on a GPU where there is one; integers and strings stay with the host."""

@@ -13,16 +13,16 @@ from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
 from cost_models.transfers import copy_costs, unpinned_factor
 from cost_models.work import convolution_workspace, copied_read, is_awaited, is_copied
-from placer.devicespec import parse
+from placer.common.device_spec import parse
+from placer.common.units import parse_bytes
 from placer.errors import DeviceError, InfeasibleError, OptionError
-from placer.opgraph import OpGraph, OpNode
+from placer.graph.opgraph import OpGraph, OpNode
+from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
-from placer.problem.fusing import chains
+from placer.problem.control_edge_reduction import left_waiting
+from placer.problem.fusion import chains
 from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
 from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
-from placer.problem.pushing import pushed_down
-from placer.problem.waiting import left_waiting
-from placer.units import parse_bytes
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
@@ -82,8 +82,8 @@ def formulate(
     persistent; a capture or variable with its unit, a constant wherever it is copied. The caller has arguments throughout.
 
     Args:
-        memory_limits: bytes (see `placer.units.parse_bytes`) by device spec, "GPU" for each GPU; the machine's memory less its
-            reserve for the others.
+        memory_limits: bytes (see `placer.common.units.parse_bytes`) by device spec, "GPU" for each GPU; the machine's memory
+            less its reserve for the others.
 
     Raises:
         OptionError: a limit does not parse, or the model's answer is no cost.

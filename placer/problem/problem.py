@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from placer.problem.crossings import Crossings
 
 if TYPE_CHECKING:
-    from placer.problem.simulate import Simulator
+    from placer.problem.schedule import Simulator
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -298,7 +298,7 @@ class PlacementProblem:
     @cached_property
     def simulator(self) -> Simulator:
         """The execution model, which remembers the steps it has played."""
-        from placer.problem.simulate import Simulator
+        from placer.problem.schedule import Simulator
 
         return Simulator(self)
 

@@ -11,7 +11,7 @@ from operator import or_
 import numpy as np
 
 from placer.problem.problem import Assignment
-from placer.problem.simulate import NEVER_NS, WIDE, Script, Simulator, State
+from placer.problem.schedule import NEVER_NS, WIDE, Script, Simulator, State
 
 MARKS = 48
 """States kept of a step: more of them shorten each replay, and take longer to keep."""

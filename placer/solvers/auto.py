@@ -9,12 +9,12 @@ from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status
-from placer.solvers.cp_sat import CpSat, cannot_fit
+from placer.solvers.bounds.lagrangian import Lagrangian
+from placer.solvers.exact.cp_sat import CpSat, cannot_fit
+from placer.solvers.exact.min_cut import MinCut
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.lagrangian import Lagrangian
-from placer.solvers.min_cut import MinCut
+from placer.solvers.search.step_time import StepTime
 from placer.solvers.sources import here
-from placer.solvers.step_time import StepTime
 
 CP_SAT_S = 3.0
 """How long constraint programming may take where no limit is given."""

@@ -11,21 +11,21 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import cast
 
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
-from placer.nearest import did_you_mean
 from placer.solvers.base import Solver
 from placer.solvers.heuristic import Rule
-from placer.solvers.heuristics.own import own
+from placer.solvers.heuristics.user_function import own
 
 GROUP = "placer.solvers"
 
 _BUILT_IN = {
     "auto": "auto:Auto",
-    "min_cut": "min_cut:MinCut",
-    "lagrangian": "lagrangian:Lagrangian",
-    "cp_sat": "cp_sat:CpSat",
-    "chain_dp": "chain_dp:ChainDp",
-    "step_time": "step_time:StepTime",
+    "min_cut": "exact.min_cut:MinCut",
+    "lagrangian": "bounds.lagrangian:Lagrangian",
+    "cp_sat": "exact.cp_sat:CpSat",
+    "chain_dp": "exact.chain_dp:ChainDp",
+    "step_time": "search.step_time:StepTime",
     "m_topo": "heuristics.m_topo:m_topo",
     "m_etf": "heuristics.m_etf:m_etf",
     "m_sct": "heuristics.m_sct:m_sct",
@@ -38,8 +38,8 @@ _BUILT_IN = {
     "dfs_fill": "heuristics.dfs_fill:dfs_fill",
     "in_order_fill": "heuristics.in_order_fill:in_order_fill",
     "cpu_preferred": "heuristics.cpu_preferred:cpu_preferred",
-    "annealing": "heuristics.annealing:Annealing",
-    "genetic": "heuristics.genetic:Genetic",
+    "annealing": "search.annealing:Annealing",
+    "genetic": "search.genetic:Genetic",
     "random": "heuristics.random_placement:RandomPlacement",
     "tf_default": "heuristics.tf_default:tf_default",
     "all_cpu": "heuristics.fixed:all_cpu",

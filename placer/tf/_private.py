@@ -37,7 +37,7 @@ from tensorflow.python.ops import (
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.util import tf_stack
 
-from placer.devicespec import parse
+from placer.common.device_spec import parse
 
 SUPPORTED = ("2.20", "2.21")
 """TensorFlow versions these names were checked with."""

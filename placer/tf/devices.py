@@ -19,7 +19,7 @@ from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
 from cost_models.machines import CORE_CACHE_BYTES, THREADS_PER_CORE, Device, Link, Machine, load_machine
 from cost_models.processors import processor
-from placer.devicespec import parse
+from placer.common.device_spec import parse
 
 
 @functools.cache

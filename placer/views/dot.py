@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placer.placement import Placement
-from placer.units import format_bytes, format_ns
+from placer.common.units import format_bytes, format_ns
+from placer.plan.placement import Placement
 from placer.views.colours import CROSSING, QUIET, colours
 from placer.views.folding import Box, Flow, fold, told
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from placer.errors import OptionError
-from placer.placement import Placement
+from placer.plan.placement import Placement
 
 NUMBER = re.compile(r"(?:(?:_\d+)+|(?<=[a-z])\d+)$")
 """What tells siblings of like names apart: the end of "AddN_12", "dense_3_1", "layer7"."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from cost_models.base import DTYPE_BYTES, AttrValue, TensorSpec
-from placer.devicespec import parse
+from placer.common.device_spec import parse
 from placer.errors import OptionError
-from placer.opgraph import OpNode
-from placer.placement import Placement
+from placer.graph.opgraph import OpNode
+from placer.plan.placement import Placement
 
 
 def netron(placement: Placement) -> bytes:

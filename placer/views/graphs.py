@@ -6,7 +6,7 @@ import json
 
 import networkx as nx
 
-from placer.placement import Placement
+from placer.plan.placement import Placement
 
 
 def plan_json(placement: Placement) -> str:

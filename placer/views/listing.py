@@ -5,11 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placer.devicespec import parse
+from placer.common.device_spec import parse
+from placer.common.tables import table
+from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
-from placer.placement import Placement
-from placer.tables import table
-from placer.units import format_bytes, format_ns
+from placer.plan.placement import Placement
 
 ORDERS: dict[str, Any] = {
     "order": lambda row: 0,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from cost_models.machines import Device, Link, Machine
-from placer.tables import table
-from placer.units import format_bytes, format_ns
+from placer.common.tables import table
+from placer.common.units import format_bytes, format_ns
 
 
 def describe(machine: Machine) -> str:

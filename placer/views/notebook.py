@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
+from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
-from placer.placement import Placement
-from placer.units import format_bytes, format_ns
+from placer.plan.placement import Placement
 from placer.views.colours import colour
 from placer.views.picture import svg
 from placer.views.text import BASELINE_NAMES, against

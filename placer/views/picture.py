@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 
+from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
-from placer.placement import Placement
-from placer.units import format_bytes, format_ns
+from placer.plan.placement import Placement
 from placer.views.colours import CROSSING, QUIET, colours
 from placer.views.folding import Box, Flow, fold, told
 from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread

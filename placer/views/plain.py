@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
-from placer.placement import Placement
+from placer.plan.placement import Placement
 
 
 def overview(placement: Placement) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any, TypeAlias
 
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.views.colours import by_night, colour
 from placer.views.scopes import Part, scopes
 from placer.views.text import BASELINE_NAMES, source_of, sources

@@ -9,8 +9,8 @@ import io
 from collections import defaultdict
 from typing import Any, Literal
 
-from placer.devicespec import parse
-from placer.placement import Placement
+from placer.common.device_spec import parse
+from placer.plan.placement import Placement
 from placer.views.graphdef import graph_def, protos
 
 TAG = "predicted step"

@@ -11,7 +11,7 @@ from placer.errors import OptionError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from placer.placement import Placement
+    from placer.plan.placement import Placement
 
 _DEVICE = re.compile(r"\b([A-Z]+):(\d+)\b")
 _CPUS, _OTHERS = ("blue", "cyan"), ("green", "yellow", "magenta", "red")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placer.placement import Baseline, OpPlan, Placement
-from placer.tables import table
-from placer.units import format_bytes, format_ns
+from placer.common.tables import table
+from placer.common.units import format_bytes, format_ns
+from placer.plan.placement import Baseline, OpPlan, Placement
 from placer.views.plain import story
 
 BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from placer.common.units import format_bytes
 from placer.errors import OptionError
-from placer.placement import Placement, Transfer
-from placer.spans import Span
-from placer.units import format_bytes
+from placer.plan.placement import Placement, Transfer
+from placer.plan.spans import Span
 
 STEP, COPIES = "step", "transfers"
 

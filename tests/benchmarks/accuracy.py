@@ -27,7 +27,8 @@ from cost_models.fitted import FittedModel
 from cost_models.machines import parse_machine
 from cost_models.measured import MeasuredModel
 from cost_models.shipped import shipped_table
-from placer.problem import formulate, lifetimes, simulate
+from placer.problem import formulate, lifetimes
+from placer.problem import schedule as simulate
 from placer.problem.problem import PlacementProblem
 from tests.benchmarks import bench_truth
 from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions

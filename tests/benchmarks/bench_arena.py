@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 
 import placer
-from placer.comparing.scores import ProblemScores, Score, scored
-from placer.problems.shipped import shipped_graphs
-from placer.units import format_bytes, format_ns
+from placer.common.units import format_bytes, format_ns
+from placer.research.arena.scores import ProblemScores, Score, scored
+from placer.research.instances.shipped import shipped_graphs
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
 SHARE = 0.5

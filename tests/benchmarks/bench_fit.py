@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from placer.tables import table
+from placer.common.tables import table
 from tests.fitting import FULL, SMALL, At, Program, crossings
 from tests.machines import two_cpus, two_fast
 
 if TYPE_CHECKING:
-    from placer.placement import Placement
+    from placer.plan.placement import Placement
 
 VARIANTS = ("default", "all_cpu", "hand", "plan")
 STEPS = 5
@@ -97,7 +97,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
     import tensorflow as tf
 
     from placer.tf import _private
-    from placer.tf.running import seconds, step_of
+    from placer.tf.run.running import seconds, step_of
 
     program = (SMALL if args.size == "small" else FULL)[name]()
     fast = fast_devices(program, args.devices)

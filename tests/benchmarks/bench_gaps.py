@@ -11,10 +11,10 @@ import argparse
 
 import placer
 from examples.workloads import WORKLOADS
-from placer.comparing.problems import limited, problem_of
+from placer.common.units import format_bytes
 from placer.problem.validate import validate
+from placer.research.arena.problems import limited, problem_of
 from placer.solvers.registry import solver
-from placer.units import format_bytes
 from tests.benchmarks.more_workloads import MORE
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import placer
 from cost_models.registry import cost_model
+from placer.common.units import format_ns
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
@@ -25,7 +26,6 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.registry import solver, solvers
-from placer.units import format_ns
 from tests.model_parallel import CASES, by_hand, limited, on_gpus
 
 BOUNDED = {"auto", "step_time", "min_cut", "lagrangian", "cp_sat"}

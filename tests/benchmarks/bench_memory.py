@@ -32,13 +32,13 @@ import numpy as np
 
 from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from placer.options import Options
-from placer.predicting import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import usage
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.verbs.predict import random_cut
 from tests.benchmarks import bench_truth
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def allocations(step: Callable[[], object]) -> list[tuple[int, str, str, int, in
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    from placer.tf.harvesting import _stats
+    from placer.tf.run.harvesting import _stats
 
     quiet = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=0)
     with tempfile.TemporaryDirectory() as folder:

@@ -27,9 +27,9 @@ import tensorflow as tf
 import placer
 from cost_models.base import OpSignature
 from examples.workloads import encoder_training
-from placer.opgraph import OpGraph, OpNode, TensorEdge
+from placer.graph.opgraph import OpGraph, OpNode, TensorEdge
 from placer.tf.devices import full_name
-from placer.tf.rewriting import rewrite
+from placer.tf.rewrite.rewriting import rewrite
 
 T = TypeVar("T")
 

@@ -22,16 +22,16 @@ from pathlib import Path
 import numpy as np
 
 from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.problem.split import SplitProblem
-from placer.problems.dnn_partitioning import load_placement, load_split
-from placer.problems.iopddl import load_pairwise
-from placer.solvers.cp_model import Model
-from placer.solvers.pairwise.minimise import minimise_pairwise
+from placer.research.instances.dnn_partitioning import load_placement, load_split
+from placer.research.instances.iopddl import load_pairwise
+from placer.research.pairwise.minimise import minimise_pairwise
+from placer.research.splits import latency_model
+from placer.research.splits.latency import minimise_latency
+from placer.research.splits.max_load import minimise_max_load
+from placer.research.splits.model import resolved
+from placer.research.splits.problem import SplitProblem
+from placer.solvers.primitives.cp_model import Model
 from placer.solvers.registry import solver
-from placer.solvers.splits import latency_model
-from placer.solvers.splits.latency import minimise_latency
-from placer.solvers.splits.max_load import minimise_max_load
-from placer.solvers.splits.model import resolved
 from tests import published
 
 TABLES = ("max_load", "latency", "total_cost", "intra_operator")

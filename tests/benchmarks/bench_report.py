@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from placer.problems.shipped import shipped_graph
-from placer.solving import solve
+from placer.research.instances.shipped import shipped_graph
+from placer.verbs.solve import solve
 from tests.browser import chromium, open_report
 from tests.graphs import stacked
 

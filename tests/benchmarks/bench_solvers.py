@@ -17,13 +17,13 @@ from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.replay import Replay
-from placer.problem.simulate import Simulator
+from placer.problem.schedule import Simulator
 from placer.solvers.base import Objective
-from placer.solvers.climbing import moves
+from placer.solvers.bounds.step_bound import step_bound_ns
+from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.min_cut import minimum_cut
+from placer.solvers.primitives.hill_climbing import moves
 from placer.solvers.registry import solver
-from placer.solvers.step_bound import step_bound_ns
 
 MOVES = 20
 LAYER = 40

@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from examples import workloads
 from examples.workloads import Workload
-from placer.tf.running import in_turns
+from placer.tf.run.running import in_turns
 
 VARIANTS = ("default", "all_cpu", "plan", "hand")
 BUILDERS: dict[str, Callable[..., Workload]] = {

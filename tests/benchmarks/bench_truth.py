@@ -33,18 +33,18 @@ from cost_models.base import CostModel
 from cost_models.machines import Machine, parse_machine
 from cost_models.store import Store, export_json, import_json
 from cost_models.transfers import unpinned_factor
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from placer.options import Options
-from placer.predicting import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.verbs.predict import random_cut
 
 if TYPE_CHECKING:
     from examples.workloads import Size, Workload
-    from placer.placement import Placement
-    from placer.tf.tracing import Trace
+    from placer.plan.placement import Placement
+    from placer.tf.trace.tracing import Trace
     from tests.benchmarks.bench_step_time import Variant
     from tests.model_parallel import Program
 
@@ -165,7 +165,7 @@ def measure(name: str, size: Size, out: Path, budget_s: float, two_cpu: bool = F
     export_json(Store().rows(), out / "measurements.json")
     keep(name, ready, rounds, machine, out)
     keep_grappler(name, ready, machine, out)
-    from placer.tf.harvesting import recorded
+    from placer.tf.run.harvesting import recorded
 
     for label in TRACED if traces else ():
         if label in ready:
@@ -257,7 +257,7 @@ def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
     import tensorflow as tf
 
     import placer
-    from placer.tf.tracing import trace
+    from placer.tf.trace.tracing import trace
     from tests.benchmarks.bench_step_time import BY_HAND
     from tests.benchmarks.bench_step_time import on_cpu as called_on_cpu
 
@@ -318,7 +318,7 @@ class Case:
     def of(cls, label: str, work: Workload, traced: Trace, graph: OpGraph, machine: Machine, **options: Any) -> Case:
         """The function run by a plan that these options give; its trace and graph are read once for all of them."""
         import placer
-        from placer.tf.rewriting import by_plan
+        from placer.tf.rewrite.rewriting import by_plan
 
         placement = placer.solve(graph, machine, **options)
         run = by_plan(traced, placement)
@@ -328,7 +328,7 @@ class Case:
     def as_it_is(cls, label: str, work: Workload, machine: Machine, **options: Any) -> Case:
         """The function itself, without what `tf.function` does in Python at each call, which no placement changes."""
         import placer
-        from placer.tf.tracing import trace
+        from placer.tf.trace.tracing import trace
 
         traced = trace(work.fn, *work.args)
         case = cls.of(label, work, traced, placer.build_graph(traced), machine, **options)
@@ -362,7 +362,7 @@ class Case:
 def as_traced(work: Workload) -> OpGraph:
     """A function's graph as TensorFlow runs it: variables that a loop reads are read in each round, not before it."""
     import placer
-    from placer.tf.tracing import trace
+    from placer.tf.trace.tracing import trace
 
     traced = trace(work.fn, *work.args)
     for body in traced.root.walk():

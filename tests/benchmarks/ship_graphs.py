@@ -21,7 +21,7 @@ from examples.workloads import Size, Workload, detector, encoder_training, lstm_
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
-from placer.problems import shipped
+from placer.research.instances import shipped
 from tests.benchmarks.more_workloads import attention_training, augmented_convolutions, decoding
 
 SHIPPED: dict[str, Callable[[Size], Workload]] = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from placer.comparing.adversary import adversarial
-from placer.comparing.problems import fingerprint, load_problem, problem_of, save_problem
 from placer.errors import OptionError
+from placer.research.arena.adversary import adversarial
+from placer.research.arena.problems import fingerprint, load_problem, problem_of, save_problem
 from placer.solvers.registry import solver
 
 STEPS = 100

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import placer
-from placer.comparing import arena as arena_module
-from placer.comparing import code
-from placer.comparing.comparison import KEY
 from placer.errors import OptionError, PlanError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
-from placer.problems.families import synthetic
+from placer.research.arena import arena as arena_module
+from placer.research.arena import solver_code as code
+from placer.research.arena.comparison import KEY
+from placer.research.instances.families import synthetic
 from placer.solvers.registry import solver
 from tests.comparing.solvers_that_fail import Failing, first_allowed, without_tensorflow
 from tests.graphs import layers

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.comparing.problems import fingerprint, load_problem, problem_of, save_problem
 from placer.errors import PlanError
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.problems.dnn_partitioning import load_placement
-from placer.problems.families import LEAST_OPS, SHAPES, synthetic
+from placer.research.arena.problems import fingerprint, load_problem, problem_of, save_problem
+from placer.research.instances.dnn_partitioning import load_placement
+from placer.research.instances.families import LEAST_OPS, SHAPES, synthetic
 from placer.solvers.heuristics.fixed import all_on
 from tests.graphs import layers
 from tests.published import THROUGHPUT

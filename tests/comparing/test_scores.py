@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placer.comparing.comparison import Comparison, Record
-from placer.comparing.scores import performance_profiles, scored
+from placer.research.arena.comparison import Comparison, Record
+from placer.research.arena.scores import performance_profiles, scored
 
 
 def run(problem: str, solver: str, value: int | None, bound: int = 0, seed: int = 0, **changes: Any) -> Record:

@@ -28,8 +28,8 @@ from cost_models.measuring.links import Copy, copies
 from cost_models.measuring.samples import common
 from cost_models.store import Measurement, Store
 from cost_models.work import work_of
-from placer.cli import main
-from placer.devicespec import parse
+from placer.command.main import main
+from placer.common.device_spec import parse
 from placer.tf._private import recorded_partitions
 from placer.tf.devices import local_machine
 from tests.graphs import layers

@@ -22,10 +22,10 @@ from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import RECIPES, UnmeasurableError
 from cost_models.store import Measurement, Row, Store
 from cost_models.work import work_of
-from placer.opgraph import Kernel
-from placer.profiling import Profile, profile
+from placer.graph.opgraph import Kernel
 from placer.tf.devices import local_machine
-from placer.tf.optypes import PYTHON_CALLBACKS
+from placer.tf.trace.optypes import PYTHON_CALLBACKS
+from placer.verbs.profile import Profile, profile
 
 CPU = load_machine("cpu2").device("CPU:0")
 
@@ -333,7 +333,7 @@ def test_what_is_profiled_before_its_first_call_is_planned_by_what_was_measured(
 
     planned, later = tf.ones([8, 8]), tf.ones([9, 9])
     before = step.plan(planned)
-    monkeypatch.setattr("placer.profiling.profile", measured)
+    monkeypatch.setattr("placer.verbs.profile.profile", measured)
     for x in (planned, later):
         with pytest.raises(KeyboardInterrupt) if stopped else nullcontext():
             step.profile(x)

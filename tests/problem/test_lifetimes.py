@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from placer.opgraph import OpGraph
+from placer.graph.opgraph import OpGraph
 from placer.problem.memory import peaks, usage
 from placer.problem.problem import Assignment
 from tests.graphs import GraphBuilder, floats

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placer.problem.pairwise import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
-from placer.problem.validate_pairwise import validate_pairwise
+from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
+from placer.research.pairwise.validate import validate_pairwise
 from tests.pairwise import limited, random_pairwise, vars_of
 
 

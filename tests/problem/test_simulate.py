@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placer.problem import replay
 from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.problem.simulate import AWAKE_NS, SMALL, WIDE, Simulator, simulate
+from placer.problem.schedule import AWAKE_NS, SMALL, WIDE, Simulator, simulate
 from tests.random_problems import problems, random_assignment, uneven
 from tests.slow_simulation import described_step
 

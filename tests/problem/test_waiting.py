@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.problem.waiting import left_waiting
+from placer.problem.control_edge_reduction import left_waiting
 from placer.tf import _private
 from tests.machines import two_cpus
 

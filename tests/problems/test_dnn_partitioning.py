@@ -11,8 +11,8 @@ import pytest
 from placer.errors import PlanError
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment
-from placer.problem.split import excess_bytes, latency_ns, loads_ns
-from placer.problems.dnn_partitioning import load_placement, load_split
+from placer.research.instances.dnn_partitioning import load_placement, load_split
+from placer.research.splits.problem import excess_bytes, latency_ns, loads_ns
 from tests import published
 
 CLASSES = {

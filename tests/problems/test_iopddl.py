@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from placer.errors import PlanError
-from placer.problem.pairwise import FORBIDDEN, pairwise_cost, peak_usage
-from placer.problems.iopddl import load_pairwise
+from placer.research.instances.iopddl import load_pairwise
+from placer.research.pairwise.problem import FORBIDDEN, pairwise_cost, peak_usage
 from tests import published
 
 EXAMPLE = {

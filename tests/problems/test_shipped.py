@@ -9,14 +9,14 @@ import pytest
 
 import placer
 from cost_models.machines import shipped_machines
-from placer.comparing.problems import fingerprint, limited, problem_of
 from placer.errors import OptionError
 from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
-from placer.problems import shipped
-from placer.problems.shipped import ENDING, shipped_graph, shipped_graphs
+from placer.research.arena.problems import fingerprint, limited, problem_of
+from placer.research.instances import shipped
+from placer.research.instances.shipped import ENDING, shipped_graph, shipped_graphs
+from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.fixed import all_on
-from placer.solvers.min_cut import minimum_cut
 
 FOLDER = Path(shipped.__file__).parent / shipped.FOLDER
 

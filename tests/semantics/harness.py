@@ -19,15 +19,15 @@ import tensorflow as tf
 
 import placer
 from cost_models.machines import Machine
-from placer.decorator import PlacedFunction
-from placer.placement import Placement
+from placer.placed.function import PlacedFunction
+from placer.plan.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Solver
-from placer.tf.kernels import KernelIndex
-from placer.tf.rewriting import rewrite
-from placer.tf.tracing import trace, traceable
+from placer.tf.rewrite.rewriting import rewrite
+from placer.tf.trace.kernels import KernelIndex
+from placer.tf.trace.tracing import trace, traceable
 from tests.machines import two_cpus
 
 GPU_HERE = bool(tf.config.list_physical_devices("GPU"))

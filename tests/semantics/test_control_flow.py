@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from tests.machines import two_cpus
 from tests.semantics.harness import Builder, Program, check, plan, soft_placement
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import placer
 from cost_models.analytic import AnalyticModel
 from cost_models.overrides import Override, OverrideModel
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.problem.price import total_cost_ns
 from placer.solvers.auto import WORTH_MOVING
 from tests.random_problems import assignments

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.placement import Placement, Transfer
+from placer.plan.placement import Placement, Transfer
 from placer.tf import _private
 from tests.machines import two_cpus
 from tests.semantics.harness import Builder, Program, RandomLegal, check, plan, soft_placement

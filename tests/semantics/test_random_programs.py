@@ -9,8 +9,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.opgraph import OpNode
-from placer.tf.tracing import traceable
+from placer.graph.opgraph import OpNode
+from placer.tf.trace.tracing import traceable
 from tests.semantics.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
 from tests.semantics.programs import Source, every_row, programs
 

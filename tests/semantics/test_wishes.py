@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import ConstraintError, DeviceError, OptionError, PlacementWarning, PlanError
-from placer.placement import Placement
+from placer.plan.placement import Placement
 from placer.tf import _private
 from tests.machines import four_gpus, two_cpus
 from tests.semantics.harness import Program, RandomLegal, check, plan, soft_placement

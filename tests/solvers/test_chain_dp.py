@@ -11,9 +11,9 @@ import pytest
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problems.families import SHAPES
-from placer.solvers.chain_dp import ChainDp
-from placer.solvers.ideals import depth_first, ideals, precedence
+from placer.research.instances.families import SHAPES
+from placer.solvers.exact.chain_dp import ChainDp
+from placer.solvers.primitives.ideals import depth_first, ideals, precedence
 from tests.shapes import shaped
 
 

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from placer.problem.validate import validate
-from placer.problems.families import SHAPES
+from placer.research.instances.families import SHAPES
 from placer.solvers.base import Objective, Status
 from placer.solvers.registry import solver, solvers
 from tests.shapes import shaped, tasks

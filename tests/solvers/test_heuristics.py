@@ -13,10 +13,10 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Status
 from placer.solvers.heuristics.cpop import cpop_schedule
 from placer.solvers.heuristics.heft import heft_schedule
-from placer.solvers.heuristics.list_scheduling import Schedule, upward_rank_ns
 from placer.solvers.heuristics.m_etf import m_etf_schedule
 from placer.solvers.heuristics.m_sct import favourite_children, m_sct_schedule
 from placer.solvers.heuristics.peft import optimistic_cost_ns, peft_schedule
+from placer.solvers.primitives.list_scheduling import Schedule, upward_rank_ns
 from placer.solvers.registry import solver
 from tests.graphs import layers
 from tests.problem.test_price import chain

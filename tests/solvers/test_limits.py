@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from placer.problem.memory import excess, holdings, peaks, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
-from placer.problem.simulate import Simulator
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
-from placer.solvers import symmetry
 from placer.solvers.base import Status
-from placer.solvers.branching import branched
-from placer.solvers.cp_model import Model
-from placer.solvers.cp_sat import CpSat, cannot_fit
-from placer.solvers.exchange import exchange
-from placer.solvers.fit import fit
-from placer.solvers.lagrangian import lagrangian
-from placer.solvers.neighbourhoods import improved
-from placer.solvers.step_bound import step_bound_ns
+from placer.solvers.bounds.branch_and_bound import branched
+from placer.solvers.bounds.lagrangian import lagrangian
+from placer.solvers.bounds.step_bound import step_bound_ns
+from placer.solvers.exact.cp_sat import CpSat, cannot_fit
+from placer.solvers.primitives import symmetry
+from placer.solvers.primitives.cp_model import Model
+from placer.solvers.primitives.local_search import exchange
+from placer.solvers.primitives.neighbourhoods import improved
+from placer.solvers.primitives.repair import fit
 from tests.problem.test_price import chain
 from tests.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 

@@ -12,7 +12,7 @@ from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Status
-from placer.solvers.min_cut import MinCut, expansion, minimum_cut
+from placer.solvers.exact.min_cut import MinCut, expansion, minimum_cut
 from tests.random_problems import assignments, problems, random_assignment
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.base import Status
-from placer.solvers.cp_sat import CpSat
-from placer.solvers.min_cut import MinCut
+from placer.solvers.exact.cp_sat import CpSat
+from placer.solvers.exact.min_cut import MinCut
 from placer.solvers.registry import solver
-from placer.solvers.step_time import StepTime
+from placer.solvers.search.step_time import StepTime
 from tests.brute_force import every_assignment, optimum_ns, peak_bytes, total_costs_ns
 from tests.random_problems import assignments, problems, random_problem
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
-from placer.problems.families import SHAPES, synthetic
-from placer.solvers.fewer import halved
-from placer.solvers.lagrangian import lagrangian
-from placer.solvers.partition import partitions
+from placer.research.instances.families import SHAPES, synthetic
+from placer.solvers.bounds.lagrangian import lagrangian
+from placer.solvers.primitives.device_subset import halved
+from placer.solvers.primitives.partition import partitions
 from tests.random_problems import alike, interchangeable, problems, random_assignment
 from tests.shapes import shaped
 

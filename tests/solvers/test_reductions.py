@@ -14,8 +14,8 @@ from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
-from placer.problems.families import synthetic
-from placer.solvers.min_cut import minimum_cut
+from placer.research.instances.families import synthetic
+from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.reductions.dominated import dominated
 from placer.solvers.reductions.followers import followers
 from placer.solvers.reductions.forced import forced

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from placer.errors import OptionError
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import simulate
+from placer.problem.schedule import simulate
 from placer.problem.validate import validate
 from placer.solvers.base import Objective, Solution, Status
-from placer.solvers.ledger import Ledger
+from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.registry import solver, solvers
 from tests.problem.test_price import chain
 from tests.random_problems import problems, random_assignment

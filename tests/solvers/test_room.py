@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.room import NOWHERE, Room
+from placer.solvers.primitives.incremental_memory import NOWHERE, Room
 from tests.random_problems import problems, random_assignment
 
 

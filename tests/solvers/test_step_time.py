@@ -14,16 +14,16 @@ import placer
 from cost_models.auto import shipped_model
 from cost_models.machines import load_machine
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import Simulator, simulate
+from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
-from placer.problems.families import SHAPES, synthetic
-from placer.problems.shipped import shipped_graph
+from placer.research.instances.families import SHAPES, synthetic
+from placer.research.instances.shipped import shipped_graph
 from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
-from placer.solvers.limited_load import limited_load_ns
+from placer.solvers.bounds.limited_load import limited_load_ns
+from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.registry import solver
-from placer.solvers.step_bound import step_bound_ns
-from placer.solvers.step_time import StepTime
+from placer.solvers.search.step_time import StepTime
 from tests.random_problems import alike, assignments, problems, uneven
 from tests.solvers.test_optima import with_another
 
@@ -114,8 +114,8 @@ def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int
 
 def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     """And equal runs are equal, where they are done in time: for a tenth of the effort on the busiest machine."""
-    monkeypatch.setattr("placer.solvers.heuristics.annealing.OP_RUNS_PER_S", 4_000)
-    monkeypatch.setattr("placer.solvers.heuristics.genetic.DECODED_OPS_PER_S", {True: 1_000})
+    monkeypatch.setattr("placer.solvers.search.annealing.OP_RUNS_PER_S", 4_000)
+    monkeypatch.setattr("placer.solvers.search.genetic.DECODED_OPS_PER_S", {True: 1_000})
     problem = synthetic("random", ops=40, memory=0.5)
     ours, again = (StepTime().solve(problem, "step_time", time_limit_s=10.0) for _ in range(2))
     assert ours.assignment is not None

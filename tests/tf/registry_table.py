@@ -27,9 +27,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placer.opgraph import Kernel
-from placer.tf import optypes
-from placer.tf.kernels import DEVICE_TYPES, UNRUNNABLE, KernelIndex
+from placer.graph.opgraph import Kernel
+from placer.tf.trace import optypes
+from placer.tf.trace.kernels import DEVICE_TYPES, UNRUNNABLE, KernelIndex
 
 VERSION = ".".join(tf.__version__.split(".")[:2])
 GOLDEN = Path(__file__).parent / "golden" / f"registry-{VERSION}.txt"
@@ -115,7 +115,7 @@ def _host(definition: OpDef, kernel: Kernel) -> str:
 
 
 def _said(name: str) -> Iterator[str]:
-    """What the tables of `placer.tf.optypes` and `placer.tf.kernels` add to the registry."""
+    """What the tables of `placer.tf.trace.optypes` and `placer.tf.trace.kernels` add to the registry."""
     tables = {
         "bounds": optypes.BOUNDS_SENSITIVE,
         "random": optypes.RANDOM_STATEFUL,

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.decorator import PlacedFunction
+from placer.placed.function import PlacedFunction
 from tests.machines import two_cpus
 from tests.semantics.harness import Builder, Program, RandomLegal, scalar, soft_placement, trainable, watched
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError, PlacementWarning
-from placer.units import format_bytes
 from tests.machines import two_cpus
 
 THERE = "CPU:1"

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import placer
-from placer.tf.observing import observe_call
+from placer.tf.run.observing import observe_call
 from tests.machines import two_cpus
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*GPU.3.*relaxed:placer.PlacementWarning")

@@ -13,7 +13,7 @@ from tensorflow.python.framework import test_util
 import placer
 from cost_models.base import OpSignature
 from cost_models.measuring.chains import Bench, plain_graphs
-from placer.problem.fusing import chains
+from placer.problem.fusion import chains
 from placer.tf import _private
 
 pytestmark = pytest.mark.skipif(not test_util.IsMklEnabled(), reason="oneDNN is off here, so TensorFlow makes one op of fewer")

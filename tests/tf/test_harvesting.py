@@ -14,8 +14,8 @@ import tensorflow as tf
 import placer
 from cost_models.machines import load_machine
 from cost_models.store import Store
-from placer.tf import harvesting
 from placer.tf.devices import local_machine
+from placer.tf.run import harvesting
 
 STEPS = 4
 

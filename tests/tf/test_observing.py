@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import placer
 from placer.tf import _private
-from placer.tf.observing import Mismatch
+from placer.tf.run.observing import Mismatch
 from tests.machines import two_cpus
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placer.tf.optypes import BOUNDS_SENSITIVE, INTEGER_ERRORS, RANDOM_STATEFUL, is_stateful
+from placer.tf.trace.optypes import BOUNDS_SENSITIVE, INTEGER_ERRORS, RANDOM_STATEFUL, is_stateful
 
 ROWS = tf.ones([4, 3])
 ROW = tf.ones([1, 3])

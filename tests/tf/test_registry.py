@@ -6,7 +6,7 @@ import difflib
 
 import pytest
 
-from placer.tf.kernels import KernelIndex
+from placer.tf.trace.kernels import KernelIndex
 from tests.tf.registry_table import GOLDEN, table
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.heft import earliest
-from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns, upward_rank_ns
+from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns, upward_rank_ns
 from placer.solvers.sources import TOPCUOGLU
 
 

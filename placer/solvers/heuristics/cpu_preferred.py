@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.grouping import grouped
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.grouping import grouped
 from placer.solvers.sources import ONNX_RUNTIME
 
 SMALL_BYTES = 400

@@ -6,7 +6,7 @@ from functools import partial
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.filling import fill
+from placer.solvers.primitives.filling import fill
 from placer.solvers.sources import TARNAWSKI
 
 

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.simulate import ISSUED
-from placer.solvers.grouping import grouped
+from placer.problem.schedule import ISSUED
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.room import Room
+from placer.solvers.primitives.grouping import grouped
+from placer.solvers.primitives.incremental_memory import Room
 from placer.solvers.sources import TOPCUOGLU, here, lines
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.ledger import Ledger
+from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.sources import here
 
 

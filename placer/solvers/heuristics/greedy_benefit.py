@@ -9,8 +9,8 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.fixed import all_on
-from placer.solvers.ledger import Ledger
-from placer.solvers.room import Room
+from placer.solvers.primitives.incremental_cost import Ledger
+from placer.solvers.primitives.incremental_memory import Room
 from placer.solvers.sources import here
 
 PASSES = 20

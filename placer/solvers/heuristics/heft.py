@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from placer.problem.problem import PlacementProblem
-from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, upward_rank_ns
+from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, upward_rank_ns
 from placer.solvers.sources import TOPCUOGLU
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from heapq import heappop, heappush
 
 from placer.problem.problem import PlacementProblem
-from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler
-from placer.solvers.room import Room
+from placer.solvers.primitives.incremental_memory import Room
+from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler
 from placer.solvers.sources import BAECHI, HWANG, lines
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
-from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
 from placer.solvers.heuristics.m_etf import EarliestStart, Queue
+from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
 from placer.solvers.sources import BAECHI, HANEN, lines
 
 WINDOW = 1_000

@@ -8,7 +8,7 @@ import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.filling import fill, in_order, unit_bytes
+from placer.solvers.primitives.filling import fill, in_order, unit_bytes
 from placer.solvers.sources import BAECHI
 
 

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from placer.problem.problem import Floats, PlacementProblem
-from placer.solvers.heuristics.list_scheduling import Schedule, list_scheduler, mean_copy_ns
+from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns
 from placer.solvers.sources import ARABNEJAD
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution
-from placer.solvers.heuristics.filling import in_order
-from placer.solvers.room import Room
+from placer.solvers.primitives.filling import in_order
+from placer.solvers.primitives.incremental_memory import Room
 from placer.solvers.sources import here
 
 

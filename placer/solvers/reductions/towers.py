@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.problem.problem import Ints, PlacementProblem
-from placer.solvers.grouping import components, grouped
+from placer.solvers.primitives.grouping import components, grouped
 from placer.solvers.reductions.reduced import Reduced, roomy
 
 ROUNDS = 100

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.problem.pairwise import peak_usage
-from placer.problem.validate_pairwise import validate_pairwise
-from placer.problems.iopddl import load_pairwise
+from placer.research.instances.iopddl import load_pairwise
+from placer.research.pairwise.core import core
+from placer.research.pairwise.memory import Memory
+from placer.research.pairwise.messages import Messages
+from placer.research.pairwise.minimise import cite, minimise_pairwise
+from placer.research.pairwise.problem import peak_usage
+from placer.research.pairwise.validate import validate_pairwise
 from placer.solvers.base import Status
-from placer.solvers.pairwise.core import core
-from placer.solvers.pairwise.memory import Memory
-from placer.solvers.pairwise.messages import Messages
-from placer.solvers.pairwise.minimise import cite, minimise_pairwise
 from tests import published
 from tests.pairwise import limited, optimum, random_pairwise
 

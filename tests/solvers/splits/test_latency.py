@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.problem.split import excess_bytes, latency_ns, loads_ns
-from placer.problems.dnn_partitioning import load_split
+from placer.research.instances.dnn_partitioning import load_split
+from placer.research.splits.bound import Cuts
+from placer.research.splits.latency import minimise_latency
+from placer.research.splits.latency_bound import pieces_of_path, shortest_path_ns
+from placer.research.splits.problem import excess_bytes, latency_ns, loads_ns
 from placer.solvers.base import Status
-from placer.solvers.splits.bound import Cuts
-from placer.solvers.splits.latency import minimise_latency
-from placer.solvers.splits.latency_bound import pieces_of_path, shortest_path_ns
 from tests import published
 from tests.splits import least_latency_ns, random_split
 

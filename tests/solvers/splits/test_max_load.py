@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placer.problem.split import excess_bytes, max_load_ns
-from placer.problems.dnn_partitioning import load_split
+from placer.research.instances.dnn_partitioning import load_split
+from placer.research.splits.bound import max_load_bound_ns
+from placer.research.splits.chain import chain_split
+from placer.research.splits.max_load import minimise_max_load
+from placer.research.splits.problem import excess_bytes, max_load_ns
 from placer.solvers.base import Status
-from placer.solvers.splits.bound import max_load_bound_ns
-from placer.solvers.splits.chain import chain_split
-from placer.solvers.splits.max_load import minimise_max_load
 from tests import published
 from tests.splits import least_max_load_ns, random_split
 

@@ -1,0 +1,161 @@
+"""Which ops TensorFlow makes one op of on a CPU: a product or a convolution, its bias, and what is done to their sum.
+
+As Grappler's remapper.cc does it for float32 where oneDNN is on, after its arithmetic_optimizer.cc has gathered sums. Left out is
+what oneDNN fuses beyond that (GELU, Swish, batch norms, depthwise and three-dimensional convolutions), and chains through an
+Identity that Grappler takes out: those are told as shorter ones, or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cost_models.base import AttrValue, OpSignature, TensorSpec
+from placer.graph.opgraph import OpGraph, OpNode
+
+_FUSED = {"MatMul": "_FusedMatMul", "Conv2D": "_FusedConv2D"}
+_ATTRS = frozenset({"T", "transpose_a", "transpose_b", "data_format", "dilations", "explicit_paddings", "padding", "strides"})
+"""What the fused op has of its first op's attributes."""
+_ADDS = frozenset({"Add", "AddV2", "AddN"})
+_ACTIVATIONS = {
+    "MatMul": frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}),
+    "Conv2D": frozenset({"Relu", "Relu6", "Elu", "LeakyRelu"}),
+}
+_BREAKING = frozenset({"Relu", "Relu6", "Elu"})
+"""After a product, its bias and one more addend: the remapper writes an op without a type, and nothing of the function is
+optimised ("Node 'Relu' does not specify an operation")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Ops that run as one."""
+
+    ops: tuple[OpNode, ...]
+    """A MatMul or a Conv2D, then what follows it."""
+    inputs: tuple[TensorSpec, ...]
+    """Of the op that they become."""
+
+    @property
+    def signature(self) -> OpSignature:
+        """The op that they become, as Grappler writes it; oneDNN's pass may give it another kernel yet."""
+        head, *others = self.ops
+        attrs: dict[str, AttrValue] = {name: value for name, value in head.signature.attrs if name in _ATTRS}
+        attrs["num_args"] = len(self.inputs) - 2
+        attrs["fused_ops"] = ("BiasAdd", *("Add" if op.op_type in _ADDS else op.op_type for op in others[1:]))
+        if head.op_type == "Conv2D":
+            attrs |= {"TArgs": ("float32",) * (len(self.inputs) - 2), "num_host_args": 0}
+        if (alpha := self.ops[-1].signature.attr("alpha")) is not None:  # a LeakyRelu's
+            attrs["leakyrelu_alpha"] = alpha
+        return OpSignature(_FUSED[head.op_type], self.inputs, self.ops[-1].signature.outputs, tuple(sorted(attrs.items())))
+
+    def then(self, op: OpNode, *inputs: TensorSpec) -> Chain:
+        """The chain with one more op, which takes these inputs beside the chain's result."""
+        return Chain((*self.ops, op), (*self.inputs, *inputs))
+
+
+def chains(graph: OpGraph) -> tuple[Chain, ...]:
+    """The chains of a graph whose ops become one each where all of them are on one CPU; no op is in two."""
+    found: list[Chain] = []
+    taken: set[str] = set()
+    for op in reversed(list(graph)):
+        if op.name in taken:
+            continue
+        chain = _activated(graph, op) or _summed(graph, op) or _biased(graph, op)
+        if chain is None:
+            continue
+        if len(chain.ops) > 3 and chain.ops[0].op_type == "MatMul":
+            return ()
+        found.append(chain)
+        taken.update(link.name for link in chain.ops)
+    return tuple(reversed(found))
+
+
+def _activated(graph: OpGraph, op: OpNode) -> Chain | None:
+    """Ends with an activation; also a chain that TensorFlow breaks on."""
+    if not any(op.op_type in activations for activations in _ACTIVATIONS.values()) or (before := _before(graph, op, 0)) is None:
+        return None
+    chain = _summed(graph, before) or _biased(graph, before)
+    if chain is None:
+        return None
+    head = chain.ops[0].op_type
+    allowed = _BREAKING if head == "MatMul" and len(chain.ops) > 2 else _ACTIVATIONS[head]
+    return chain.then(op) if op.op_type in allowed else None
+
+
+def _summed(graph: OpGraph, op: OpNode) -> Chain | None:
+    """Ends with the addition of something of the same shape to what has its bias; that of two such to the first."""
+    inputs = op.signature.inputs
+    if op.op_type not in _ADDS or len(inputs) != 2 or inputs[0] != inputs[1] or _is_gathered(graph, op):
+        return None
+    makers = [_maker(graph, op, position) for position in (0, 1)]
+    if any(maker is None or maker.role == "constant" or _is_gathered(graph, maker) for maker in makers):
+        return None
+    for position in (0, 1):
+        before = _before(graph, op, position)
+        chain = _biased(graph, before) if before else None
+        if chain:
+            return chain.then(op, inputs[1 - position])
+    return None
+
+
+def _biased(graph: OpGraph, op: OpNode) -> Chain | None:
+    """Ends with the bias: a BiasAdd, or an addition that does the same."""
+    inputs = op.signature.inputs
+    if len(inputs) != 2:
+        return None
+    if op.op_type == "BiasAdd":
+        positions: tuple[int, ...] = (0,)
+    elif op.op_type in ("Add", "AddV2") and not _is_gathered(graph, op):
+        positions = tuple(position for position in (0, 1) if _is_bias(inputs[1 - position], inputs[position]))
+    else:
+        return None
+    for position in positions:
+        head = _before(graph, op, position)
+        if head is not None and head.op_type in _FUSED and _runs_on_cpus(head) and _runs_on_cpus(op):
+            return Chain((head,), head.signature.inputs).then(op, inputs[1 - position])
+    return None
+
+
+def _runs_on_cpus(op: OpNode) -> bool:
+    return all(spec.dtype == "float32" for spec in op.signature.inputs) and op.signature.attr("data_format", "NHWC") == "NHWC"
+
+
+def _is_bias(addend: TensorSpec, to: TensorSpec) -> bool:
+    """Whether adding it adds a number to each channel (`IsBiasSemanticAdd`)."""
+    if not addend.shape or not to.shape or len(addend.shape) > len(to.shape) or addend.shape == to.shape:
+        return False
+    *others, channels = addend.shape
+    return channels is not None and channels == to.shape[-1] and all(side == 1 for side in others)
+
+
+def _is_gathered(graph: OpGraph, op: OpNode) -> bool:
+    """Whether TensorFlow makes one sum of this addition and the one that alone takes its result (`AddOpsRewriteStage`)."""
+    if op.op_type not in _ADDS:
+        return False
+    user = next(iter(graph.graph.succ[op.name]), "")
+    return bool(user) and graph.op(user).op_type in _ADDS and _is_only_for(graph, op, graph.op(user))
+
+
+def _before(graph: OpGraph, op: OpNode, position: int) -> OpNode | None:
+    """What makes an input of an op, if it does so for nothing else, and nothing waits for either that takes no tensor."""
+    maker = _maker(graph, op, position)
+    return maker if maker and _is_only_for(graph, maker, op) and not _is_ordered(graph, op) else None
+
+
+def _maker(graph: OpGraph, op: OpNode, position: int) -> OpNode | None:
+    for name, data in graph.graph.pred[op.name].items():
+        if any(edge.dst_index == position for edge in data["tensors"]):
+            return graph.op(name)
+    return None
+
+
+def _is_only_for(graph: OpGraph, op: OpNode, user: OpNode) -> bool:
+    """Whether an op of the same body is all that takes an op's results, and takes one once."""
+    users = graph.graph.succ[op.name]
+    alone = list(users) == [user.name] and len(users[user.name]["tensors"]) == 1 and not _is_ordered(graph, op)
+    return alone and op.role == "op" and op.body == user.body and all(name != op.name for name, _ in graph.outputs)
+
+
+def _is_ordered(graph: OpGraph, op: OpNode) -> bool:
+    """Whether a control edge comes in or goes out."""
+    edges = (*graph.graph.pred[op.name].values(), *graph.graph.succ[op.name].values())
+    return any(data["control"] for data in edges)

@@ -1,0 +1,213 @@
+"""Solvers × problems × seeds, each run in a process of its own, several at a time; what was run before is not run again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from placer import __version__
+from placer.common.progress import progress
+from placer.common.units import check_seconds
+from placer.errors import OptionError
+from placer.options import OF_A_RUN, Options
+from placer.problem.problem import PlacementProblem
+from placer.research.arena.comparison import Comparison, Record, add_line, key, open_lines
+from placer.research.arena.problems import fingerprint, named_problems
+from placer.research.arena.solver_code import digest
+from placer.research.arena.worker import Job
+from placer.solvers.base import Solver
+from placer.solvers.heuristic import Heuristic, Rule
+from placer.solvers.registry import solver, solvers
+
+WORKER = "PLACER_WORKER"
+"""Set in the environment of a run."""
+PATIENCE_S = 5.0
+"""A run is ended at twice its time limit, but not before this much after it."""
+
+
+def arena(
+    problems: Mapping[str, Any] | Iterable[str],
+    solvers: Iterable[str | Solver | Rule] | None = None,
+    *,
+    seeds: Iterable[int] = (0,),
+    time_limits_s: Iterable[float] = (10.0,),
+    results: str | Path | None = None,
+    jobs: int | None = None,
+    signature: str | None = None,
+    memory_share: float | None = None,
+    **given: Any,
+) -> Comparison:
+    """Runs every solver on every problem with every seed and time limit.
+
+    Each run is a process of its own that does not load TensorFlow: a solver that crashes, does not come to an end, or declines is
+    a record that says so. What an answer costs and holds is priced and checked by the package, never taken from the solver.
+
+    Args:
+        problems: targets as on the command line, or by name targets, graphs, plans and `PlacementProblem`s.
+        solvers: registered names, solvers, or functions from a problem to an assignment; every registered one if not given.
+        seeds: for solvers that are not plain rules; those run once.
+        time_limits_s: seconds a solver may search, each a run of its own; with several one sees the gap over time.
+        results: a file that each record is added to as it is there. What is in it already is not run again.
+        jobs: runs at a time; half of the processors if not given, as runs side by side slow each other down.
+        signature: of targets that are functions or SavedModels.
+        memory_share: makes limits bind: each accelerator may hold what it must and this share of what it would like to, see
+            `placer.research.arena.problems.limited`.
+        **given: options of the problems, as for `placer.solve`.
+
+    Raises:
+        OptionError: an option, a target or a solver that cannot be used.
+        PlanError: the file of results is something else, or cannot be written.
+        TraceError: a function cannot be traced.
+    """
+    if WORKER in os.environ:
+        raise OptionError('arena runs this file again for a solver that it defines: call arena under if __name__ == "__main__":.')
+    for name in OF_A_RUN:
+        if name in given:
+            raise OptionError(
+                f"{name}={given[name]!r} is for one run: give arena its solvers, seeds and time_limits_s, lists all."
+            )
+    contestants = [_Contestant.of(one) for one in _listed("solvers", _registered() if solvers is None else solvers)]
+    numbers = [Options(seed=seed).seed for seed in _listed("seeds", seeds)]
+    limits = [check_seconds("time_limits_s", limit) for limit in _listed("time_limits_s", time_limits_s)]
+    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+        raise OptionError(f"jobs={jobs!r} is not a whole number of at least 1.")
+    objective = Options.of(given).objective
+    known = open_lines(results) if results is not None else []
+
+    with tempfile.TemporaryDirectory(prefix="placer-") as folder:
+        runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
+        named = named_problems(problems, given, signature=signature, memory_share=memory_share)
+        for k, (name, problem) in enumerate(named.items()):
+            asked, file = _asked(name, problem, objective), Path(folder, f"{k}.problem")
+            file.write_bytes(pickle.dumps(replace(problem)))  # replaced: without what has been found out about it
+            for one, limit in itertools.product(contestants, limits):
+                for seed in numbers[:1] if one.rule else numbers:
+                    record = asked | one.told | {"seed": seed, "time_limit_s": limit, "placer": __version__}
+                    ends, figures = limit + max(limit, PATIENCE_S), Path(folder, f"{len(runs)}.json")
+                    job = Job(file, one.pickled, one.script, objective, seed, limit, ends, figures)
+                    runs.setdefault(key(record), (record, job))
+        there = {key(record): record for record in known}
+        new = {identity: run for identity, run in runs.items() if identity not in there}
+        with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
+            futures = {pool.submit(_run, job): record for record, job in new.values()}
+            try:
+                for done, future in enumerate(as_completed(futures)):
+                    record = futures[future] | future.result()
+                    there[key(record)] = record
+                    if results is not None:
+                        add_line(results, record)
+                    stage.at((done + 1) / len(new), f"{record['solver']} on {record['problem']}: {record['outcome']}")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    wanted = [there[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
+    return Comparison(wanted, [record for record in known if key(record) not in runs])
+
+
+def _run(job: Job) -> Record:
+    """The figures of one run, or how it ended without any."""
+    file = job.figures.with_suffix(".job")
+    file.write_bytes(pickle.dumps(job))
+    code = "import sys; from placer.research.arena.worker import work; work(sys.argv[1])"
+    environment = os.environ | {WORKER: "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code, str(file)]
+    ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if job.figures.exists():
+        figures: Record = json.loads(job.figures.read_text())
+        return figures
+    if ended.returncode == -signal.SIGALRM:
+        return {
+            "outcome": "overran",
+            "note": f"ended after {job.ends_after_s:g} s, over its time limit of {job.time_limit_s:g} s",
+        }
+    how = f"exit code {ended.returncode}" if ended.returncode >= 0 else signal.Signals(-ended.returncode).name
+    said = ended.stderr.strip().splitlines()
+    return {"outcome": "crashed", "note": ": ".join([how, *said[-1:]])}
+
+
+def _asked(name: str, problem: PlacementProblem, objective: str) -> Record:
+    """What a record says of the problem."""
+    limits = zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)
+    return {
+        "problem": name,
+        "problem_hash": fingerprint(problem),
+        "ops": problem.ops,
+        "units": problem.units,
+        "devices": " ".join(problem.device_names),
+        **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
+        "objective": objective,
+    }
+
+
+def _listed(name: str, given: Any) -> list[Any]:
+    if isinstance(given, str) or not isinstance(given, Iterable) or not (listed := list(given)):
+        raise OptionError(f"{name}={given!r} is no list of at least one.")
+    return listed
+
+
+def _registered() -> list[str]:
+    return list(solvers())
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """A solver as a record tells it and as another process gets it."""
+
+    told: Record
+    pickled: bytes
+    script: str
+    """The file that defines it, where that is the program itself."""
+    rule: bool
+    """Seeds change nothing."""
+
+    @classmethod
+    def of(cls, asked: str | Solver | Rule) -> _Contestant:
+        chosen = solver(asked)
+        parts = [part for part in (asked, chosen, *_fields(chosen).values()) if callable(part) or part is chosen]
+        script = ""
+        if any(_module(part) == "__main__" for part in parts):
+            script = str(getattr(sys.modules["__main__"], "__file__", ""))
+            if not script:
+                raise OptionError(f"solver {chosen.name!r} is defined where no other process can read it: put it in a file.")
+        try:
+            pickled = pickle.dumps(asked)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise OptionError(
+                f"solver {chosen.name!r} cannot be sent to another process ({error}): define it at the top level of a module."
+            ) from error
+        told = {
+            "solver": chosen.name,
+            "options": _options(chosen),
+            "code": digest({"placer.research.arena.worker", *map(_module, parts)}),
+        }
+        return cls(told, pickled, script, isinstance(chosen, Heuristic))
+
+
+def _fields(chosen: Any) -> dict[str, Any]:
+    return {f.name: getattr(chosen, f.name) for f in fields(chosen)} if is_dataclass(chosen) else {}
+
+
+def _options(chosen: Any) -> str:
+    """The options that are not at their defaults, as "key=value, …"."""
+    if not is_dataclass(chosen) or isinstance(chosen, Heuristic):
+        return ""
+    default = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(chosen)}
+    return ", ".join(f"{name}={value!r}" for name, value in _fields(chosen).items() if name != "name" and value != default[name])
+
+
+def _module(part: Any) -> str:
+    while isinstance(part, partial):
+        part = part.func
+    return str(getattr(part, "__module__", "") or type(part).__module__)

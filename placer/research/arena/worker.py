@@ -1,0 +1,109 @@
+"""One run of one solver, in a process of its own, which ends itself when it is over its time, whatever the solver does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import runpy
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placer.solvers.base import Objective
+
+START_S = 60.0
+"""How long the program that defines a solver may take to load."""
+WARM_UP_S = 0.01
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run, and where to write the figures of it."""
+
+    problem: Path
+    """A pickled PlacementProblem."""
+    solver: bytes
+    """Pickled: a registered name, or a solver."""
+    script: str
+    """The user's program, if the solver is defined there; "" otherwise."""
+    objective: Objective
+    seed: int
+    time_limit_s: float
+    ends_after_s: float
+    """The process ends itself then."""
+    figures: Path
+
+
+def work(path: str) -> None:
+    """Runs the `Job` pickled there and writes its figures as JSON."""
+    job: Job = pickle.loads(Path(path).read_bytes())
+    signal.setitimer(signal.ITIMER_REAL, START_S)  # its default action ends the process, whatever it is doing
+    if job.script:
+        sys.modules["__main__"].__dict__.update(runpy.run_path(job.script, run_name="__worker__"))
+    figures = run(job)
+    written = job.figures.with_suffix(".part")
+    written.write_text(json.dumps(figures))
+    written.replace(job.figures)
+
+
+def run(job: Job) -> dict[str, Any]:
+    """The figures of one run; what a solver claims is priced and checked again."""
+    from placer.problem.price import total_cost_ns
+    from placer.problem.validate import validate
+    from placer.research.instances.families import synthetic
+    from placer.solvers.answer import checked
+    from placer.solvers.base import Solution
+    from placer.solvers.registry import solver
+
+    problem = pickle.loads(job.problem.read_bytes())
+    signal.setitimer(signal.ITIMER_REAL, job.ends_after_s)
+    try:
+        chosen = solver(pickle.loads(job.solver))
+        tiny = synthetic("chain", ops=4)
+        with suppress(Exception):  # loads what it loads when first needed, which is not planning
+            chosen.solve(tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
+        if why := chosen.unsupported(problem, job.objective):
+            return {"outcome": "declined", "note": why}
+        started = time.perf_counter()
+        solution: object = chosen.solve(problem, job.objective, time_limit_s=job.time_limit_s, seed=job.seed)
+        seconds = time.perf_counter() - started
+        if not isinstance(solution, Solution):
+            return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is no Solution"}
+        found: dict[str, Any] = {
+            "outcome": "answered",
+            "status": solution.status.value,
+            "lower_bound_ns": int(solution.lower_bound_ns),
+            "feasible": False,
+            "seconds": seconds,
+            "note": solution.stop_reason,
+        }
+        if solution.assignment is None:
+            return found
+        assignment = checked(solution.assignment, problem, chosen.name)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        return {"outcome": "failed", "note": told}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    report = validate(problem, assignment)
+    priced = {"total_cost": total_cost_ns(problem, assignment), "step_time": problem.simulator.step_ns(assignment)}
+    objective_ns = priced[job.objective]
+    found |= {"feasible": report.ok, "objective_ns": objective_ns} | {f"{name}_ns": ns for name, ns in priced.items()}
+    found |= {f"peak_bytes.{name}": held for name, held in zip(problem.device_names, report.peak_bytes, strict=True)}
+    wrong = ""
+    if priced["total_cost"] != report.total_cost_ns:
+        wrong = f"its total cost is {report.total_cost_ns} ns, priced at {priced['total_cost']} ns"
+    if solution.objective_ns != objective_ns:
+        wrong = f"claims {solution.objective_ns} ns where its placement takes {objective_ns} ns"
+    elif report.ok and solution.lower_bound_ns > objective_ns:
+        wrong = f"claims a lower bound of {solution.lower_bound_ns} ns and found {objective_ns} ns"
+    elif not report.ok and solution.status.value in {"OPTIMAL", "FEASIBLE"}:
+        wrong = f"claims {solution.status.value}, but {report.violations[0]}"
+    return found | ({"outcome": "failed", "note": wrong} if wrong else {})

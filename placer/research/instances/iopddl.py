@@ -1,0 +1,52 @@
+"""The instances of the ASPLOS 2025 contest on intra-operator parallelism (github.com/google/iopddl)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from placer.errors import PlanError
+from placer.problem.problem import Ints
+from placer.research.pairwise.problem import PairwiseProblem
+
+
+def load_pairwise(path: str | Path) -> PairwiseProblem:
+    """The problem that a file states, ``.json`` or ``.json.gz``.
+
+    Raises:
+        PlanError: the file is no such problem.
+    """
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+        stated = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)["problem"]
+        nodes, edges = stated["nodes"], stated["edges"]
+        choice_start, choice_cost = _flat(nodes["costs"])
+        edge_start, edge_cost = _flat(edges["costs"])
+        return PairwiseProblem(
+            name=stated["name"],
+            usage_limit=int(stated["usage_limit"]),
+            choice_start=choice_start,
+            choice_cost=choice_cost,
+            choice_usage=_flat(nodes["usages"])[1],
+            node_interval=np.array(nodes["intervals"], np.int64).reshape(-1, 2),
+            edge_nodes=np.array(edges["nodes"], np.int64).reshape(-1, 2),
+            edge_start=edge_start,
+            edge_cost=edge_cost,
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise PlanError(
+            f"{str(path)!r} is no problem in the format of iopddl: {type(error).__name__}: {error}. It has a problem with name, "
+            "usage_limit, nodes with intervals, costs and usages, and edges with nodes and costs."
+        ) from error
+
+
+def _flat(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Where each list begins and the last one ends, and all in a row."""
+    start = np.append(0, np.cumsum([len(entries) for entries in lists], dtype=np.int64))
+    return start, np.fromiter(chain.from_iterable(lists), np.int64, count=int(start[-1]))

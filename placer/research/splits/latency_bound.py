@@ -1,0 +1,121 @@
+"""No split has a lower latency than this."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from placer.problem.problem import Bools, Ints
+from placer.research.splits.bound import UNLIMITED, Cuts
+from placer.research.splits.problem import SplitProblem
+
+
+def shortest_path_ns(problem: SplitProblem) -> int:
+    """The longest path, each op where it takes least, copies free."""
+    return int(_ends_ns(problem, _least_ns(problem)).max(initial=0))
+
+
+def pieces_of_path(problem: SplitProblem, *, time_limit_s: float) -> tuple[int, Ints]:
+    """How fast accelerators can make the path that is longest on CPUs, and, [U], a split for that, which may wait in circles.
+
+    An accelerator runs once, so that what it has of a path is one piece of it, whose ops are all done when everything on that
+    accelerator is. That has no less to do than the cheapest set of units with the piece in it and the rest of the path out: the
+    time of its units and of the copies in and out, a minimum cut. The best pieces, at most as many as there are accelerators,
+    none too large for one, are found by a dynamic programme; then what is the cheapest set that fits bounds those, and they are
+    chosen again. When the time is over, the work on the path stands for a cut.
+    """
+    ends = time.perf_counter() + time_limit_s
+    path = _longest_path(problem)
+    cuts, unit = Cuts(problem), problem.op_unit[path].tolist()
+    cpu, work = problem.op_time_ns[path].T.tolist()
+    sets = _pieces(problem, unit)
+    load = {
+        (i, j): cuts.least(sorted(piece), sorted({*unit} - piece)) if time.perf_counter() < ends else sum(work[i:j])
+        for (i, j), piece in sets.items()
+    }
+    fitting: dict[tuple[int, int], Bools] = {}
+    while True:
+        least, chosen = _chosen(cpu, load, problem.accelerators)
+        if time.perf_counter() > ends or not (left := [piece for piece in chosen if piece not in fitting]):
+            break
+        for piece in left:
+            bound, fitting[piece] = cuts.least_that_fits(sorted(sets[piece]), sorted({*unit} - sets[piece]))
+            load[piece] = max(load[piece], bound)
+    device = np.full(problem.units, problem.accelerators)
+    for d, piece in enumerate(chosen):
+        if piece in fitting:
+            device[fitting[piece] & problem.unit_supported & (device == problem.accelerators)] = d
+    return least, device
+
+
+def _pieces(problem: SplitProblem, unit: list[int]) -> dict[tuple[int, int], set[int]]:
+    """From where to where an accelerator may have a path of these units, and its units there, the ends ascending."""
+    last = {u: k for k, u in enumerate(unit)}
+    found = {}
+    for j in range(1, len(unit) + 1):
+        piece: set[int] = set()
+        for i in range(j - 1, -1, -1):
+            if last[unit[i]] >= j or not problem.unit_supported[unit[i]]:
+                break
+            piece.add(unit[i])
+            if problem.unit_bytes[[*piece]].sum() > problem.memory_limit_bytes:
+                break
+            if not piece & {*unit[:i]}:
+                found[i, j] = piece.copy()
+    return found
+
+
+def _chosen(cpu: list[int], load: dict[tuple[int, int], int], accelerators: int) -> tuple[int, list[tuple[int, int]]]:
+    """The least time of a path whose ops take so long on CPUs and whose pieces so long on accelerators, and its pieces."""
+    least = np.full((accelerators + 1, len(cpu) + 1), UNLIMITED)  # by pieces at most, of the path up to an op
+    least[:, 0] = 0
+    begin = np.full_like(least, -1)  # of the piece that ends there
+    ending: dict[int, list[tuple[int, int]]] = {}
+    for (i, j), ns in load.items():
+        ending.setdefault(j, []).append((i, ns))
+    for j in range(1, len(cpu) + 1):
+        least[:, j] = least[:, j - 1] + cpu[j - 1]
+        for i, ns in ending.get(j, ()):
+            better = np.flatnonzero(least[:-1, i] + ns < least[1:, j]) + 1
+            least[better, j] = least[better - 1, i] + ns
+            begin[better, j] = i
+    pieces, j, left = [], len(cpu), accelerators
+    while j:
+        i = int(begin[left, j])
+        if i < 0:
+            j -= 1
+        else:
+            pieces.append((i, j))
+            j, left = i, left - 1
+    return int(least[-1, -1]), pieces
+
+
+def _least_ns(problem: SplitProblem) -> Ints:
+    """[N]: each op where it takes least."""
+    least = problem.op_time_ns[:, 0].copy()
+    supported = problem.unit_supported[problem.op_unit]
+    least[supported] = problem.op_time_ns[supported].min(axis=1)
+    return least
+
+
+def _ends_ns(problem: SplitProblem, time_ns: Ints) -> Ints:
+    """[N]: when each op ends if nothing but its inputs makes it wait."""
+    end = time_ns.tolist()
+    order = np.argsort(problem.consumer_op, kind="stable")
+    maker, user = problem.tensor_op[problem.consumer_tensor[order]].tolist(), problem.consumer_op[order].tolist()
+    for a, b in zip(maker, user, strict=True):
+        end[b] = max(end[b], end[a] + int(time_ns[b]))
+    return np.array(end, np.int64)
+
+
+def _longest_path(problem: SplitProblem) -> Ints:
+    """The ops of the path that takes longest on CPUs, in order."""
+    end = _ends_ns(problem, problem.op_time_ns[:, 0])
+    if not len(end):
+        return np.zeros(0, np.int64)
+    makers, users = problem.tensor_op[problem.consumer_tensor], problem.consumer_op
+    path = [int(np.argmax(end))]
+    while len(before := makers[users == path[-1]]):
+        path.append(int(before[np.argmax(end[before])]))
+    return np.array(path[::-1])

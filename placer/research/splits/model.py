@@ -1,0 +1,161 @@
+"""Splits by constraint programming: some units decided anew on some devices, or all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placer.problem.problem import Bools, Ints
+from placer.research.splits.problem import SplitProblem, loads_ns
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """What a search came to."""
+
+    device: Ints | None
+    """[U]; None where nothing was found."""
+    bound_ns: int
+    """No way to decide these units has a lower max load of these devices."""
+
+
+def resolved(
+    problem: SplitProblem,
+    device: Ints,
+    free: Bools,
+    devices: list[int],
+    *,
+    seconds: float,
+    seed: int,
+    at_least_ns: int = 0,
+) -> Resolved:
+    """The least max load of some devices, their free units decided anew.
+
+    Args:
+        device: [U]: where the other units are; where the free ones are is a hint, and as good as this is the worst answer.
+        free: [U]: on one of `devices`, and may go to any of them.
+        at_least_ns: a bound known before.
+    """
+    from ortools.sat.python import cp_model
+
+    model: Any = cp_model.CpModel()
+    k, chosen, time = problem.accelerators, np.flatnonzero(free).tolist(), problem.unit_time_ns.tolist()
+    supported, nbytes = problem.unit_supported.tolist(), problem.unit_bytes.tolist()
+    on = {u: {d: model.new_bool_var("") for d in devices if d >= k or supported[u]} for u in chosen}
+    for row in on.values():
+        model.add_exactly_one(row.values())
+    held = np.zeros(problem.devices, np.int64)
+    fixed = np.zeros(problem.devices, np.int64)
+    other = np.flatnonzero(~free)
+    np.add.at(held, device[other], problem.unit_bytes[other])
+    np.add.at(fixed, device[other], problem.unit_time_ns[other, (device[other] < k).astype(np.int64)])
+    work: dict[int, list[tuple[Any, int]]] = {
+        d: [(row[d], time[u][int(d < k)]) for u, row in on.items() if d in row] for d in devices
+    }
+    nets = problem.nets
+    for m, cost in enumerate(nets.cost_ns.tolist()):
+        members = nets.unit[nets.start[m] : nets.start[m + 1]]
+        loose = members[free[members]].tolist()
+        settled = set(device[members[~free[members]]].tolist())
+        for d in devices:
+            if d >= k:
+                continue
+            inside, outside = d in settled, bool(settled - {d})
+            if inside and outside:
+                fixed[d] += cost
+            elif loose:
+                work[d].append((_cut(model, [on[u].get(d) for u in loose], inside, outside), cost))
+    top = model.new_int_var(at_least_ns, int(loads_ns(problem, device)[devices].max()), "")
+    for d in devices:
+        model.add(sum(literal * cost for literal, cost in work[d]) + int(fixed[d]) <= top)
+        if d < k:
+            model.add(sum(row[d] * nbytes[u] for u, row in on.items() if d in row) <= problem.memory_limit_bytes - int(held[d]))
+    if free.all():
+        _break_symmetry(model, problem, on)
+    hint = _in_order(problem, device) if free.all() else device
+    for u, row in on.items():
+        for d, literal in row.items():
+            model.add_hint(literal, bool(hint[u] == d))
+    model.minimize(top)
+    solver: Any = cp_model.CpSolver()
+    solver.parameters.num_workers = WORKERS
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = seconds
+    status: Any = solver.solve(model)
+    bound = max(at_least_ns, math.ceil(solver.best_objective_bound - 0.5))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Resolved(None, bound)
+    found = device.copy()
+    for u, row in on.items():
+        found[u] = next(d for d, literal in row.items() if solver.boolean_value(literal))
+    return Resolved(found, bound)
+
+
+def _cut(model: Any, here: list[Any], inside: bool, outside: bool) -> Any:
+    """A literal that is true where an accelerator holds some but not all of a net.
+
+    Args:
+        here: of each member that is not settled, whether it is there; None where it cannot be.
+        inside, outside: whether settled members are there, and elsewhere.
+    """
+    cut = model.new_bool_var("")
+    outside |= any(literal is None for literal in here)
+    present = [literal for literal in here if literal is not None]
+    if inside:
+        for literal in present:
+            model.add_bool_or(literal, cut)
+        if outside:
+            model.add(cut == 1)
+    elif outside:
+        for literal in present:
+            model.add_implication(literal, cut)
+    else:
+        return either(model, present)
+    return cut
+
+
+def either(model: Any, literals: list[Any]) -> Any:
+    """A literal that is true where some but not all of these are; it may be true elsewhere too, which nothing rewards."""
+    some = model.new_bool_var("")
+    for a, b in zip(literals, literals[1:] + literals[:1], strict=True):
+        model.add_bool_or(~a, b, some)
+    return some
+
+
+def _break_symmetry(model: Any, problem: SplitProblem, on: dict[int, dict[int, Any]]) -> None:
+    """An accelerator takes a unit only after the one before it took one of those ahead, the longest of which come first."""
+    for d in range(1, problem.accelerators):
+        earlier: Any = None
+        for u in _longest_first(problem):
+            if d in on[u]:
+                if earlier is None:
+                    model.add(on[u][d] == 0)
+                else:
+                    model.add_implication(on[u][d], earlier)
+                now = model.new_bool_var("")
+                model.add_bool_or([on[u][d - 1], ~now] + ([] if earlier is None else [earlier]))
+                earlier = now
+
+
+def _longest_first(problem: SplitProblem) -> list[int]:
+    """Units by their time on an accelerator."""
+    order: list[int] = np.argsort(-problem.unit_time_ns[:, 1], kind="stable").tolist()
+    return order
+
+
+def _in_order(problem: SplitProblem, device: Ints) -> Ints:
+    """The same split with accelerators numbered by the longest unit on each."""
+    number: dict[int, int] = {}
+    for u in _longest_first(problem):
+        if (d := int(device[u])) < problem.accelerators:
+            number.setdefault(d, len(number))
+    renumbered = np.arange(problem.devices)
+    for d in range(problem.accelerators):
+        number.setdefault(d, len(number))
+        renumbered[d] = number[d]
+    return renumbered[device]

@@ -1,0 +1,59 @@
+"""Filling devices one after the other: units in some order, each device until the next unit does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.solvers.primitives.incremental_memory import NOWHERE, Room
+
+
+def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = None) -> Assignment:
+    """GPUs in their order, then CPUs. A device that refuses a unit it could hold alone is full, and the next one has its turn.
+
+    A unit that may not be on the device whose turn it is, or is too large for it, passes it by. One that no later device
+    takes goes back to an earlier one with room, and where there is none, to the first it may use, over the limit. Linear in
+    ops and edges, times devices, plus what `Room` takes where limits can bind.
+
+    Args:
+        units: all of them, in the order to take them.
+        share_bytes: a device is full, too, once what its units hold by `unit_bytes` would exceed this.
+    """
+    order = sorted(range(problem.devices), key=lambda d: (problem.device_kinds[d] == "CPU", d))
+    size, can = unit_bytes(problem).tolist(), problem.unit_allowed.tolist()
+    room, empty, used, turn = Room(problem), Room(problem), [0] * problem.devices, 0
+    device = np.zeros(problem.units, np.int64)
+    for unit in units:
+        for k in range(turn, len(order)):
+            d = order[k]
+            if not can[unit][d]:
+                continue
+            if (share_bytes is None or used[d] + size[unit] <= share_bytes) and room.take(unit, d):
+                break
+            if k == turn and empty.take(unit, d):
+                empty.move(unit, NOWHERE)
+                turn += 1
+        else:
+            allowed = [d for d in order if can[unit][d]]
+            d = next((d for d in allowed if room.take(unit, d)), allowed[0])
+            room.move(unit, d)
+        device[unit] = d
+        used[d] += size[unit]
+    return Assignment(device)
+
+
+def unit_bytes(problem: PlacementProblem) -> Ints:
+    """[U]: what it keeps, all that it makes, as if nothing were freed, and the largest workspace of its ops."""
+    kept = problem.unit_persistent_bytes.copy()
+    made = np.where(problem.shared, 0, problem.held_bytes)
+    np.add.at(kept, problem.op_unit[problem.tensor_op], made)
+    workspace = np.zeros(problem.units, np.int64)
+    np.maximum.at(workspace, problem.op_unit, problem.op_workspace_bytes.max(axis=1))
+    return kept + workspace
+
+
+def in_order(problem: PlacementProblem) -> list[int]:
+    """Units by their first op."""
+    _, first = np.unique(problem.op_unit, return_index=True)
+    order: list[int] = np.argsort(first, kind="stable").tolist()
+    return order

@@ -1,0 +1,149 @@
+"""Placing and moving single units, and the memory that devices then hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placer.problem.problem import PlacementProblem
+from placer.solvers.answer import limits_can_bind
+from placer.solvers.primitives.grouping import grouped
+
+NOWHERE = -1
+
+
+class Room:
+    """What each device holds while units are placed one by one, and whether its limit still holds.
+
+    The definitions are those of `placer.problem.memory.usage`, as far as units are placed: once all are, `fits` is exact. A
+    tensor counts from when its maker is placed, a copy once its maker and a user elsewhere are. A move takes time linear in
+    the ops and edges of its unit, and in the length of the lifetimes it changes. Where no limit can bind, it costs nothing.
+    """
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        self._binding = limits_can_bind(problem)
+        if not self._binding:
+            return
+        ops, tensors = problem.ops, len(problem.tensor_op)
+        self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.memory_limit_bytes.tolist()]
+        self._passing = np.zeros((problem.devices, ops), np.int64)
+        self._peak: list[int | None] = [0] * problem.devices  # of what passes; None where it has to be looked up again
+        self._kept = [0] * problem.devices
+        self._device = [NOWHERE] * problem.units
+
+        self._memory: list[int] = problem.place_device.tolist()
+        self._persistent: list[int] = problem.unit_persistent_bytes.tolist()
+        self._nbytes: list[int] = problem.held_bytes.tolist()
+        self._shared: list[bool] = problem.shared.tolist()
+        self._moment: list[int] = problem.moment.tolist()
+        self._begin: list[int] = problem.tensor_begin.tolist()
+        self._last: list[int] = problem.tensor_last.tolist()
+        self._made_at: list[list[int]] = problem.tensor_place.tolist()
+        self._source = [NOWHERE] * tensors
+        self._taken: list[int] = problem.consumer_last.tolist()
+        self._taken_at: list[list[int]] = problem.consumer_place.tolist()
+        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
+        self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
+        self._workspace: list[list[int]] = problem.op_workspace_bytes.tolist()
+        self._ops = grouped(problem.op_unit, problem.units)
+        self._makes = grouped(problem.op_unit[problem.tensor_op], problem.units)
+        self._uses = grouped(problem.op_unit[problem.consumer_op], problem.units)
+        self._tensor_of: list[int] = problem.consumer_tensor.tolist()
+
+    def take(self, unit: int, device: int) -> bool:
+        """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""
+        if not self._binding:
+            return True
+        before = self._device[unit]
+        self.move(unit, device)
+        if self.fits():
+            return True
+        self.move(unit, before)
+        return False
+
+    def fits(self) -> bool:
+        """Whether every limit holds."""
+        if not self._binding:
+            return True
+        for d, limit in enumerate(self._limit):
+            if limit is not None:
+                peak = self._peak[d]
+                if peak is None:
+                    peak = self._peak[d] = int(np.max(self._passing[d], initial=0))
+                if self._kept[d] + peak > limit:
+                    return False
+        return True
+
+    def move(self, unit: int, device: int) -> None:
+        """Puts a unit on a device, or `NOWHERE`, whatever the limits."""
+        if not self._binding or (before := self._device[unit]) == device:
+            return
+        if before != NOWHERE:
+            self._kept[before] -= self._persistent[unit]
+            for op in self._ops[unit]:
+                self._pass(before, self._moment[op], self._moment[op], -self._workspace[op][before])
+            for entry in self._uses[unit]:
+                self._leave(entry, self._taken_at[entry][before])
+        self._device[unit] = device
+        for tensor in self._makes[unit]:
+            self._make(tensor, NOWHERE if device == NOWHERE else self._made_at[tensor][device])
+        if device != NOWHERE:
+            self._kept[device] += self._persistent[unit]
+            for op in self._ops[unit]:
+                self._pass(device, self._moment[op], self._moment[op], self._workspace[op][device])
+            for entry in self._uses[unit]:
+                self._join(entry, self._taken_at[entry][device])
+
+    def _pass(self, device: int, first: int, last: int, nbytes: int) -> None:
+        if nbytes and self._limit[device] is not None:
+            held = self._passing[device, first : last + 1]
+            held += nbytes
+            peak = self._peak[device]
+            self._peak[device] = None if nbytes < 0 or peak is None else max(peak, int(np.max(held, initial=0)))
+
+    def _hold(self, tensor: int, place: int, first: int, last: int, sign: int) -> None:
+        """Adds a tensor to what a place holds over a stretch of the step, or takes it away."""
+        self._pass(self._memory[place], first, last, sign * self._nbytes[tensor])
+
+    def _make(self, tensor: int, place: int) -> None:
+        """A tensor is now made at a place; where it is taken elsewhere, that is a copy."""
+        before = self._source[tensor]
+        if before != NOWHERE and not self._shared[tensor]:
+            self._hold(tensor, before, self._begin[tensor], self._last[tensor], -1)
+        self._source[tensor] = place
+        for at, last in self._until[tensor].items():
+            was_copy, is_copy = before not in {NOWHERE, at}, place not in {NOWHERE, at}
+            if was_copy != is_copy:
+                self._hold(tensor, at, self._begin[tensor], last, 1 if is_copy else -1)
+        if place != NOWHERE and not self._shared[tensor]:
+            self._hold(tensor, place, self._begin[tensor], self._last[tensor], 1)
+
+    def _join(self, entry: int, at: int) -> None:
+        """A consumer takes its tensor at a place."""
+        tensor, end = self._tensor_of[entry], self._taken[entry]
+        until = self._until[tensor]
+        copied = self._source[tensor] not in {NOWHERE, at}
+        self._users[tensor].setdefault(at, []).append(end)
+        if at not in until:
+            until[at] = end
+            if copied:
+                self._hold(tensor, at, self._begin[tensor], end, 1)
+        elif end > until[at]:
+            if copied:
+                self._hold(tensor, at, until[at] + 1, end, 1)
+            until[at] = end
+
+    def _leave(self, entry: int, at: int) -> None:
+        """A consumer takes its tensor there no more."""
+        tensor, end = self._tensor_of[entry], self._taken[entry]
+        users, until = self._users[tensor][at], self._until[tensor]
+        copied = self._source[tensor] not in {NOWHERE, at}
+        users.remove(end)
+        if not users:
+            if copied:
+                self._hold(tensor, at, self._begin[tensor], until[at], -1)
+            del self._users[tensor][at], until[at]
+        elif end == until[at]:
+            last = max(users)
+            if copied:
+                self._hold(tensor, at, last + 1, end, -1)
+            until[at] = last

@@ -1,0 +1,138 @@
+"""List scheduling: ops take their turn, and each is given a device and a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from placer.problem.problem import Assignment, Floats, PlacementProblem
+from placer.solvers.heuristic import Heuristic
+from placer.solvers.primitives.grouping import grouped
+
+
+class Schedule:
+    """Ops placed so far, on the machine of the list-scheduling papers.
+
+    A device is one processor that runs one op at a time for its ``op_time_ns``, threads and streams or not. Copies take their
+    time beside everything else and never queue. The first op of a unit to be placed decides for all of it.
+    """
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        edges = problem.simulator.edges
+        _, copy = edges.pairs(problem)
+        self.problem = problem
+        self.copy_ns: list[list[list[int]]] = copy.tolist()  # [E][D][D]
+        self.time_ns: list[list[int]] = problem.op_time_ns.tolist()
+        self.producer: list[int] = edges.op[edges.tensor].tolist()
+        self.consumer: list[int] = edges.consumer_list
+        self.into = grouped(edges.consumer, problem.ops)
+        self.out_of = [range(a, b) for a, b in pairwise(edges.start_list)]
+        self.waits: list[int] = edges.waits_list.copy()  # [N]: edges into each op whose producer is not placed
+        self.start, self.end = [0] * problem.ops, [0] * problem.ops
+        self._unit: list[int] = problem.op_unit.tolist()
+        self._choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+        self._idle = [_Idle() for _ in range(problem.devices)]
+
+    def choices(self, op: int) -> list[int]:
+        """The devices it may have: its unit's, once one is chosen."""
+        return self._choices[self._unit[op]]
+
+    def ready(self, op: int, device: int) -> int:
+        """When all that it takes is on a device; all its producers must be placed."""
+        at = 0
+        for e in self.into[op]:
+            source = self.producer[e]
+            at = max(at, self.end[source] + self.copy_ns[e][self.choices(source)[0]][device])
+        return at
+
+    def gap(self, op: int, device: int) -> int:
+        """The earliest it can start on a device, between ops placed before if it fits there (HEFT's insertion)."""
+        return self._idle[device].first(self.ready(op, device), self.time_ns[op][device])
+
+    def place(self, op: int, device: int, start: int) -> list[int]:
+        """Runs it on a device from `start`, where that is idle. Returns the ops that are ready now, in their order."""
+        unit, duration = self._unit[op], self.time_ns[op][device]
+        self._choices[unit] = [device]
+        self.start[op], self.end[op] = start, start + duration
+        self._idle[device].fill(start, duration)
+        ready = []
+        for e in self.out_of[op]:
+            self.waits[self.consumer[e]] -= 1
+            if not self.waits[self.consumer[e]]:
+                ready.append(self.consumer[e])
+        return sorted(ready)
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last op ends."""
+        return max(self.end, default=0)
+
+    @property
+    def assignment(self) -> Assignment:
+        """Where everything is, once it is placed."""
+        return Assignment(np.array([devices[0] for devices in self._choices], np.int64))
+
+
+class _Idle:
+    """When a device has nothing to do: stretches from start to end, in order, the last without end."""
+
+    def __init__(self) -> None:
+        self._starts, self._ends = [0], [float("inf")]
+
+    def first(self, ready: int, duration: int) -> int:
+        """The earliest time from `ready` on from which it is idle for `duration`."""
+        k = max(0, bisect_right(self._starts, ready) - 1)
+        while max(ready, self._starts[k]) + duration > self._ends[k]:
+            k += 1
+        return max(ready, self._starts[k])
+
+    def fill(self, start: int, duration: int) -> None:
+        if not duration:
+            return
+        k = bisect_right(self._starts, start) - 1
+        left, right, end = self._starts[k], self._ends[k], start + duration
+        rest = [(a, b) for a, b in ((left, start), (end, right)) if a < b]
+        self._starts[k : k + 1] = [a for a, _ in rest]
+        self._ends[k : k + 1] = [b for _, b in rest]
+
+
+def list_scheduler(name: str, schedule: Callable[[PlacementProblem], Schedule], source: str) -> Heuristic:
+    """The placement of a list schedule, as a solver."""
+    return Heuristic(name, partial(_placed, schedule), source, note="list schedule done")
+
+
+def _placed(schedule: Callable[[PlacementProblem], Schedule], problem: PlacementProblem) -> Assignment:
+    return schedule(problem).assignment
+
+
+def mean_time_ns(problem: PlacementProblem) -> Floats:
+    """[N]: each op's time, the mean over the devices it may use."""
+    allowed = problem.unit_allowed[problem.op_unit]
+    mean: Floats = np.where(allowed, problem.op_time_ns, 0).sum(axis=1) / allowed.sum(axis=1)
+    return mean
+
+
+def mean_copy_ns(problem: PlacementProblem) -> Floats:
+    """[E]: each edge's copy, the mean over pairs of different devices that its ends may use; within one where there is none."""
+    edges = problem.simulator.edges
+    allowed = problem.unit_allowed[problem.op_unit]
+    ends = allowed[edges.op[edges.tensor]][:, :, None] & allowed[edges.consumer][:, None, :]
+    apart = ends & ~np.eye(problem.devices, dtype=np.bool_)
+    counted = np.where(apart.any(axis=(1, 2), keepdims=True), apart, ends)
+    _, copy = edges.pairs(problem)
+    total = np.where(counted, copy, 0).sum(axis=(1, 2))
+    mean: Floats = total / np.maximum(1, counted.sum(axis=(1, 2)))
+    return mean
+
+
+def upward_rank_ns(schedule: Schedule) -> list[float]:
+    """[N]: the longest way from an op's start to the end of all, in mean times and copies (HEFT, equation 9)."""
+    rank: list[float] = mean_time_ns(schedule.problem).tolist()
+    copy = mean_copy_ns(schedule.problem).tolist()
+    for op in reversed(range(len(rank))):
+        rank[op] += max((copy[e] + rank[schedule.consumer[e]] for e in schedule.out_of[op]), default=0.0)
+    return rank

@@ -1,0 +1,147 @@
+"""Work spread over several accelerators with few copies between them: multilevel spectral partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from placer.problem.memory import usage
+from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
+from placer.solvers.bounds.two_sided_relaxation import merged
+from placer.solvers.exact.min_cut import minimum_cut
+from placer.solvers.primitives.coarsening import coarsened, edges
+from placer.solvers.primitives.grouping import components
+from placer.solvers.primitives.repair import held_by_unit
+from placer.solvers.reductions.reduced import Reduced
+
+GRAINS = (16, 4, 1)
+"""Clusters for each accelerator."""
+MOST = 500
+"""Clusters of which an order is made; there are more where units have little to do with each other."""
+UNEVEN = 1.05
+"""By how much of an equal share the largest cluster may exceed it."""
+
+
+def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]]:
+    """Problems whose units are clusters of those of `problem`, from finer to coarser, and assignments of theirs.
+
+    First a minimum cut of all accelerators as one decides what is on any. That is coarsened, and split in two again and again
+    where the clusters' order in the Laplacian's second eigenvector (Fiedler 1973) has half of the work, or of the memory
+    (Barnard, Simon 1994): forward and backward ops of a layer stay together, towers side by side. Each is given as it is,
+    levelled, and levelled with limits in mind, so that looser limits leave the same to start from. None where there are not
+    several accelerators. Memory limits may be missed.
+    """
+    group = accelerators(problem)
+    two = merged(problem) if len(group) > 1 else None
+    if two is None:
+        return
+    side = minimum_cut(two).assignment.device
+    there = np.isin(np.arange(problem.devices), group)
+    open_to = problem.unit_allowed & (there == (side == 1)[:, None])
+    open_to = np.where(np.any(open_to, axis=1)[:, None], open_to, problem.unit_allowed)
+    spread = np.all(open_to[:, group], axis=1)
+    everything = Assignment(np.where(spread, group[0], open_to.argmax(axis=1)))
+    held = held_by_unit(problem, everything, int(group[0]), int(np.argmax(usage(problem, everything)[group[0]])))
+    load = np.where(spread[:, None], np.column_stack([problem.unit_time_ns[:, group].mean(axis=1), held]), 0.0)
+    pairs, weight = edges(problem, group)
+    inside = spread[pairs].all(axis=1)
+    _, kind = np.unique(open_to, axis=0, return_inverse=True)
+    share = load.sum(axis=0) / len(group)
+    levels = [(grain * len(group), UNEVEN * share / grain**0.5) for grain in GRAINS]
+    for number in coarsened(kind.reshape(-1), load, pairs[inside], weight[inside], levels):
+        reduced = Reduced.nothing(replace(problem, unit_allowed=open_to)).then("clusters", number, open_to)
+        coarse = reduced.problem
+        loads = np.zeros((coarse.units, 2))
+        np.add.at(loads, reduced.unit, load)
+        nodes = np.flatnonzero(coarse.unit_allowed[:, group].all(axis=1))
+        if len(nodes) > MOST:
+            continue
+        distance = _distances(problem, group)
+        joined = _joined(coarse, group)[np.ix_(nodes, nodes)]
+        for measure in loads[nodes].T:
+            halves = np.zeros(len(nodes), np.int64)
+            _split(halves, np.arange(len(nodes)), 0, len(group), measure, joined)
+            limits = problem.memory_limit_bytes[group]
+            ways = [halves.copy() for _ in range(3)]
+            _level(ways[1], loads[nodes], np.full(len(group), -1), joined, distance)
+            _level(ways[2], loads[nodes], limits, joined, distance)
+            for part in np.unique(ways, axis=0):
+                device = coarse.unit_allowed.argmax(axis=1)
+                device[nodes] = group[part]
+                yield reduced, Assignment(device)
+
+
+def accelerators(problem: PlacementProblem) -> Ints:
+    """Devices of another kind than the host's, or where there are none, all but the host; those that any unit may be on."""
+    kinds = np.array(problem.device_kinds)
+    others = kinds != kinds[problem.host]
+    others = others if others.any() else np.arange(problem.devices) != problem.host
+    return np.flatnonzero(others & problem.unit_allowed.any(axis=0))
+
+
+def _joined(problem: PlacementProblem, group: Ints) -> Floats:
+    """[U, U]: what two units hand each other, in whole ns."""
+    pairs, weight = edges(problem, group)
+    result = np.zeros((problem.units, problem.units))
+    result[pairs[:, 0], pairs[:, 1]] = result[pairs[:, 1], pairs[:, 0]] = np.rint(weight)
+    return result
+
+
+def _distances(problem: PlacementProblem, group: Ints) -> Floats:
+    """[K, K]: how many times as long as on average a copy takes between two devices of the group."""
+    nbytes = float(problem.copied_bytes.mean()) if len(problem.copied_bytes) else 0.0
+    cost = (problem.copy_latency_ns + nbytes * problem.copy_ns_per_byte)[np.ix_(group, group)]
+    return cost / max(1.0, float(cost.sum()) / (len(group) * (len(group) - 1)))
+
+
+def _split(part: Ints, nodes: Ints, first: int, count: int, load: Floats, joined: Floats) -> None:
+    """Numbers the nodes' parts, so many from the first on, by halves."""
+    if count == 1 or len(nodes) < 2:
+        part[nodes] = first
+        return
+    order = nodes[_order(joined[np.ix_(nodes, nodes)])]
+    half = count // 2
+    early = np.cumsum(load[order]) - load[order] / 2 < load[order].sum() * half / count
+    _split(part, order[early], first, half, load, joined)
+    _split(part, order[~early], first + half, count - half, load, joined)
+
+
+def _order(joined: Floats) -> Ints:
+    """Nodes of each connected piece by their entries in the eigenvector of its Laplacian's second-smallest eigenvalue."""
+    pieces = [np.array(piece) for piece in components(len(joined), *np.nonzero(joined))]
+    ordered = []
+    for piece in pieces:
+        laplacian = -joined[np.ix_(piece, piece)]
+        laplacian[np.diag_indices(len(piece))] = -laplacian.sum(axis=1)
+        ordered.append(piece[np.argsort(np.linalg.eigh(laplacian)[1][:, min(1, len(piece) - 1)], kind="stable")])
+    return np.concatenate(ordered)
+
+
+def _level(part: Ints, load: Floats, limit: Ints, joined: Floats, distance: Floats) -> None:
+    """Moves nodes between parts, the best move first, while that lowers copies and loads together.
+
+    Loads count by their squares over their sum: that is an equal share where they are equal, and grows with every difference.
+    Bytes over a limit weigh as much as all of the work.
+    """
+    parts = len(limit)
+    work, held = load.T
+    total = max(1.0, float(work.sum()))
+    per_byte = np.where(limit < 0, 0.0, total / np.maximum(1, limit))
+
+    for _ in range(len(part) * parts):
+        here = np.arange(parts) == part[:, None]
+        copies = joined @ here @ distance  # [C, K]: of a node with all others, were it there
+        busy, full = work @ here, held @ here
+        there = busy + np.where(here, 0, work[:, None])
+        left = busy[part] - work
+        squares = there**2 + (left**2)[:, None] - busy**2 - (busy[part] ** 2)[:, None]
+        over = (np.maximum(0, full + held[:, None] - limit) - np.maximum(0, full - limit)) * per_byte
+        relief = (np.maximum(0, full - limit) * per_byte)[part] - np.maximum(0, full[part] - held - limit[part]) * per_byte[part]
+        added = copies - copies[here][:, None] + squares / total + over - relief[:, None]
+        added[here] = 0
+        node, to = np.unravel_index(int(np.argmin(added)), added.shape)
+        if added[node, to] > -1:
+            break
+        part[node] = to

@@ -1,0 +1,268 @@
+"""Calls under a tape: a forward function that also gives what the gradient needs, and its backward function, by one plan.
+
+TensorFlow builds such pairs and records their calls. Here a pair is built from an unplaced private copy of the trace, read and
+planned as one graph, so that what is saved for the gradient has its price, and rewritten as the two functions that run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import PlacerError
+from placer.plan.placement import Placement
+from placer.tf import _private
+from placer.tf.devices import full_name, process_devices
+from placer.tf.rewrite.rewriting import by_plan, rewrite
+from placer.tf.trace.tracing import Argument, Trace, halves, trace_pair
+
+Shape = tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Taping:
+    """What a `TapedFunction` asks of the function it belongs to."""
+
+    plan: Callable[[Trace, bool], Placement]
+    """Plans a pair, read as one trace; True if it serves gradients of higher order too."""
+    on_call: Callable[[Placement], None]
+    """Told the plan of each call that a tape records."""
+    on_unplaced: Callable[[str], None]
+    """Told why a recorded call runs as TensorFlow has it."""
+    on_moved: Callable[[], None]
+    """Told that one of its variables was moved from where the plan has it."""
+
+
+class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
+    """A placed ConcreteFunction whose calls under a tape run placed pairs; where that cannot be, pairs as TensorFlow built them.
+
+    A call that no tape records runs like that of any ConcreteFunction. A pair is made when a call or gradient first needs it: one
+    for gradients of first order; one for higher order, whose backward function takes gradients of what was saved too; and, for
+    gradients taken by a function around this one, one for each number of outputs that have gradients.
+    """
+
+    def __init__(self, placed: Any, trace: Trace, result_shapes: Sequence[Shape], taping: Taping) -> None:
+        """Args:
+        placed: the rewritten function.
+        trace: what it was rewritten from.
+        result_shapes: of the flat results, as well as they are known.
+        taping: its owner.
+        """
+        super().__init__(placed.inference_fn)
+        _private.copy_flat_signature(placed, self)
+        self._placed = placed
+        self._builder = _Builder(trace, result_shapes, taping)
+        self._delayed_rewrite_functions = _DelayedPairs(placed.inference_fn, self._builder)
+        self._pairs: dict[int, Any] = {}
+
+    def again(self) -> TapedFunction:
+        """The same function, to run for the first time under a name of its own."""
+        builder = self._builder
+        fresh = _private.concrete_from_graph(self.graph, self.function_type, {})
+        _private.copy_flat_signature(self, fresh)
+        return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
+
+    def pair_plan(self) -> Placement | None:
+        """The plan of a call under one tape and of its gradient; None where these run as TensorFlow has them."""
+        pair = self._pair(_private.FIRST_ORDER)
+        pair.forward((), ())
+        planned: Placement | None = pair.placement
+        return planned
+
+    def with_pairs_of(self, other: TapedFunction) -> TapedFunction:
+        """Itself, for calls under a tape as the other one, of the same trace."""
+        self._pairs = other._pairs
+        return self
+
+    def outdated(self) -> None:
+        """Tells its owner that a variable was moved."""
+        self._builder.taping.on_moved()
+
+    def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
+        builder = self._builder
+        if eager and _private.has_tangents(args):
+            builder.taping.on_unplaced("a ForwardAccumulator watches the call")
+            return builder.unplaced._select_forward_and_backward_functions(args, gradients, eager)
+        if gradients == _private.HIGHER_ORDER or (gradients == _private.FIRST_ORDER and eager):
+            return _private.recorded_call(self._pair(gradients), args)
+        return super()._select_forward_and_backward_functions(args, gradients, eager)
+
+    def _get_gradient_function(self) -> Any:
+        """Of one call in a graph: by the copy that its forward function is of, as side outputs differ from copy to copy."""
+        makers: list[Any] = []
+
+        def gradient(op: Any, *upstream: Any) -> Any:
+            if not makers:
+                pair = self._pairs.get(_private.HIGHER_ORDER)
+                recorded = pair if pair is not None and pair.runs(op.get_attr("f").name) else None
+                makers.append(self._delayed_rewrite_functions if recorded is None else recorded.delayed)
+            return makers[0].get_gradient_function()(op, *upstream)
+
+        return gradient
+
+    def _pair(self, gradients: int) -> Any:
+        with self._builder.lock:
+            if gradients not in self._pairs:
+                maker = _HigherOrderPair if gradients == _private.HIGHER_ORDER else _FirstOrderPair
+                self._pairs[gradients] = maker(self._placed, self._builder)
+            return self._pairs[gradients]
+
+
+class _Backward(_private.ConcreteFunction):  # type: ignore[misc]
+    """A placed backward function; where its own calls are recorded, for a higher order, the unplaced one runs."""
+
+    def __init__(self, placed: Any, unplaced: Any) -> None:
+        super().__init__(placed.inference_fn)
+        self._placed = placed
+        self._unplaced = unplaced
+
+    def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
+        if gradients == _private.NO_GRADIENTS:
+            return super()._select_forward_and_backward_functions(args, gradients, eager)
+        return self._unplaced._select_forward_and_backward_functions(args, gradients, eager)
+
+    def _get_gradient_function(self) -> Any:
+        return self._unplaced._get_gradient_function()
+
+
+@dataclass
+class _Builder:
+    """Makes placed pairs of the pairs that TensorFlow builds."""
+
+    trace: Trace
+    result_shapes: Sequence[Shape]
+    taping: Taping
+
+    def __post_init__(self) -> None:
+        self.lock = threading.RLock()
+        self.attributes = dict(self.trace.concrete.inference_fn.attributes or {})
+
+    def copy(self) -> Any:
+        """The function unplaced. TensorFlow adds to the graph it takes gradients of, so each kind of pair has its own."""
+        with tf.init_scope():
+            return rewrite(self.trace, None)
+
+    @cached_property
+    def unplaced(self) -> Any:
+        return self.copy()
+
+    def place(self, forward: Any, backward: Any, higher: bool) -> tuple[Any, Any, Placement | None]:
+        """The two functions by a plan for both, and the plan; as they are, with None, where they cannot be placed."""
+        try:
+            with tf.init_scope():
+                pair = _traced(self.trace, forward, backward, self.result_shapes)
+                placement = self.taping.plan(pair, higher)
+                first, second = halves(pair)
+                forward_placed = by_plan(Trace(_private.ConcreteFunction(forward), first, ()), placement)
+                backward_placed = by_plan(Trace(backward, second, ()), placement)
+        except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
+            why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
+            self.taping.on_unplaced(why)
+            return forward, backward, None
+        return forward_placed.inference_fn, _Backward(backward_placed, backward), placement
+
+
+class _DelayedPairs(_private.DelayedPairs):  # type: ignore[misc]
+    """TensorFlow's maker of pairs for gradients taken by a function around this one."""
+
+    def __init__(self, placed: Any, builder: _Builder, copy: Any = None) -> None:
+        super().__init__(placed, None)
+        self._builder = builder
+        self._copied = copy is not None
+        if copy is not None:
+            self._func_graph = copy
+
+    def forward_backward(self, num_doutputs: int | None = None) -> Any:
+        with self._builder.lock:
+            if not self._copied:
+                self._func_graph, self._copied = self._builder.copy().graph, True
+            return super().forward_backward(num_doutputs)
+
+    def _construct_forward_backward(self, num_doutputs: int) -> Any:
+        forward, backward = super()._construct_forward_backward(num_doutputs)
+        forward, backward, placement = self._builder.place(forward, backward, num_doutputs > self._num_inference_outputs)
+        if placement is not None:
+            self._builder.taping.on_call(placement)
+        return forward, backward
+
+
+class _TapePair:
+    """Mixed into TensorFlow's two makers of a pair for a tape."""
+
+    higher: bool
+
+    def __init__(self, placed: Any, builder: _Builder) -> None:
+        graph = builder.copy().graph
+        self.delayed = _DelayedPairs(placed.inference_fn, builder, graph)
+        """For gradients that a function around this one takes of a call of the forward function."""
+        super().__init__(graph, builder.attributes, None, (), self.delayed, False)  # type: ignore[call-arg]
+        self._builder = builder
+        self.placement: Placement | None = None
+
+    def runs(self, name: str) -> bool:
+        """Whether its forward function is called so."""
+        made = self._forward  # type: ignore[attr-defined]
+        return made is not None and tf.compat.as_str(made.name) == name
+
+    def forward(self, args: Any, tangents: Any) -> Any:
+        with self._builder.lock:
+            forward = super().forward(args, tangents)  # type: ignore[misc]
+        if self.placement is not None:
+            self._builder.taping.on_call(self.placement)
+        return forward
+
+    def _forward_and_backward_functions(self, args: Any, tangents: Any) -> Any:
+        forward, graph, backward, *jvps = super()._forward_and_backward_functions(args, tangents)  # type: ignore[misc]
+        forward, backward, self.placement = self._builder.place(forward, backward, self.higher)
+        return forward, graph, backward, *jvps
+
+
+class _FirstOrderPair(_TapePair, _private.FirstOrderPair):  # type: ignore[misc]
+    higher = False
+
+
+class _HigherOrderPair(_TapePair, _private.HigherOrderPair):  # type: ignore[misc]
+    higher = True
+
+
+def _output_gradient(shape: Any, dtype: tf.DType) -> Argument:
+    """The gradient of an output, which a caller brings from where TensorFlow puts it."""
+    gpus = [d for d in process_devices() if d.startswith("GPU")]
+    return Argument(tf.TensorShape(shape), dtype, full_name(gpus[0] if gpus and dtype.is_floating else "CPU:0"))
+
+
+def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[Shape]) -> Trace:
+    """The Trace of a function that calls the two, handing on what the second captured of the first."""
+    first, second, outer = forward.graph, backward.inference_fn, trace.concrete.graph
+    graph = _private.FuncGraph(f"{outer.name}_with_backward")
+    graph.variables = outer.variables
+    with graph.as_default():
+        names = (trace.root.names[t.op.name] for t in trace.root.input_tensors)
+        inputs = [_placeholder(t, name) for t, name in zip(first.inputs, names, strict=True)]
+        # The backward function takes the gradients of the first outputs that have any, then what it captured.
+        taken = backward.inputs[: len(backward.inputs) - len(backward.captured_inputs)]
+        outputs = [i for i, t in enumerate(first.outputs) if _private.is_trainable(t)][: len(taken)]
+        gradients = [_placeholder(t, f"gradient_{i}") for i, t in zip(outputs, taken, strict=True)]
+        graph.inputs = [*inputs, *gradients]
+        copies = {id(t): copy for t, copy in zip(first.inputs, inputs, strict=True)}
+        for external, internal in _private.external_captures(first):
+            _private.add_capture(graph, external, copies[id(internal)])
+        results = forward.call_flat(*inputs)
+        made = {id(t): result for t, result in zip(first.outputs, results, strict=True)}
+        captured = [made.get(id(t), t) for t in backward.captured_inputs]
+        graph.outputs = [*results[: len(result_shapes)], *second.call_flat(*gradients, *captured)]
+    shapes = dict(enumerate(result_shapes))
+    unknown = [None] * (len(inputs) - len(trace.arguments))
+    brought = [_output_gradient(shapes.get(i, t.shape), t.dtype) for i, t in zip(outputs, gradients, strict=True)]
+    return trace_pair(_private.concrete_from_graph(graph, None, {}), (*trace.arguments, *unknown, *brought))
+
+
+def _placeholder(like: Any, name: str) -> Any:
+    made = tf.compat.v1.placeholder(like.dtype, like.shape, name=name)
+    _private.copy_handle_data(like, made)
+    return made

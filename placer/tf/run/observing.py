@@ -1,0 +1,140 @@
+"""What really ran where: the partition graphs of a real call, compared with the plan."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer.graph.opgraph import OpGraph, OpNode
+from placer.plan.placement import Placement
+from placer.tf import _private
+
+# Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
+_INLINED = re.compile(r"/_\d+/")
+# Dependency optimisation names what it adds, to wait for several ops of one device at once, after the op that waits.
+_JOINED_WAITS = re.compile(r"GroupCrossDeviceControlEdges_\d+/")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An op that ran elsewhere than planned."""
+
+    op: str
+    planned: str
+    ran: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One real call of a placed function."""
+
+    outputs: Any
+    ran: Mapping[str, str]
+    """Device by op, for every planned op that survived optimisation, parts of fused ops included."""
+    mismatches: tuple[Mismatch, ...]
+    fused: Mapping[str, str]
+    """By op: the fused op it became a part of."""
+    folded: tuple[str, ...]
+    """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
+
+    def __str__(self) -> str:
+        ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(self.ran.values()).items()))
+        lines = [f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"]
+        lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches] or ["each where its plan says"]
+        return "\n".join(lines)
+
+
+def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:
+    """Calls a placed function for real and reads TensorFlow's partition graphs.
+
+    Args:
+        call: makes the call; TensorFlow hands out partition graphs only when a function first runs, so it must be a fresh one.
+        placement_of: the plan it ran by, asked for after the call.
+        functions: how many functions the plan is carried out by.
+    """
+    with _private.recorded_partitions() as found:
+        outputs = call()
+        tf.nest.map_structure(
+            lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
+        )
+    placement = placement_of()
+    graph, planned = placement.graph, {name: plan.device for name, plan in placement.ops.items()}
+    ran: dict[str, str] = {}
+    fusions: dict[str, frozenset[str]] = {}
+    # Eager ops whose inputs are on several devices run as functions of one op: the placed ones are the largest.
+    largest = sorted((f.partition_graphs for f in found), key=lambda parts: -sum(len(g.node) for g in parts))
+    for partition in itertools.chain(*largest[:functions]):
+        for node in partition.node:
+            name = next((n for n in planned_names(node.name) if n in planned), None)
+            if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv") or _JOINED_WAITS.match(node.name):
+                continue
+            if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
+                continue  # folded into a constant that kept its name
+            spec = tf.DeviceSpec.from_string(node.device)
+            ran[name] = f"{spec.device_type}:{spec.device_index}"
+            if members := _members(node):
+                fusions[name] = members
+    fused = {part: whole for whole, members in fusions.items() for part in _parts(graph, whole, members, ran)}
+    ran |= {part: ran[whole] for part, whole in fused.items()}
+    mismatches = tuple(
+        Mismatch(name, planned[name], device)
+        for name, device in ran.items()
+        if device != planned[name] and _has_a_place(graph.op(name))
+    )
+    folded = tuple(n for n in planned if n not in ran)
+    return Observation(outputs, ran, mismatches, fused, folded)
+
+
+def _has_a_place(op: OpNode) -> bool:
+    """Whether it runs for its own sake: not what enters, a constant, or what nothing needs and a function may leave out."""
+    return op.role not in ("argument", "capture", "constant") and op.count > 0
+
+
+def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a ConcreteFunction under a tape and takes the gradient of all its results; returns the results."""
+    watched = [t for t in tf.nest.flatten((args, kwargs), expand_composites=True) if tf.is_tensor(t)]
+    with tf.GradientTape() as tape:
+        tape.watch([t for t in watched if _private.is_trainable(t)])
+        outputs = function(*args, **kwargs)
+    results = [t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t) and _private.is_trainable(t)]
+    tape.gradient(results, [*watched, *function.graph.trainable_variables])
+    return outputs
+
+
+def planned_names(name: str) -> Iterator[str]:
+    """Names that a node of the executed graph may have in the plan, longest first."""
+    name = name.removesuffix("/unary_ops_composition")
+    yield name
+    for match in _INLINED.finditer(name):
+        yield name[match.end() :]
+
+
+def _members(node: Any) -> frozenset[str]:
+    """Types of the ops a fused op stands for; empty for any other op."""
+    names = [s.decode() for key in ("fused_ops", "op_names") if key in node.attr for s in node.attr[key].list.s]
+    if "activation_mode" in node.attr and node.op.startswith("_Fused"):
+        names.append(node.attr["activation_mode"].s.decode())
+    if not names:
+        return frozenset()
+    head = node.op.rpartition("Fused")[2].removesuffix("Ex")
+    return frozenset({*names, head, f"{head}V3", "FusedBatchNormV3" if "BatchNorm" in node.op else head})
+
+
+def _parts(graph: OpGraph, whole: str, members: frozenset[str], ran: Mapping[str, str]) -> Iterator[str]:
+    """Ops that vanished into the fused op `whole`: those that feed it and nothing that ran by itself."""
+    stack, seen = [whole], {whole}
+    while stack:
+        for before in graph.graph.pred[stack.pop()]:
+            node = graph.graph.nodes[before]["op"]
+            if before in seen or before in ran or node.op_type not in members:
+                continue
+            if all(after in seen for after in graph.graph.succ[before]):
+                seen.add(before)
+                yield before
+                stack.append(before)

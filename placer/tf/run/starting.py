@@ -1,0 +1,53 @@
+"""Starting TensorFlow for a command: its import takes seconds and says things that are of no use there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placer.common.progress import progress
+from placer.errors import OptionError
+
+
+def start(cpus: int = 1) -> None:
+    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with progress("starting TensorFlow"), _held_back():
+        try:
+            import tensorflow as tf
+        except ImportError as error:
+            raise OptionError(
+                "TensorFlow is not installed here. Without it, saved graphs can be planned for a machine by name: --devices h100."
+            ) from error
+
+        if cpus > 1 and not tf.config.list_physical_devices("GPU"):
+            parts = [tf.config.LogicalDeviceConfiguration()] * cpus
+            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+        tf.config.list_logical_devices()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Keeps what is written to the process's standard error, C++ included, and writes it only if the block fails."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile("w+") as kept:
+        shown = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(shown, 2)
+            kept.seek(0)
+            shutil.copyfileobj(kept, sys.stderr)
+            raise
+        finally:
+            os.dup2(shown, 2)
+            os.close(shown)
