@@ -16,8 +16,8 @@ from typing import Any
 
 from placer.research.instances.shipped import shipped_graph
 from placer.verbs.solve import solve
-from tests.browser import chromium, open_report, wait
-from tests.test_tensorboard import ALL, address
+from tests.helpers.browser import chromium, open_report, wait
+from tests.views.test_tensorboard import ALL, address
 
 IMAGES = Path(__file__).parent / "images"
 STILL = 1.5

@@ -22,7 +22,7 @@ from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionE
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.views.registry import views
-from tests.graphs import layers
+from tests.helpers.graphs import layers
 
 GRAPH = layers()
 PLAN = placer.solve(GRAPH, "h100")

@@ -18,10 +18,10 @@ import placer
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
 from placer.views.registry import views
-from tests.graphs import layers
-from tests.pairwise import optimum
+from tests.helpers.graphs import layers
+from tests.helpers.pairwise import optimum
+from tests.helpers.splits import least_latency_ns, least_max_load_ns
 from tests.solvers.test_grid import KNOW_LIMITS
-from tests.splits import least_latency_ns, least_max_load_ns
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -87,7 +87,7 @@ def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_figures_of_ones_own_are_given_as_the_page_of_costs_says(tmp_path: Path) -> None:
-    given = "import placer\nfrom tests.graphs import layers\n\ngraph = layers()\n"
+    given = "import placer\nfrom tests.helpers.graphs import layers\n\ngraph = layers()\n"
     placement = run(given + code(COSTS, "python", containing="OverrideModel"), tmp_path)["placement"]
     product = placement.ops["layer0/MatMul"]
     assert (product.time_ns["CPU:0"], product.cost_sources["CPU:0"]) == (50_000, "user")

@@ -13,8 +13,8 @@ import tensorflow as tf
 import placer
 from placer.plan.placement import Placement
 from placer.tf import _private
-from tests.fitting import SMALL, crossings
-from tests.machines import two_cpus, two_fast
+from tests.helpers.fitting import SMALL, crossings
+from tests.helpers.machines import two_cpus, two_fast
 
 HOST, FAST = "CPU:0", "CPU:1"
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import placer
-from tests.graphs import layers
+from tests.helpers.graphs import layers
 
 
 def in_a_new_process(code: str, *args: str) -> str:

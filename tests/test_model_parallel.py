@@ -27,8 +27,8 @@ from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.primitives.hill_climbing import WORTH
 from placer.solvers.registry import solver, solvers
-from tests.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
-from tests.spread import RUNS
+from tests.helpers.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
+from tests.helpers.spread import RUNS
 
 SMALL = [name for name in CASES if name != "encoder_training"]
 
@@ -123,9 +123,11 @@ def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
 
 @pytest.fixture(scope="module")
 def ran() -> dict[str, Any]:
-    """What `tests.spread` found, by program."""
+    """What `tests.helpers.spread` found, by program."""
     environment = os.environ | {"PLACER_CACHE": os.devnull}
-    done = subprocess.run([sys.executable, "-m", "tests.spread"], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.helpers.spread"], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

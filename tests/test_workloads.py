@@ -15,7 +15,7 @@ from examples import workloads
 from examples.workloads import Workload
 from placer.plan.placement import Placement
 from placer.solvers.auto import WORTH_MOVING
-from tests.machines import two_cpus
+from tests.helpers.machines import two_cpus
 
 FIVE: dict[str, Callable[[workloads.Size], Workload]] = {
     "resnet50": workloads.resnet50_training,

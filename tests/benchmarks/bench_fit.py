@@ -4,7 +4,7 @@
     python -m tests.benchmarks.bench_fit --json fit.json
     python -m tests.benchmarks.bench_fit --devices split adam deep
 
-Each variant of each program of `tests/fitting.py` runs in a process of its own, in which GPUs have the program's limit as
+Each variant of each program of `tests/helpers/fitting.py` runs in a process of its own, in which GPUs have the program's limit as
 TensorFlow's own: what needs more dies, out of memory. Every variant makes the same model and takes the same steps without TF32,
 so that losses compare; then it is timed with TF32, TensorFlow's default and what costs are measured with. What is in the JSON
 file already is not run again.
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from placer.common.tables import table
-from tests.fitting import FULL, SMALL, At, Program, crossings
-from tests.machines import two_cpus, two_fast
+from tests.helpers.fitting import FULL, SMALL, At, Program, crossings
+from tests.helpers.machines import two_cpus, two_fast
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement

@@ -26,7 +26,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.registry import solver, solvers
-from tests.model_parallel import CASES, by_hand, limited, on_gpus
+from tests.helpers.model_parallel import CASES, by_hand, limited, on_gpus
 
 BOUNDED = {"auto", "step_time", "min_cut", "lagrangian", "cp_sat"}
 HEADER = (

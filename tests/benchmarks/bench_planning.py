@@ -70,7 +70,7 @@ def machine_to_plan_for() -> Any:
     """None, which is what TensorFlow sees, where that has a GPU."""
     if tf.config.list_physical_devices("GPU"):
         return None
-    from tests.machines import two_cpus
+    from tests.helpers.machines import two_cpus
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

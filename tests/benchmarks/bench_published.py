@@ -6,7 +6,7 @@ docs/published.md, which puts the results into their rows and leaves the other r
 
 Each instance is solved in the time of its table by this package and then, as long, by one constraint program from everything
 on the CPU, save the instances of the contest on intra-operator parallelism. Values are recomputed from the files
-(`tests/published.py`). Results are written after each instance; started again,
+(`tests/helpers/published.py`). Results are written after each instance; started again,
 it goes on where it stopped.
 """
 
@@ -32,7 +32,7 @@ from placer.research.splits.model import resolved
 from placer.research.splits.problem import SplitProblem
 from placer.solvers.primitives.cp_model import Model
 from placer.solvers.registry import solver
-from tests import published
+from tests.helpers import published
 
 TABLES = ("max_load", "latency", "total_cost", "intra_operator")
 SECONDS = {"max_load": 90.0, "latency": 120.0, "total_cost": 20.0}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from placer.research.instances.shipped import shipped_graph
 from placer.verbs.solve import solve
-from tests.browser import chromium, open_report
-from tests.graphs import stacked
+from tests.helpers.browser import chromium, open_report
+from tests.helpers.graphs import stacked
 
 EXPAND = """
 const { plan, graph } = app;

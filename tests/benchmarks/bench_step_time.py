@@ -161,7 +161,7 @@ def measure(name: str, variants: list[str], size: str, two_cpu: bool, trace_out:
 
 def two_cpu_machine() -> Any:
     """Two logical CPU devices in this process, and the machine that prices the second as a GPU."""
-    from tests.machines import two_cpus
+    from tests.helpers.machines import two_cpus
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

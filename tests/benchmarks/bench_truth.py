@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
     from tests.benchmarks.bench_step_time import Variant
-    from tests.model_parallel import Program
+    from tests.helpers.model_parallel import Program
 
 PLACEMENTS = 10
 """Of a workload, if there is time."""
@@ -56,7 +56,12 @@ EFFECT_S = 0.6
 """How long the rounds of an effect may take."""
 LEAST_ROUNDS = 4
 """Of each placement that there should be time for, before a further one is made ready."""
-PRELOADED = ("examples.workloads", "tests.benchmarks.bench_step_time", "tests.benchmarks.more_workloads", "tests.model_parallel")
+PRELOADED = (
+    "examples.workloads",
+    "tests.benchmarks.bench_step_time",
+    "tests.benchmarks.more_workloads",
+    "tests.helpers.model_parallel",
+)
 """What takes longest to import; it starts nothing of TensorFlow that would not outlive a fork."""
 TRACED = ("default", "plan", "random_0")
 TRACED_STEPS = 3
@@ -129,7 +134,7 @@ def builders() -> dict[str, Callable[[Size], Workload]]:
 
 def in_parts() -> dict[str, Callable[[Size], Program]]:
     """Programs for several GPUs, each of which an expert would give some of their parts."""
-    from tests import model_parallel
+    from tests.helpers import model_parallel
 
     return {"mlp_40_training": model_parallel.mlp_training, "towers_2_training": model_parallel.towers}
 
@@ -283,7 +288,7 @@ def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
 
 def best_by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) -> Assignment:
     """A contiguous share of the parts for each GPU, the best by the predicted step."""
-    from tests.model_parallel import by_hand
+    from tests.helpers.model_parallel import by_hand
 
     return min(by_hand(program, graph, problem), key=problem.simulator.step_ns)
 

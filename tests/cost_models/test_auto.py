@@ -20,7 +20,7 @@ from cost_models.fitted import SAMPLES, Fit, features_of, non_negative
 from cost_models.overrides import Override, OverrideModel
 from cost_models.shipped import MEASUREMENTS
 from cost_models.store import Measurement, Row, Store
-from tests.graphs import GraphBuilder, floats, layers
+from tests.helpers.graphs import GraphBuilder, floats, layers
 
 PROFILES = resources.files("cost_models").joinpath("profiles", MEASUREMENTS)
 SHIPPED = load_machine("h100")

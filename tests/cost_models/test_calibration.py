@@ -32,8 +32,8 @@ from placer.command.main import main
 from placer.common.device_spec import parse
 from placer.tf._private import recorded_partitions
 from placer.tf.devices import local_machine
-from tests.graphs import layers
-from tests.machines import cpus, two_cpus
+from tests.helpers.graphs import layers
+from tests.helpers.machines import cpus, two_cpus
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import placer
 from cost_models import Device, Link, Machine, MachineError, copy_costs, load_machine, parse_machine, shipped_machines
 from cost_models.machines import MAX_NS, RATES
 from cost_models.transfers import unpinned_factor
-from tests.graphs import towers
+from tests.helpers.graphs import towers
 
 H100, TWO = load_machine("h100"), load_machine("2xh100")
 

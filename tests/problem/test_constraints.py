@@ -15,7 +15,7 @@ from placer.errors import ConstraintError, DeviceError, OptionError
 from placer.graph.opgraph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import Constraints, constrain
-from tests.graphs import CPU_ONLY, GPU_ONLY, GraphBuilder, floats, layers, with_op
+from tests.helpers.graphs import CPU_ONLY, GPU_ONLY, GraphBuilder, floats, layers, with_op
 
 H100 = load_machine("h100")
 TWO = load_machine("2xh100")

@@ -20,7 +20,7 @@ from placer.graph.opgraph import Kernel, OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import Formulation, formulate
-from tests.graphs import ANYWHERE, CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
+from tests.helpers.graphs import ANYWHERE, CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 
 H100 = load_machine("h100")
 MODEL = cost_model("analytic")

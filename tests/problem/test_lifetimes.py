@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from placer.graph.opgraph import OpGraph
 from placer.problem.memory import peaks, usage
 from placer.problem.problem import Assignment
-from tests.graphs import GraphBuilder, floats
+from tests.helpers.graphs import GraphBuilder, floats
 from tests.problem.test_formulate import formulated, graphs
 
 KIB = floats(256)

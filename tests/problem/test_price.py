@@ -13,7 +13,7 @@ from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
-from tests.random_problems import problems, random_assignment
+from tests.helpers.random_problems import problems, random_assignment
 
 
 def chain(**changes: object) -> PlacementProblem:

@@ -18,8 +18,8 @@ import pytest
 import tensorflow as tf
 
 import placer
-from tests.machines import two_cpus
-from tests.semantics.harness import GPU_HERE, SPLITS, Builder, Program, RandomLegal, check, plan, runs_alike, soft_placement
+from tests.helpers.harness import GPU_HERE, SPLITS, Builder, Program, RandomLegal, check, plan, runs_alike, soft_placement
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])
 

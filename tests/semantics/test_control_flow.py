@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import placer
 from placer.plan.placement import Placement
-from tests.machines import two_cpus
-from tests.semantics.harness import Builder, Program, check, plan, soft_placement
+from tests.helpers.harness import Builder, Program, check, plan, soft_placement
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01

@@ -15,8 +15,8 @@ from cost_models.overrides import Override, OverrideModel
 from placer.plan.placement import Placement
 from placer.problem.price import total_cost_ns
 from placer.solvers.auto import WORTH_MOVING
-from tests.random_problems import assignments
-from tests.semantics.harness import Program, plan
+from tests.helpers.harness import Program, plan
+from tests.helpers.random_problems import assignments
 
 
 def device_of(placement: Placement, op_type: str) -> set[str]:

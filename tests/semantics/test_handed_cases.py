@@ -10,7 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.semantics.harness import Program, check, left_alone, plan
+from tests.helpers.harness import Program, check, left_alone, plan
 
 FOLDER = os.environ.get("PLACER_CASES", Path(__file__).parents[3] / "shared" / "cases")
 CASES = sorted(Path(FOLDER).glob("[0-9]*.py"))

@@ -15,8 +15,8 @@ import tensorflow as tf
 from tensorflow.python.framework import function
 
 import placer
-from tests.machines import two_cpus
-from tests.semantics.harness import OTHER, Program, check, left_alone
+from tests.helpers.harness import OTHER, Program, check, left_alone
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01

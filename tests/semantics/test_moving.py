@@ -20,7 +20,7 @@ import tensorflow as tf
 import placer
 from placer.errors import MoveError
 from placer.problem.problem import Assignment, PlacementProblem
-from tests.machines import two_cpus
+from tests.helpers.machines import two_cpus
 
 HERE, THERE = "CPU:0", "CPU:1"
 X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import placer
-from tests.machines import two_cpus
-from tests.semantics.harness import Builder, Program, RandomLegal, behaviour, compare, soft_placement
+from tests.helpers.harness import Builder, Program, RandomLegal, behaviour, compare, soft_placement
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 

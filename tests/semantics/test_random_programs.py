@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import placer
 from placer.graph.opgraph import OpNode
 from placer.tf.trace.tracing import traceable
-from tests.semantics.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
-from tests.semantics.programs import Source, every_row, programs
+from tests.helpers.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
+from tests.helpers.programs import Source, every_row, programs
 
 
 def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.semantics.harness import Builder, Program, RandomLegal, check
+from tests.helpers.harness import Builder, Program, RandomLegal, check
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 12), [3, 4])
 Y = tf.constant([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import placer
-from tests.machines import two_cpus
-from tests.semantics.harness import GPU_HERE, OTHER, Builder, Program, RandomLegal, check, left_alone, plan, soft_placement
+from tests.helpers.harness import GPU_HERE, OTHER, Builder, Program, RandomLegal, check, left_alone, plan, soft_placement
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.9 + 0.01

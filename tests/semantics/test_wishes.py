@@ -15,8 +15,8 @@ import placer
 from placer.errors import ConstraintError, DeviceError, OptionError, PlacementWarning, PlanError
 from placer.plan.placement import Placement
 from placer.tf import _private
-from tests.machines import four_gpus, two_cpus
-from tests.semantics.harness import Program, RandomLegal, check, plan, soft_placement
+from tests.helpers.harness import Program, RandomLegal, check, plan, soft_placement
+from tests.helpers.machines import four_gpus, two_cpus
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 W = tf.eye(4) * 0.5 + 0.1

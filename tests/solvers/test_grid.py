@@ -11,7 +11,7 @@ from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES
 from placer.solvers.base import Objective, Status
 from placer.solvers.registry import solver, solvers
-from tests.shapes import shaped, tasks
+from tests.helpers.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
 SECONDS = {"annealing": 0.02, "genetic": 0.02, "step_time": None, "auto": None}

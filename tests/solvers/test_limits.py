@@ -24,8 +24,8 @@ from placer.solvers.primitives.cp_model import Model
 from placer.solvers.primitives.local_search import exchange
 from placer.solvers.primitives.neighbourhoods import improved
 from placer.solvers.primitives.repair import fit
+from tests.helpers.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 from tests.problem.test_price import chain
-from tests.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 
 
 def cheapest_that_fits(problem: PlacementProblem) -> int | None:

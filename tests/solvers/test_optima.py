@@ -16,8 +16,8 @@ from placer.solvers.exact.cp_sat import CpSat
 from placer.solvers.exact.min_cut import MinCut
 from placer.solvers.registry import solver
 from placer.solvers.search.step_time import StepTime
-from tests.brute_force import every_assignment, optimum_ns, peak_bytes, total_costs_ns
-from tests.random_problems import assignments, problems, random_problem
+from tests.helpers.brute_force import every_assignment, optimum_ns, peak_bytes, total_costs_ns
+from tests.helpers.random_problems import assignments, problems, random_problem
 
 quickly = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 HURRIED_S = 0.02

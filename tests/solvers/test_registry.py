@@ -20,8 +20,8 @@ from placer.problem.validate import validate
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.registry import solver, solvers
+from tests.helpers.random_problems import problems, random_assignment
 from tests.problem.test_price import chain
-from tests.random_problems import problems, random_assignment
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from tests.machines import two_cpus
+from tests.helpers.machines import two_cpus
 
 
 def nested() -> Any:

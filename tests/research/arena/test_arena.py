@@ -1,0 +1,188 @@
+"""The arena: every run becomes a record, whatever the solver does, once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from placer.errors import OptionError, PlanError
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.validate import validate
+from placer.research.arena import arena as arena_module
+from placer.research.arena import solver_code as code
+from placer.research.arena.comparison import KEY
+from placer.research.instances.families import synthetic
+from placer.solvers.registry import solver
+from tests.helpers.graphs import layers
+from tests.helpers.solvers_that_fail import Failing, first_allowed, without_tensorflow
+
+SMALL = synthetic("layered", ops=24, memory=0.5)
+
+
+def outcomes(problems: Any, solvers: Any, **options: Any) -> dict[str, dict[str, Any]]:
+    """By solver, the record of its only run."""
+    found = placer.arena(problems, solvers, jobs=2, **{"time_limits_s": [0.2]} | options)
+    return {record["solver"]: record for record in found.records}
+
+
+def test_a_record_tells_what_the_solver_found() -> None:
+    records = outcomes({"small": SMALL}, ["annealing", "m_etf", "greedy_benefit"], objective="total_cost", seeds=[3])
+    for name, record in records.items():
+        solution = solver(name).solve(SMALL, "total_cost", time_limit_s=0.2, seed=record["seed"])
+        assert solution.assignment is not None
+        report = validate(SMALL, solution.assignment)
+        assert (record["objective_ns"], record["total_cost_ns"]) == (solution.objective_ns, report.total_cost_ns)
+        assert record["step_time_ns"] == SMALL.simulator.step_ns(solution.assignment)
+        assert record["lower_bound_ns"] == solution.lower_bound_ns
+        assert record["status"] == solution.status
+        assert [record[f"peak_bytes.{device}"] for device in SMALL.device_names] == list(report.peak_bytes)
+        assert record["limit_bytes.GPU:0"] == SMALL.memory_limit_bytes[1]
+        assert record["feasible"] is True
+        assert record.keys() >= {*KEY}
+        assert all(isinstance(value, str | int | float) for value in record.values())
+
+
+def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena_module, "PATIENCE_S", 3.0)
+    wrong = {
+        "declines": ("declined", "it never wants to"),
+        "raises": ("failed", "KeyError: 'what is missing' (solvers_that_fail.py, line"),
+        "dies": ("crashed", "SIGABRT"),
+        "exits": ("crashed", "exit code 3"),
+        "hangs": ("overran", "over its time limit of 0.2 s"),
+        "returns nothing": ("failed", "returned None"),
+        "leaves the devices": ("failed", "may be on"),
+        "claims a bound": ("failed", "claims a lower bound of"),
+        "claims less": ("failed", "claims 1 ns where its placement takes"),
+        "overfills": ("failed", "claims FEASIBLE, but GPU:0 holds"),
+    }
+    records = outcomes({"small": SMALL}, [*map(Failing, wrong), first_allowed])
+    for name, (outcome, told) in wrong.items():
+        assert records[name]["outcome"] == outcome
+        assert told in records[name]["note"]
+    assert records["first_allowed"]["outcome"] == "answered"
+
+
+def test_what_was_run_is_not_run_again(tmp_path: Path) -> None:
+    counted, results = tmp_path / "ran", tmp_path / "results.jsonl"
+
+    def run(problem: PlacementProblem, seeds: list[int], limit: float = 1.0) -> placer.Comparison:
+        mine = Failing("works", ran=str(counted))
+        return placer.arena({"p": problem}, [mine], seeds=seeds, time_limits_s=[limit], results=results, jobs=1)
+
+    def runs() -> int:
+        return counted.read_text().count("ran")
+
+    first = run(SMALL, [0, 1])
+    assert runs() == 2
+    assert run(SMALL, [0, 1]).records == first.records == placer.Comparison.load(results).records
+    assert runs() == 2
+    run(SMALL, [0, 1, 2])
+    assert runs() == 3
+    run(SMALL, [0], limit=2.0)
+    assert runs() == 4
+    run(synthetic("layered", ops=24, memory=0.6), [0])
+    assert runs() == 5
+
+    text = results.read_text()
+    results.write_text(text[: -len(text.splitlines()[-1]) // 2])  # the last line was not written whole
+    assert len(placer.Comparison.load(results).records) == 4
+    run(synthetic("layered", ops=24, memory=0.6), [0])
+    assert runs() == 6
+    assert results.read_text().splitlines()[:-1] == text.splitlines()[:-1]
+
+
+def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {
+        "rule": "def rule(problem):\n    from placer.below.deep import why\n",
+        "below/deep": "import placer.deeper as it",
+        "deeper": "",
+        "apart": "",
+    }
+    for name, text in sources.items():
+        path = tmp_path / "placer" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    rule = types.ModuleType("placer.rule")
+    rule.__file__ = str(tmp_path / "placer" / "rule.py")
+    monkeypatch.setitem(sys.modules, "placer.rule", rule)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    seen = [code.digest(["placer.rule"])]
+    for name in ("apart", "deeper", "below/deep", "rule"):
+        with (tmp_path / "placer" / f"{name}.py").open("a") as file:
+            file.write("\nchanged = True\n")
+        seen.append(code.digest(["placer.rule"]))
+    assert seen[1] == seen[0]
+    assert len({*seen[1:]}) == 4
+
+
+def test_rules_run_once_whatever_the_seeds() -> None:
+    found = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
+    assert sorted((record["solver"], record["seed"]) for record in found.records) == [("m_etf", 0), ("random", 0), ("random", 1)]
+
+
+def test_runs_on_a_saved_graph_load_no_tensorflow(tmp_path: Path) -> None:
+    layers().save(tmp_path / "graph.json")
+    record = outcomes([str(tmp_path / "graph.json")], [without_tensorflow], devices="h100")["without_tensorflow"]
+    assert record["outcome"] == "answered", record["note"]
+    assert record["devices"] == "CPU:0 GPU:0"
+
+
+SCRIPT = """
+import sys
+import placer
+from placer.problem.problem import Assignment
+
+def run(problem):  # a name that others use too
+    return Assignment(problem.unit_allowed.argmax(axis=1))
+
+def main():
+    found = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
+    print([(r["solver"], r["outcome"], r["note"]) for r in found.records])
+
+if GUARD:
+    main()
+"""
+
+
+@pytest.mark.parametrize(("guard", "told"), [('__name__ == "__main__"', "('run', 'answered'"), ("True", "call arena under if")])
+def test_a_solver_may_be_defined_in_the_program_itself(guard: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SCRIPT.replace("GUARD", guard))
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
+    assert told in done.stdout
+
+
+def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text(json.dumps({"format": "something else"}) + "\n")
+    for told, error, problems, solvers, options in [
+        ("no solver 'magic'", OptionError, {"p": SMALL}, ["magic"], {}),
+        ("no list of at least one", OptionError, {"p": SMALL}, [], {}),
+        ("no list of at least one", OptionError, {"p": SMALL}, "auto", {}),
+        ("no problem to compare on", OptionError, [], None, {}),
+        ("one text", OptionError, "family:chain", None, {}),
+        ("5 is no problem", OptionError, {"p": 5}, None, {}),
+        ("'star'", OptionError, ["family:star"], None, {}),
+        ("'ops=x' is not KEY=NUMBER", OptionError, ["family:chain,ops=x"], None, {}),
+        ("'opps=3' is not KEY=NUMBER", OptionError, ["family:chain,opps=3"], None, {}),
+        ("1 names where 2 belong", OptionError, ["adversarial:heft"], None, {}),
+        ("no solver 'magic'", OptionError, ["adversarial:heft,magic"], None, {}),
+        ("memory_share=2", OptionError, {"p": SMALL}, None, {"memory_share": 2}),
+        ("give one", OptionError, {"p": SMALL}, None, {"memory_share": 0.5, "memory_limits": {"GPU:0": 1}}),
+        ("with an accelerator", OptionError, {"p": layers()}, None, {"memory_share": 0.5, "devices": "cpu2"}),
+        ("seed=-1", OptionError, {"p": SMALL}, None, {"seeds": [-1]}),
+        ("time_limits_s=0", OptionError, {"p": SMALL}, None, {"time_limits_s": [0]}),
+        ("jobs=0", OptionError, {"p": SMALL}, None, {"jobs": 0}),
+        ("is for one run", OptionError, {"p": SMALL}, None, {"seed": 1}),
+        ("top level of a module", OptionError, {"p": SMALL}, [lambda problem: Assignment(problem.op_unit)], {}),
+        ("not a placer.arena file", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "other.jsonl"}),
+        ("cannot be written", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "no" / "folder"}),
+    ]:
+        with pytest.raises(error, match=told):
+            placer.arena(problems, solvers, **options)

@@ -1,0 +1,170 @@
+"""The step time search and its bound."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import placer
+from cost_models.auto import shipped_model
+from cost_models.machines import load_machine
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator, simulate
+from placer.problem.validate import validate
+from placer.research.instances.families import SHAPES, synthetic
+from placer.research.instances.shipped import shipped_graph
+from placer.solvers.auto import WORTH_MOVING
+from placer.solvers.base import Status
+from placer.solvers.bounds.limited_load import limited_load_ns
+from placer.solvers.bounds.step_bound import step_bound_ns
+from placer.solvers.registry import solver
+from placer.solvers.search.step_time import StepTime
+from tests.helpers.random_problems import alike, assignments, problems, uneven
+from tests.solvers.test_optima import with_another
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems() | uneven(most=6))
+def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
+    simulator = Simulator(problem)
+    bound = step_bound_ns(simulator)
+    for assignment in assignments(problem):
+        assert simulator.step_ns(assignment) >= bound
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(limits=True) | alike(), st.sampled_from([0.01, 1.0]))
+def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: PlacementProblem, seconds: float) -> None:
+    bound = limited_load_ns(problem.simulator, seconds=seconds)
+    for assignment in assignments(problem):
+        if validate(problem, assignment).ok:
+            assert problem.simulator.step_ns(assignment) >= bound
+
+
+@pytest.mark.parametrize(("gpus", "near"), [(1, 1.25), (2, 1.75)])
+def test_what_has_no_room_on_the_gpus_is_work_for_the_cpu(gpus: int, near: float) -> None:
+    """20 ops that use the whole CPU for longer than they take on a GPU; all GPUs have room for a quarter of what they make."""
+    problem = synthetic("chain", ops=20, gpus=gpus, speedup=30, cpu_only=0.0, on_host=0.0, memory=0.25 / gpus)
+    slow = np.where(problem.asynchronous, 2_500, 400_000)
+    compute = np.where(problem.asynchronous, slow, slow - 500)
+    problem = replace(problem, op_time_ns=np.tile(slow, (20, 1)), op_compute_ns=np.tile(compute, (20, 1)))
+    free = step_bound_ns(problem.simulator)
+    bound = limited_load_ns(problem.simulator, seconds=60.0)
+    found = StepTime().solve(problem, "step_time")
+    assert free < bound <= found.objective_ns < near * bound
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(), st.integers(0, 3))
+def test_never_worse_than_the_simple_placements(problem: PlacementProblem, seed: int) -> None:
+    solution = StepTime().solve(problem, "step_time", seed=seed)
+    if solution.assignment is None:
+        assert solution.status is Status.UNKNOWN
+        return
+    assert solution.objective_ns == simulate(problem, solution.assignment).step_ns
+    assert solution.lower_bound_ns <= solution.objective_ns
+    assert validate(problem, solution.assignment).ok
+    for name in ("tf_default", "all_cpu", "all_gpu", "greedy"):
+        simple = solver(name).solve(problem, "step_time")
+        if simple.status is Status.FEASIBLE:
+            assert solution.objective_ns <= simple.objective_ns
+    again = StepTime().solve(problem, "step_time", seed=seed)
+    assert again.assignment is not None
+    assert (again.assignment.device == solution.assignment.device).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems())
+def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem) -> None:
+    default = solver("tf_default").solve(problem, "step_time")
+    best = StepTime().solve(problem, "step_time")
+    chosen = solver("auto").solve(problem, "step_time")
+    if best.assignment is None or chosen.assignment is None or default.assignment is None:
+        return
+    assert validate(problem, chosen.assignment).ok
+    assert chosen.objective_ns == simulate(problem, chosen.assignment).step_ns
+    assert chosen.lower_bound_ns <= chosen.objective_ns
+    clear = best.objective_ns < (1 - WORTH_MOVING) * default.objective_ns
+    if default.status is Status.UNKNOWN or clear or best.objective_ns == default.objective_ns:  # it does not fit, or is no better
+        assert chosen.objective_ns == best.objective_ns
+    else:
+        assert (chosen.assignment.device == default.assignment.device).all()
+
+
+@pytest.mark.parametrize("ops", [20, 40])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int) -> None:
+    problem = synthetic(shape, ops=ops)
+    solution = StepTime().solve(problem, "step_time")
+    assert solution.stop_reason == "local optimum"
+    assert solution.assignment is not None
+    maker, user = problem.op_unit[problem.tensor_op[problem.consumer_tensor]], problem.op_unit[problem.consumer_op]
+    sets = [*np.arange(problem.units)[:, None], *np.column_stack([maker, user])]
+    for units, device in itertools.product(sets, range(problem.devices)):
+        moved = solution.assignment.device.copy()
+        moved[units] = device
+        if problem.unit_allowed[units, device].all():
+            assert problem.simulator.step_ns(Assignment(moved)) >= solution.objective_ns
+
+
+def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And equal runs are equal, where they are done in time: for a tenth of the effort on the busiest machine."""
+    monkeypatch.setattr("placer.solvers.search.annealing.OP_RUNS_PER_S", 4_000)
+    monkeypatch.setattr("placer.solvers.search.genetic.DECODED_OPS_PER_S", {True: 1_000})
+    problem = synthetic("random", ops=40, memory=0.5)
+    ours, again = (StepTime().solve(problem, "step_time", time_limit_s=10.0) for _ in range(2))
+    assert ours.assignment is not None
+    assert again.assignment is not None
+    assert (again.assignment.device == ours.assignment.device).all()
+    for name in ("annealing", "genetic"):
+        other = solver(name).solve(problem, "step_time", time_limit_s=10.0)
+        assert other.status is Status.UNKNOWN or ours.objective_ns <= other.objective_ns
+
+
+@settings(deadline=None, max_examples=6)
+@given(problems(devices=2))
+def test_another_device_lengthens_no_step(problem: PlacementProblem) -> None:
+    before, after = (StepTime().solve(p, "step_time") for p in (problem, with_another(problem)))
+    if before.assignment is not None:
+        assert after.assignment is not None
+        assert after.objective_ns <= before.objective_ns
+        assert after.lower_bound_ns <= after.objective_ns
+        assert (after.status is Status.OPTIMAL) == (after.objective_ns == after.lower_bound_ns)
+
+
+@pytest.mark.parametrize(("shape", "ops", "gpus", "shares"), [("layered", 30, 3, (0.8, 0.0)), ("towers", 60, 2, (0.6, 0.8))])
+def test_more_room_lengthens_no_step(shape: str, ops: int, gpus: int, shares: tuple[float, float]) -> None:
+    """With limits other starts fit, which could lead further than those without."""
+    found = []
+    for memory in shares:
+        problem = synthetic(shape, ops=ops, gpus=gpus, memory=memory, speedup=10, cpu_only=0.0, on_host=0.0)
+        found.append(StepTime().solve(problem, "step_time").objective_ns)
+    assert found[1] <= found[0]
+
+
+def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
+    """Its work there passes beside the GPU's, which with several GPUs is not what counts."""
+    graph, two = shipped_graph("lstm_then_wide"), load_machine("2xh100")
+    kept = [device for device in two.devices if device.name != "GPU:1"]
+    links = tuple(link for link in two.links if "GPU:1" not in (link.src, link.dst))
+    reserved = {name: nbytes for name, nbytes in two.reserve_bytes.items() if name != "GPU:1"}
+    one = replace(two, devices=tuple(kept), links=links, reserve_bytes=reserved)
+    for limit_s in (None, 1.0):
+        given = {"cost_model": shipped_model(), "time_limit_s": limit_s}
+        before, after = (placer.solve(graph, machine, **given) for machine in (one, two))
+        assert after.step_time_ns <= before.step_time_ns
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(limits=False))
+def test_small_problems_are_nearly_solved(problem: PlacementProblem) -> None:
+    """Local search may miss the best of a random problem, never by much more than a tenth here."""
+    best = min(simulate(problem, assignment).step_ns for assignment in assignments(problem))
+    solution = StepTime().solve(problem, "step_time")
+    assert solution.objective_ns <= 1.5 * best
+    assert np.isfinite(solution.gap)
