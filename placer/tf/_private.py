@@ -11,10 +11,10 @@ import re
 import sys
 import traceback
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -39,8 +39,10 @@ from tensorflow.python.util import tf_stack
 
 from placer.common.device_spec import parse
 
-SUPPORTED = ("2.20", "2.21")
-"""TensorFlow versions these names were checked with."""
+if TYPE_CHECKING:
+    from placer.plan.placement import Placement
+    from placer.tf.trace.tracing import Trace
+
 HERE = str(Path(__file__).parent.parent) + os.sep
 """Where the files of this package are, which are in the stack when the user's code is traced."""
 
@@ -69,16 +71,28 @@ NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
 HIGHER_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_HIGHER_ORDER
 
+
+class CopiedGraph(func_graph.FuncGraph):  # type: ignore[misc]
+    """A FuncGraph that placer builds as a copy of a traced body, with what is known of it beyond its ops."""
+
+    def __init__(self, name: str, originals: Callable[[], Mapping[str, Any]]) -> None:
+        """Args:
+        name: of the graph.
+        originals: gives, by node, the op of the user's graph that the node is a copy of.
+        """
+        super().__init__(name)
+        self.originals = originals
+        self.trace: Trace | None = None
+        """What a copy of a whole function was made from. It keeps Python callbacks and closures of custom gradients alive."""
+        self.placement: Placement | None = None
+        """The plan that the function runs by; None for a copy that was made without one."""
+        self.on_error: Callable[[tf.errors.OpError], None] | None = None
+        """Called with an error of one of its ops before that is raised."""
+
+
 # Where an error is from is found by the names of the functions it went through. TensorFlow's own pattern passes over such as
 # "<lambda>" and those not in ASCII, and asks no function if the outermost is one.
 error_interpolation._INTERPOLATION_PATTERN = re.compile(r"(?P<sep>.*?)(?P<tag>{{(?P<type>\w+) (?P<name>[^{}\s]+)}})", re.DOTALL)
-
-
-def version_note() -> str:
-    """What to tell a user whose TensorFlow was not checked; "" where it was."""
-    if tf.__version__.startswith(tuple(v + "." for v in SUPPORTED)):
-        return ""
-    return f"TensorFlow {tf.__version__} is outside the versions placer was checked with ({', '.join(SUPPORTED)})"
 
 
 def raised_while_tracing(error: Exception) -> bool:
@@ -256,7 +270,7 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
         """Asked for while an error of this function is raised, whoever called it: to say where the nodes it names are from."""
         error = sys.exc_info()[1]
         if isinstance(error, tf.errors.OpError) and tf.compat.as_text(self.name) in error.message:
-            _told(self.graph, error)
+            _report(self.graph, error)
         builder = tf_stack.GraphDebugInfoBuilder()
         for name, op in originals(self.graph).items():
             if op.traceback is not None:
@@ -281,19 +295,18 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
         return c_api_util.ScopedTFFunction(bare, self.name)
 
 
-def _told(graph: Any, error: tf.errors.OpError) -> None:
-    """Tells a graph of an error of one of its ops, or that around it which wants to know."""
+def _report(graph: Any, error: tf.errors.OpError) -> None:
+    """Calls `on_error` of the innermost graph around an error that has one."""
     while graph is not None:
-        if (tell := getattr(graph, "on_error", None)) is not None:
-            tell(error)
+        if isinstance(graph, CopiedGraph) and graph.on_error is not None:
+            graph.on_error(error)
             return
         graph = getattr(graph, "outer_graph", None)
 
 
 def originals(graph: Any) -> Mapping[str, Any]:
-    """By node of a graph that is a copy, the op that the user's code made; none of any other graph."""
-    find = getattr(graph, "originals", None)
-    return {} if find is None else find()
+    """By node of a graph that is a copy, the op that the user's code made; empty for any other graph."""
+    return graph.originals() if isinstance(graph, CopiedGraph) else {}
 
 
 def trace_type(value: Any) -> Any:

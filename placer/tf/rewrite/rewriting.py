@@ -53,7 +53,7 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
 def by_plan(trace: Trace, placement: Placement) -> Any:
     """`rewrite` with the devices of a plan, which what calls the function and is planned itself can ask for its reasons."""
     concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
-    concrete.graph.plan = placement
+    concrete.graph.placement = placement
     concrete.graph.on_error = functools.partial(report, placement)
     return concrete
 
@@ -104,15 +104,13 @@ class _Rewriter:
         }
         concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
         _private.copy_flat_signature(self.trace.concrete, concrete)
-        # Python callbacks and the closures of custom gradients live as long as the trace that made them.
-        concrete._placer_trace = self.trace
+        graph.trace = self.trace
         return concrete
 
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
-        graph = _private.FuncGraph(f"{old.name}_placed")
-        graph.originals = functools.partial(_originals, frame)
+        graph = _private.CopiedGraph(f"{old.name}_placed", functools.partial(_originals, frame))
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)
         given = [*frame.input_tensors, *(self._loop_body(frame).hoists[j].tensor for j in self.lifted(frame))]

@@ -299,7 +299,7 @@ class _Reader:
         """The placed function by whose plan an op has its device, and what decided it there; "" twice for what is in none."""
         around: Body | None = body
         while around is not None:
-            plan = getattr(around.graph, "plan", None)
+            plan = around.graph.placement if isinstance(around.graph, _private.CopiedGraph) else None
             if plan is not None:
                 return plan.graph.name, plan.why(name).text if name in plan.ops else ""
             around = around.parent
