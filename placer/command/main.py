@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from cost_models.cache import CacheWarning
 from placer import __version__
-from placer.command.targets import DEFAULT_SIGNATURE, SHIPPED, called_as, check_there, read_target, target_function
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.options import OF_A_RUN, Options
+from placer.verbs.read_target import DEFAULT_SIGNATURE, SHIPPED, called_as, check_there, read_target, target_function
 from placer.views.registry import views
 from placer.views.terminal import show
 
