@@ -8,9 +8,9 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placer.command.targets import DEFAULT_SIGNATURE, check_there
 from placer.errors import OptionError
 from placer.options import Options
+from placer.verbs.read_target import DEFAULT_SIGNATURE, check_there
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from placer.command.arguments import add_option_flags, options_given
-from placer.command.targets import SHIPPED, called_as, target_function
 from placer.common.units import check_seconds
 from placer.errors import OptionError
 from placer.options import Options
+from placer.verbs.read_target import SHIPPED, called_as, target_function
 
 HELP = "Run a function under several placements, and say how true the predicted times are."
 

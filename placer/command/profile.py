@@ -6,9 +6,9 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from placer.command.targets import read_target
 from placer.common.progress import progress
 from placer.common.units import check_seconds
+from placer.verbs.read_target import read_target
 
 HELP = "Measure the ops of functions on the devices here. A second run continues where the first stopped."
 

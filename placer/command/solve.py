@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from placer.command.arguments import add_option_flags, add_target, options_given
-from placer.command.targets import read_target
 from placer.common.progress import progress
 from placer.errors import OptionError
 from placer.options import Options
+from placer.verbs.read_target import read_target
 
 HELP = "Plan a function, a SavedModel or a saved graph."
 

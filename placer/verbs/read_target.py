@@ -1,4 +1,4 @@
-"""What a TARGET names: a function, a SavedModel's signature, a saved graph or plan, as an op graph and the options with it."""
+"""The op graph that a TARGET names, a function, a SavedModel's signature, a saved graph or plan, and the options with it."""
 
 from __future__ import annotations
 
@@ -58,22 +58,26 @@ def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Opt
 def target_function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:
     """The plain function that a target names, a type for each argument, and the options that come with it.
 
+    A placed function has options, and the plain function as ``__wrapped__``.
+
     Raises:
         OptionError: it cannot be imported, is no function, or cannot be called with so many arguments.
     """
-    from placer.placed.function import PlacedFunction
     from placer.tf.trace.targets import check_call, parse_specs
 
-    found, specs = _imported(target), parse_specs(signature or "")
-    placed = isinstance(found, PlacedFunction)
-    function = found.__wrapped__ if placed else found
+    function, specs = _imported(target), parse_specs(signature or "")
+    options = getattr(function, "options", None)
+    if isinstance(options, Options):
+        function = function.__wrapped__
+    else:
+        options = Options()
     check_call(function, specs, target)
-    return function, specs, found.options if placed else Options()
+    return function, specs, options
 
 
 @contextmanager
 def called_as(target: str, signature: str | None) -> Iterator[None]:
-    """What a function says of arguments that it cannot take, as an OptionError."""
+    """Turns the error of a function that cannot take its arguments into an OptionError."""
     try:
         yield
     except PlacerError:
@@ -90,24 +94,24 @@ def check_there(path: Path) -> None:
 
 def _shipped(name: str) -> tuple[OpGraph, Options]:
     from cost_models.auto import shipped_model
-    from placer.research.instances.shipped import shipped_graph
+    from placer.graph.shipped import shipped_graph
 
     return shipped_graph(name), Options(devices="h100", cost_model=shipped_model())
 
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
-    """A saved graph; or a saved plan's, see `again`."""
+    """A saved graph, or the graph of a saved plan (see `of_plan`)."""
     from placer.graph.opgraph import OpGraph, read_json
     from placer.plan.placement import FORMAT, Placement
 
     check_there(path)
     if read_json(path).get("format") != FORMAT:
         return OpGraph.load(path), Options()
-    return again(Placement.load(path))
+    return of_plan(Placement.load(path))
 
 
-def again(plan: Placement) -> tuple[OpGraph, Options]:
-    """A plan's graph, to be planned for the plan's machine again if that is a shipped one."""
+def of_plan(plan: Placement) -> tuple[OpGraph, Options]:
+    """The graph of a plan, and options that plan it for the same machine if that is a shipped one."""
     from cost_models.machines import shipped_machines
 
     return plan.graph, Options(devices=plan.machine if plan.machine in shipped_machines() else None)
@@ -122,9 +126,9 @@ def _imported(target: str) -> Any:
         )
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Any = importlib.import_module(module)
+        named: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            named = getattr(named, part)
     except Exception as error:
         raise OptionError(f"{target!r} cannot be imported: {type(error).__name__}: {error}.") from error
-    return found
+    return named

@@ -14,7 +14,7 @@ FOLDER, ENDING = "graphs", ".json.xz"
 
 def shipped_graphs() -> tuple[str, ...]:
     """Their names, sorted."""
-    files = resources.files("placer.research.instances").joinpath(FOLDER).iterdir()
+    files = resources.files("placer.graph").joinpath(FOLDER).iterdir()
     return tuple(sorted(file.name.removesuffix(ENDING) for file in files if file.name.endswith(ENDING)))
 
 
@@ -22,7 +22,7 @@ def shipped_graph(name: str) -> OpGraph:
     """The graph of that name. Raises OptionError listing them where there is none."""
     if name not in shipped_graphs():
         raise OptionError(f"no graph that comes with placer is called {name!r}; there are {', '.join(shipped_graphs())}.")
-    packed = resources.files("placer.research.instances").joinpath(FOLDER, name + ENDING).read_bytes()
+    packed = resources.files("placer.graph").joinpath(FOLDER, name + ENDING).read_bytes()
     return OpGraph.from_json(json.loads(lzma.decompress(packed)), name)
 
 

@@ -10,11 +10,11 @@ import pytest
 import placer
 from cost_models.machines import shipped_machines
 from placer.errors import OptionError
+from placer.graph import shipped
+from placer.graph.shipped import ENDING, shipped_graph, shipped_graphs
 from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
 from placer.research.arena.problems import fingerprint, limited, problem_of
-from placer.research.instances import shipped
-from placer.research.instances.shipped import ENDING, shipped_graph, shipped_graphs
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.fixed import all_on
 
