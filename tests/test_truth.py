@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.auto import auto_model
+from cost_models.exports import import_json
 from cost_models.machines import parse_machine
 from cost_models.registry import cost_model
-from cost_models.store import Store, import_json
+from cost_models.store import Store
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_memory, bench_step_time, bench_truth
 from tests.benchmarks.more_workloads import MORE

@@ -30,8 +30,9 @@ import numpy as np
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
+from cost_models.exports import export_json, import_json
 from cost_models.machines import Machine, parse_machine
-from cost_models.store import Store, export_json, import_json
+from cost_models.store import Store
 from cost_models.transfers import unpinned_factor
 from placer.graph.opgraph import OpGraph
 from placer.options import Options
