@@ -32,7 +32,7 @@ from cost_models.store import Store
 from cost_models.work import work_of
 from placer.command.main import main
 from placer.common.device_spec import parse
-from placer.tf._private import recorded_partitions
+from placer.tf._private.runtime import recorded_partitions
 from placer.tf.devices import local_machine
 from tests.helpers.graphs import layers
 from tests.helpers.machines import cpus, two_cpus
