@@ -130,8 +130,8 @@ Peaks of memory: of {h200_peaks} placements that use the GPU, {h200_memory}.
 ## On two GPUs
 
 18 placements of four workloads on a machine with two NVIDIA H200 and 32 host cores, in
-[tests/data/recorded_2xh200](../tests/data/recorded_2xh200/README.md), calibrated but not profiled: their ops are priced by fits to
-what was measured on the H100. What any call takes was measured on a GPU there.
+[tests/data/recorded_2xh200](../tests/data/recorded_2xh200/README.md), calibrated but not profiled: their ops are priced by fits
+to what was measured on the H100. What any call takes was measured on a GPU there.
 
 {on_two}
 
