@@ -36,11 +36,11 @@ from cost_models.store import Store
 from cost_models.transfers import unpinned_factor
 from placer.graph.opgraph import OpGraph
 from placer.options import Options
+from placer.placed.predict import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.verbs.predict import random_cut
 
 if TYPE_CHECKING:
     from examples.workloads import Size, Workload
