@@ -10,11 +10,20 @@ from pathlib import Path
 from placer.errors import PlacementWarning
 
 PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
+FRAMEWORK_FILES = (
+    *(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("tensorflow", "keras")),
+    "__autograph_generated_file",
+)
+"""Parts of the paths of TensorFlow's and Keras's files, and of those that AutoGraph generates."""
 
 
 def warn(text: str) -> None:
-    """Gives a `PlacementWarning` for the innermost line outside of this package."""
+    """Gives a `PlacementWarning` for the innermost line that is the user's: not of this package, TensorFlow or Keras."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
+    while frame.f_back is not None and _is_skipped(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, PlacementWarning, stacklevel=level)
+
+
+def _is_skipped(file: str) -> bool:
+    return file.startswith(PACKAGE_FOLDER) or any(part in file for part in FRAMEWORK_FILES)
