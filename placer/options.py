@@ -55,8 +55,8 @@ class Options:
     on_out_of_memory: Literal["report", "replan"] = field(
         default="report",
         metadata={
-            "help": "report: an error that explains a call that ran out of memory; replan: also one more plan with a lower limit, "
-            "unless a tf.function made the call"
+            "help": "report: an error that explains a call that ran out of memory; replan: also one more plan, with a lower "
+            "limit, unless a tf.function made the call"
         },
     )
     on_missing_device: Literal["relax", "error"] = field(
