@@ -21,6 +21,7 @@ from tensorflow.python.framework import c_api_util, error_interpolation, func_gr
 from tensorflow.python.ops import op_selector
 from tensorflow.python.util import tf_stack
 
+from placer.tf._private.copied_graphs import original_ops, report_error
 from placer.tf._private.runtime import is_saving
 
 PACKAGE_FOLDER = str(Path(__file__).parents[2]) + os.sep
@@ -113,7 +114,7 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
         """The source lines of the nodes. TensorFlow asks for them while it raises an error of this function."""
         error = sys.exc_info()[1]
         if isinstance(error, tf.errors.OpError) and tf.compat.as_text(self.name) in error.message:
-            _told(self.graph, error)
+            report_error(self.graph, error)
         builder = tf_stack.GraphDebugInfoBuilder()
         for name, op in original_ops(self.graph).items():
             if op.traceback is not None:
@@ -136,21 +137,6 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
-
-
-def _told(graph: Any, error: tf.errors.OpError) -> None:
-    """Tells a graph of an error of one of its ops, or that around it which wants to know."""
-    while graph is not None:
-        if (tell := getattr(graph, "on_error", None)) is not None:
-            tell(error)
-            return
-        graph = getattr(graph, "outer_graph", None)
-
-
-def original_ops(graph: Any) -> Mapping[str, Any]:
-    """By node of a private copy, the op of the user's code that it was copied from; empty for any other graph."""
-    find = getattr(graph, "originals", None)
-    return {} if find is None else find()
 
 
 # -- calling -----------------------------------------------------------------------------------------------------------

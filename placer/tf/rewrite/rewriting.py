@@ -19,6 +19,7 @@ from placer.common.garbage_collection import paused_collection
 from placer.errors import RewriteError
 from placer.plan.placement import Placement
 from placer.problem.formulate import BY_ROWS
+from placer.tf._private.copied_graphs import CopiedGraph, original_ops
 from placer.tf._private.func_graphs import (
     FuncGraph,
     add_capture,
@@ -29,7 +30,7 @@ from placer.tf._private.func_graphs import (
     library_function,
     unique_id,
 )
-from placer.tf._private.functions import call_flat, concrete_from_graph, copy_flat_signature, original_ops, register_body
+from placer.tf._private.functions import call_flat, concrete_from_graph, copy_flat_signature, register_body
 from placer.tf._private.gradients import gradient_function, is_gradient_registered, is_trainable, register_gradient
 from placer.tf._private.handles import copy_handle_data
 from placer.tf.devices import full_name
@@ -65,7 +66,7 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
 def by_plan(trace: Trace, placement: Placement) -> Any:
     """`rewrite` with the devices of a plan, which what calls the function and is planned itself can ask for its reasons."""
     concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
-    concrete.graph.plan = placement
+    concrete.graph.placement = placement
     concrete.graph.on_error = functools.partial(report, placement)
     return concrete
 
@@ -116,15 +117,13 @@ class _Rewriter:
         }
         concrete = concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
         copy_flat_signature(self.trace.concrete, concrete)
-        # Python callbacks and the closures of custom gradients live as long as the trace that made them.
-        concrete._placer_trace = self.trace
+        graph.trace = self.trace
         return concrete
 
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
-        graph = FuncGraph(f"{old.name}_placed")
-        graph.originals = functools.partial(_originals, frame)
+        graph = CopiedGraph(f"{old.name}_placed", functools.partial(_originals, frame))
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)
         given = [*frame.input_tensors, *(self._loop_body(frame).hoists[j].tensor for j in self.lifted(frame))]

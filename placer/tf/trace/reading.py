@@ -16,6 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.base import AttrValue, OpSignature, TensorSpec
 from placer.common.garbage_collection import paused_collection
 from placer.graph.opgraph import Kernel, OpGraph, OpNode, Resource, Role, TensorEdge
+from placer.tf._private.copied_graphs import CopiedGraph
 from placer.tf._private.func_graphs import external_captures, library_function, static_value
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf._private.handles import has_value, held_specs, location, variable_of
@@ -301,7 +302,7 @@ class _Reader:
         """The placed function by whose plan an op has its device, and what decided it there; "" twice for what is in none."""
         around: Body | None = body
         while around is not None:
-            plan = getattr(around.graph, "plan", None)
+            plan = around.graph.placement if isinstance(around.graph, CopiedGraph) else None
             if plan is not None:
                 return plan.graph.name, plan.why(name).text if name in plan.ops else ""
             around = around.parent
