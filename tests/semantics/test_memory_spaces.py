@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.plan.placement import Placement, Transfer
+from placer.plan.parts import Transfer
+from placer.plan.placement import Placement
 from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.harness import Builder, Program, RandomLegal, check, plan, soft_placement
 from tests.helpers.machines import two_cpus
