@@ -7,11 +7,12 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from cost_models.analytic import AnalyticModel
+from cost_models.cpu_names import without_generation
 from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
-from cost_models.processors import without_generation
+from cost_models.measurements import Measurement, Table
 from cost_models.shipped import shipped_table
-from cost_models.store import Measurement, Store, Table
+from cost_models.store import Store
 
 
 def auto_model(store: Store | None = None) -> MeasuredModel:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cost_models.analytic import on_one_core
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.store import Measurement, Table, signature_of
+from cost_models.measurements import Measurement, Table, signature_of
 from cost_models.work import on_host, runs_on_host, work_of
 
 Floats: TypeAlias = NDArray[np.float64]

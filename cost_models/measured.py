@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cost_models.analytic import launching_ns
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.store import Table, signature_text
+from cost_models.measurements import Table, signature_text
 from cost_models.work import is_awaited, work_of
 
 

@@ -19,11 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
-    from cost_models.store import Store, StoreError, export_json, import_json
+    from cost_models.exports import export_json, import_json
+    from cost_models.store import Store, StoreError
 
     store = Store()
     try:
-        added = store.add(import_json(args.add)) if args.add else 0
+        added = store.add_missing(import_json(args.add)) if args.add else 0
         if args.export:
             export_json(store.rows(), args.export)
     except StoreError as error:

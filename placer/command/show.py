@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.command.arguments import load_plan
 from placer.errors import OptionError
-from placer.views.registry import views
+from placer.plan.views import views
 
 HELP = "Show a saved plan: a summary, one op, a table of ops, or any view."
 FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "moved", "sort", "limit")

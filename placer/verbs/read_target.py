@@ -102,7 +102,8 @@ def _shipped(name: str) -> tuple[OpGraph, Options]:
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
     """A saved graph, or the graph of a saved plan (see `of_plan`)."""
     from placer.graph.opgraph import OpGraph, read_json
-    from placer.plan.placement import FORMAT, Placement
+    from placer.plan.placement import Placement
+    from placer.plan.saving import FORMAT
 
     check_there(path)
     if read_json(path).get("format") != FORMAT:

@@ -30,8 +30,9 @@ import numpy as np
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
+from cost_models.exports import export_json, import_json
 from cost_models.machines import Machine, parse_machine
-from cost_models.store import Store, export_json, import_json
+from cost_models.store import Store
 from cost_models.transfers import unpinned_factor
 from placer.graph.opgraph import OpGraph
 from placer.options import Options
@@ -413,7 +414,7 @@ def score(folder: Path, names: Collection[str] = ()) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         store = Store(Path(scratch) / "measurements.sqlite")
         if (folder / "measurements.json").exists():
-            store.add(import_json(folder / "measurements.json"))
+            store.add_missing(import_json(folder / "measurements.json"))
         models = {"auto": auto_model(store), "analytic": AnalyticModel()}
         pairs: dict[str, dict[str, tuple[list[float], list[float]]]] = {model: {} for model in MODELS}
         for path in sorted(folder.glob("*.json")):

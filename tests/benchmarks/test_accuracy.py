@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.auto import auto_model
+from cost_models.exports import import_json
 from cost_models.machines import parse_machine
 from cost_models.registry import cost_model
-from cost_models.store import Store, import_json
+from cost_models.store import Store
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_memory, bench_step_time, bench_truth
 from tests.benchmarks.more_workloads import MORE
@@ -103,7 +104,7 @@ def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
     """Of the recommender, whose default and plan are the same and yet took 15% more or less: with those as one, their mean."""
     folder, store = DATA / "recorded_h200", Store(tmp_path / "measurements.sqlite")
     record = json.loads((folder / "recommender.json").read_text())
-    store.add(import_json(folder / "measurements.json"))
+    store.add_missing(import_json(folder / "measurements.json"))
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for case, predicted in zip(record["cases"].values(), bench_truth.predict(record, folder, auto_model(store)), strict=True):
         found.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))

@@ -17,9 +17,10 @@ from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.fitted import SAMPLES, Fit, features_of, non_negative
+from cost_models.measurements import Measurement, Row
 from cost_models.overrides import Override, OverrideModel
 from cost_models.shipped import MEASUREMENTS
-from cost_models.store import Measurement, Row, Store
+from cost_models.store import Store
 from tests.helpers.graphs import GraphBuilder, floats, layers
 
 PROFILES = resources.files("cost_models").joinpath("profiles", MEASUREMENTS)

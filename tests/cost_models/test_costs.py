@@ -20,8 +20,8 @@ from cost_models import (
     load_machine,
 )
 from cost_models.analytic import on_one_core
+from cost_models.measurements import signature_of
 from cost_models.shipped import shipped_table
-from cost_models.store import signature_of
 from cost_models.work import FORMULAS, HOST_INT32, work_of
 
 MODEL = AnalyticModel()

@@ -17,10 +17,11 @@ import placer
 from cost_models.auto import installed_tensorflow
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.machines import load_machine
+from cost_models.measurements import Measurement, Row
 from cost_models.measuring import chains, timing
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import RECIPES, UnmeasurableError
-from cost_models.store import Measurement, Row, Store
+from cost_models.store import Store
 from cost_models.work import work_of
 from placer.graph.opgraph import Kernel
 from placer.tf.devices import local_machine

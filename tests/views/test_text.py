@@ -181,7 +181,7 @@ def test_a_difference_is_that_of_the_figures() -> None:
 def test_a_difference_counts_its_ops_in_words(ops: int, head: str) -> None:
     found = PLAN.diff(PINNED)
     names = tuple(found.moved)[:ops]
-    few = replace(found, moved={name: found.moved[name] for name in names}, only_left=names, only_right=names)
+    few = replace(found, moved={name: found.moved[name] for name in names}, only_first=names, only_second=names)
     assert str(few).splitlines()[0] == head
 
 

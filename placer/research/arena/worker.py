@@ -82,7 +82,7 @@ def run(job: Job) -> dict[str, Any]:
             "lower_bound_ns": int(solution.lower_bound_ns),
             "feasible": False,
             "seconds": seconds,
-            "note": solution.stop_reason,
+            "note": solution.stop_text,
         }
         if solution.assignment is None:
             return figures

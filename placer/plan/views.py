@@ -1,22 +1,27 @@
-"""Views by name: functions from a `Placement` (and keyword options) to what can be shown or written.
+"""The views of a Placement by name: functions from a Placement, and keyword options, to text or files.
 
-A package adds one by an entry point in the group "placer.views". The built-in ones are entry points too, made here so that they
-are found where the package runs without being installed.
+A package adds one by an entry point in the group "placer.views". The built-in ones are entry points too, so that they are loaded
+when they are drawn; they are listed here so that they exist where the package is not installed.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from placer.common.garbage_collection import paused_collection
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
 
+if TYPE_CHECKING:
+    from placer.plan.placement import Placement
+
 Drawn: TypeAlias = str | bytes | Mapping[str, bytes]
-"""Text; the bytes of a file; or files, by their paths below a folder."""
+"""Text; the bytes of a file; or several files, by their paths below a folder."""
 
 GROUP = "placer.views"
 _BUILT_IN = (
@@ -36,23 +41,33 @@ _BUILT_IN = (
 )
 
 
-def view(name: str) -> Callable[..., Drawn]:
-    """The view registered under `name`; OptionError listing them where there is none."""
-    found = views()
-    if name not in found:
-        raise OptionError(f"no view is called {name!r}{did_you_mean(name, found)} There are {', '.join(found)}.")
-    function: Callable[..., Drawn] = found[name].load()
-    return function
-
-
 @cache
 def views() -> dict[str, EntryPoint]:
-    """All registered views, not loaded yet, sorted by name; a built-in keeps its name, whatever is installed."""
+    """All registered views, none loaded yet, sorted by name. A built-in view keeps its name, whatever is installed."""
     return dict(sorted((entry.name, entry) for entry in (*entry_points(group=GROUP), *_BUILT_IN)))
 
 
+def draw(name: str, placement: Placement, **options: Any) -> Drawn:
+    """Draws the view `name` of a placement.
+
+    Raises:
+        OptionError: there is no such view, or it does not take these options.
+    """
+    if name not in views():
+        raise OptionError(f"no view is called {name!r}{did_you_mean(name, views())} There are {', '.join(views())}.")
+    view: Callable[..., Drawn] = views()[name].load()
+    signature = inspect.signature(view)
+    try:
+        signature.bind(placement, **options)
+    except TypeError as error:
+        takes = ", ".join(list(signature.parameters)[1:]) or "no options"
+        raise OptionError(f"the view {name!r} cannot be drawn so: {error}. It takes {takes}.") from error
+    with paused_collection():
+        return view(placement, **options)
+
+
 def write(drawn: Drawn, path: str | Path) -> None:
-    """Writes what a view made: a file, or files below the folder `path`. Raises PlanError where that cannot be."""
+    """Writes a drawn view to the file `path`, or to files below the folder `path`. Raises PlanError if that fails."""
     file = path
     try:
         files = {Path(path) / name: part for name, part in drawn.items()} if isinstance(drawn, Mapping) else {Path(path): drawn}
