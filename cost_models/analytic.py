@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.work import FORMULAS, Work, on_host, runs_on_host, start_factor, work_of
+from cost_models.ops import Work, entry_of, in_host_memory, runs_on_host, work_of
 
 _FORK_NS = 5_000
 """Waking a thread pool and waiting for its last thread."""
@@ -24,7 +24,7 @@ _MOST = 2**49 - 1
 
 @dataclass(frozen=True, slots=True)
 class AnalyticModel:
-    """Prices any op on any device from shapes alone. See `cost_models.work` for the op types it has formulas for.
+    """Prices any op on any device from shapes alone. See `cost_models.ops` for the op types it has formulas for.
 
     A synchronous device (a CPU) takes dispatch plus compute; an asynchronous one (a GPU) the larger of the two. An op type
     without a formula is priced by its bytes, and its cost says so: source "analytic-fallback". A compiled call is dispatched once
@@ -37,7 +37,7 @@ class AnalyticModel:
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
         """The op's cost on that device; never fails. No figure reaches 2**50, however large the op."""
-        source = "analytic" if signature.inner or signature.op_type in FORMULAS else "analytic-fallback"
+        source = "analytic" if signature.inner or entry_of(signature.op_type).work else "analytic-fallback"
         try:
             dispatch, compute, workspace = self._figures(signature, device)
         except OverflowError:  # sizes for which no float is large enough
@@ -57,7 +57,7 @@ class AnalyticModel:
             dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else work.nodes * device.host_op_ns
             return dispatch, _cpu_ns(work, signature, device), work.workspace_bytes
         if work.kernels and runs_on_host(signature):
-            work = on_host(signature)
+            work = in_host_memory(signature)
         if not work.kernels:
             return work.nodes * device.host_op_ns + work.cpu_serial_ns, 0, work.workspace_bytes
         dispatch = launching_ns(signature.op_type, work, device)
@@ -66,7 +66,7 @@ class AnalyticModel:
 
 def launching_ns(op_type: str, work: Work, device: Device) -> int:
     """What starting an op's kernels takes the host: each after the first a bare launch, about half of starting a plain op."""
-    return round(start_factor(op_type) * device.dispatch_ns) + (work.kernels - 1) * device.dispatch_ns // 2
+    return round(entry_of(op_type).start_factor * device.dispatch_ns) + (work.kernels - 1) * device.dispatch_ns // 2
 
 
 def on_one_core(work: Work, device: Device) -> bool:

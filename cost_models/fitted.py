@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cost_models.analytic import on_one_core
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
+from cost_models.ops import in_host_memory, runs_on_host, work_of
 from cost_models.store import Measurement, Table, signature_of
-from cost_models.work import on_host, runs_on_host, work_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -89,13 +89,13 @@ class FittedModel:
 
 
 def features_of(signature: OpSignature, device: Device) -> Floats:
-    """What an op has to do on a device, by `cost_models.work`.
+    """What an op has to do on a device, by `cost_models.ops`.
 
     One run, bytes, operations, what is serial in ns, and operations that one core of a CPU does.
     """
     work = work_of(signature)
     if device.asynchronous and work.kernels and runs_on_host(signature):
-        work = on_host(signature)
+        work = in_host_memory(signature)
     on_a_stream = device.asynchronous and work.kernels
     serial_ns = work.gpu_serial_ns if on_a_stream else work.cpu_serial_ns
     shared, alone = (0.0, work.flops) if on_one_core(work, device) else (work.flops, 0.0)

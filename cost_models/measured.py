@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from cost_models.analytic import launching_ns
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
+from cost_models.ops import is_awaited, work_of
 from cost_models.store import Table, signature_text
-from cost_models.work import is_awaited, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class MeasuredModel:
         return f"measured, else {self.otherwise.name}"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """The figure for exactly this signature; its workspace is the one that `cost_models.work` tells."""
+        """The figure for exactly this signature; its workspace is the one that `cost_models.ops` tells."""
         column = self.tables(device.model).get(signature.op_type)
         measured = column.get(signature_text(signature)) if column else None
         if measured is None:

@@ -16,12 +16,11 @@ from cost_models.machines import Device, Link, Machine
 from cost_models.measuring import samples, waking
 from cost_models.measuring.calls import argument_ns, calls_ns, cold_ns, passed_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
 from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
+from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Measurement
-from cost_models.work import work_of
 
 MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (256, 1024, 4096, 8192)
@@ -156,7 +155,7 @@ class Calibration:
         return rate
 
     def _other_rate(self, device: Device) -> float:
-        """Operations per second of arithmetic that no matrix unit helps with, counted as `cost_models.work` counts them."""
+        """Operations per second of arithmetic that no matrix unit helps with, counted as `cost_models.ops` counts them."""
         elements = 2**24 if device.asynchronous else 2**18
         ops = (samples.elementwise("Tanh", elements), samples.random_numbers(elements))
         timed = [(op, self._time(op, device)) for op in ops]

@@ -28,14 +28,15 @@ from cost_models.ops import (
     strings,
 )
 from cost_models.ops.optype import Difference, OpType, View
+from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
     copied_read,
+    entry_of,
     is_awaited,
     is_copied,
-    op_type,
-    op_types,
     output_bounds,
     runs_on_host,
+    types_where,
     view_of,
     work_of,
 )
@@ -68,16 +69,17 @@ __all__ = [
     "FAMILIES",
     "Difference",
     "OpType",
+    "UnmeasurableError",
     "View",
     "Work",
     "copied_read",
+    "entry_of",
     "in_host_memory",
     "is_awaited",
     "is_copied",
-    "op_type",
-    "op_types",
     "output_bounds",
     "runs_on_host",
+    "types_where",
     "view_of",
     "work_of",
 ]

@@ -32,38 +32,38 @@ def register(op_types: str, entry: OpType) -> None:
 
 
 @cache
-def op_type(name: str) -> OpType:
+def entry_of(name: str) -> OpType:
     """What is known of an op type; the defaults for one that is not in the table."""
     if name in _ENTRIES:
         return _ENTRIES[name]
     return next((entry for glob, entry in _GLOBS.items() if fnmatchcase(name, glob)), _UNKNOWN)
 
 
-def op_types(holds: Callable[[OpType], Any] = lambda entry: True) -> frozenset[str]:
+def types_where(holds: Callable[[OpType], Any] = lambda entry: True) -> frozenset[str]:
     """The op types with an entry of their own for which this holds; by default all."""
     return frozenset(name for name, entry in _ENTRIES.items() if holds(entry))
 
 
 def work_of(op: OpSignature) -> Work:
     """The work of one run of an op."""
-    entry = op_type(op.op_type)
+    entry = entry_of(op.op_type)
     return entry.formula(op) if entry.view(op) is View.NONE else entry.view_work(op)
 
 
 def view_of(op: OpSignature) -> View:
     """Whose memory an op's results are in."""
-    return op_type(op.op_type).view(op)
+    return entry_of(op.op_type).view(op)
 
 
 def runs_on_host(op: OpSignature) -> bool:
     """Whether a GPU's kernel for this op takes and gives host memory only, such as those of int32 arithmetic."""
-    rule = op_type(op.op_type).host_kernel
+    rule = entry_of(op.op_type).host_kernel
     return rule is not None and rule(op)
 
 
 def is_awaited(op: OpSignature) -> bool:
     """Whether the ops after this one wait for its end on a GPU, while the host does something else."""
-    return op_type(op.op_type).awaited and not runs_on_host(op)
+    return entry_of(op.op_type).awaited and not runs_on_host(op)
 
 
 def copied_read(read: OpSignature) -> OpSignature:
@@ -83,7 +83,7 @@ def output_bounds(op: OpSignature, constants: Mapping[int, Any] | None = None) -
         op: whose input sizes may be upper bounds themselves.
         constants: values of inputs that are constants, by position.
     """
-    rule = op_type(op.op_type).output_bounds
+    rule = entry_of(op.op_type).output_bounds
     stated = tuple(spec.shape for spec in op.outputs)
     if rule is None:
         return stated
