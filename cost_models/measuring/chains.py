@@ -109,7 +109,8 @@ class Bench:
 
     def _taken(self, made: Any) -> Any:
         """What the next op waits for: one that takes all that this op made, where it would else make nothing."""
-        if entry_of(self.op.op_type).lazy_outputs and made.outputs[0].dtype != tf.int32:  # which a GPU's kernel keeps in host memory
+        is_lazy = entry_of(self.op.op_type).lazy_outputs
+        if is_lazy and made.outputs[0].dtype != tf.int32:  # int32 is in host memory also on a GPU
             return tf.raw_ops.IdentityN(input=made.outputs)[0].op
         return made
 

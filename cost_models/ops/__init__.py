@@ -27,7 +27,7 @@ from cost_models.ops import (
     state,
     strings,
 )
-from cost_models.ops.optype import Difference, OpType, View
+from cost_models.ops.optype import Difference, Fusion, OpType, View
 from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
     copied_read,
@@ -68,6 +68,7 @@ FAMILIES = (
 __all__ = [
     "FAMILIES",
     "Difference",
+    "Fusion",
     "OpType",
     "UnmeasurableError",
     "View",

@@ -24,9 +24,11 @@ register("LoopVariable", OpType(work=host_only, view=is_input, view_work=_merge_
 register("NextIteration", OpType(work=host_only, view=is_input, passes_on=True))
 register("BranchMerge", OpType(work=host_only, view=is_any_input, passes_on=True))
 
-register("While StatelessWhile", OpType(work=host_only, control="loop"))
+register("While", OpType(work=host_only, control="loop", memory_by_dtype=True))
+register("StatelessWhile", OpType(work=host_only, control="loop"))
 register("If StatelessIf Case StatelessCase", OpType(work=host_only, control="branch"))
-register("PartitionedCall StatefulPartitionedCall", OpType(work=host_only, control="call"))
+register("PartitionedCall StatefulPartitionedCall", OpType(work=host_only, control="call", memory_by_dtype=True))
+register("SymbolicGradient", OpType(memory_by_dtype=True))
 
 register("EagerPyFunc PyFunc", OpType(unseen_code="python"))
 register("PyFuncStateless", OpType(unseen_code="python", side_effects=True))

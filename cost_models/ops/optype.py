@@ -131,6 +131,8 @@ class OpType:
     in_place: bool = False
     """Whether the first result takes the memory of an input of its type and size that nothing else needs any more: the kernel
     calls `forward_input_or_allocate_output`."""
+    memory_by_dtype: bool = False
+    """Whether its arguments are in host memory by their dtype, whatever its kernels say: int32 is, unless XLA compiles the op."""
     lazy_outputs: bool = False
     """Whether it makes only those of its outputs that another op takes."""
     output_bounds: BoundRule | None = None

@@ -27,10 +27,16 @@ def _is_aligned(row_bytes: int) -> bool:
 
 
 def _sliced(op: OpSignature) -> View:
-    """The input's memory if all of it is taken, part of it for rows along the first axis (`StridedSliceOp`)."""
+    """The input's memory if all of it is taken, part of it for successive rows (`StridedSliceOp` in strided_slice_op.cc).
+
+    A slice from the beginning to the end that leaves rows out has a stride.
+    """
     whole, part = op.inputs[:1], op.outputs[:1]
-    if is_known(whole + part) and elements(whole) == elements(part):
-        return View.INPUT
+    if is_known(whole + part):
+        if elements(whole) == elements(part):
+            return View.INPUT
+        if op.attr("begin_mask") == 1 and op.attr("end_mask") == 1:
+            return View.NONE
     rows = max(1, (sides(whole, 0) or (1,))[0])
     along_first_axis = sides(op.inputs, 1) == (1,)
     return View.PARTS if along_first_axis and _is_aligned(nbytes(whole) // rows) else View.NONE

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.store import Row, Store, StoreError, signature_text
 from cost_models.ops import UnmeasurableError, work_of
+from cost_models.store import Row, Store, StoreError, signature_text
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError

@@ -23,11 +23,10 @@ from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration, latency_and_rate
 from cost_models.measuring.calls import argument_ns, calls_ns, passed_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import Copy, copies
 from cost_models.measuring.samples import common
+from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Measurement, Store
-from cost_models.work import work_of
 from placer.command.main import main
 from placer.common.device_spec import parse
 from placer.tf._private import recorded_partitions

@@ -15,10 +15,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from cost_models.ops import entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.errors import RewriteError
 from placer.plan.placement import Placement
-from placer.problem.formulate import BY_ROWS
 from placer.tf import _private
 from placer.tf.devices import full_name
 from placer.tf.run.exhausted import report
@@ -180,7 +180,7 @@ class _Rewriter:
             origin(body, *split_input(node.input[0]))
             for body in self.trace.root.walk()
             for node in body.nodes.values()
-            if node.op.startswith(BY_ROWS)
+            if entry_of(node.op).uses_rows
         }
 
     def _register(self, frame: Body, outer: Any) -> str:

@@ -14,22 +14,14 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue as AttrProto
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
+from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.opgraph import Kernel, OpGraph, OpNode, Resource, Role, TensorEdge
 from placer.tf import _private
 from placer.tf.devices import process_devices
 from placer.tf.state import variables
 from placer.tf.trace.kernels import KernelIndex, KernelSupport
-from placer.tf.trace.optypes import (
-    INTEGER_ERRORS,
-    PYTHON_CALLBACKS,
-    RANDOM_STATEFUL,
-    SAVING,
-    depends_on_bounds,
-    functions_of,
-    is_stateful,
-    takes_handles_from_afar,
-)
+from placer.tf.trace.optypes import functions_of, is_stateful, may_differ, takes_handles_from_afar
 from placer.tf.trace.tracing import (
     BRANCHES,
     CALLS,
@@ -55,14 +47,6 @@ IRRELEVANT = frozenset(
     {"output_shapes", "config", "config_proto", "executor_type", "token", "shared_name", "container", "cache", "key"}
 )
 """Attributes no cost depends on: settings of the runtime, and names of state and callbacks."""
-
-HANDS_ON = frozenset(
-    {
-        *("Identity", "TensorListPushBack", "TensorListPopBack", "OptionalFromValue", "OptionalGetValue"),
-        *("LoopVariable", "NextIteration", "BranchMerge"),
-    }
-)
-"""What is between an op and its gradient's, in two functions or out of loops and branches."""
 
 Source = tuple[str, int]
 """A node of the flattened graph and one of its outputs."""
@@ -247,14 +231,12 @@ class _Reader:
         if stateful:
             flags.append("stateful")
             self.stateful.append(path)
-        if depends_on_bounds(node):
-            flags.append("bounds")
-        if node.op in INTEGER_ERRORS and op.inputs[0].dtype.is_integer and self._may_fail(op):
-            flags.append(INTEGER_ERRORS[node.op])
-        if node.op in RANDOM_STATEFUL:
-            flags.append("random")
+        for difference in may_differ(node):
+            of_integers = difference in (Difference.DIVISION, Difference.POWER)
+            if not of_integers or (op.inputs[0].dtype.is_integer and self._may_fail(op)):
+                flags.append(difference.value)
         requested = merged_device(node.device, body.scope)
-        if node.op in PYTHON_CALLBACKS:
+        if entry_of(node.op).unseen_code == "python":
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
         elif "f" in node.attr:
@@ -619,7 +601,7 @@ class _Reader:
 
     def _join_saved(self) -> None:
         """Keeps ops with their gradients' where what is saved between them means nothing to another device."""
-        for name in [name for name, fields in self.pending.items() if fields["op_type"] in SAVING]:
+        for name in [name for name, fields in self.pending.items() if Difference.SAVED in entry_of(fields["op_type"]).differs]:
             stack = [(name, output) for output in range(3, len(self.specs[name]))]
             seen = set(stack)
             while stack:
@@ -629,9 +611,10 @@ class _Reader:
                     if not taken:
                         continue
                     kind = self.pending[target]["op_type"]
-                    if kind in HANDS_ON or "Grad" in kind or "Backprop" in kind:
+                    passes_on = entry_of(kind).passes_on
+                    if passes_on or "Grad" in kind or "Backprop" in kind:
                         self._join(name, target, "the gradient takes what was saved where it was saved")
-                    if kind not in HANDS_ON:
+                    if not passes_on:
                         continue
                     outputs = len(self.specs[target])
                     found = {(target, k % outputs) for k in (taken if kind == "BranchMerge" else range(outputs))}

@@ -14,16 +14,14 @@ from typing import Any, Literal
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from cost_models.ops import entry_of, types_where
 from placer.errors import OptionError, TraceError
 from placer.tf import _private
 from placer.tf.trace.optypes import runs_unseen_code
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-LOOPS = frozenset({"While", "StatelessWhile"})
-BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
-
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
-"""Ops that leave the variable behind their handle as it is."""
+CALLS = types_where(lambda entry: entry.control == "call")
+LOOPS = types_where(lambda entry: entry.control == "loop")
+BRANCHES = types_where(lambda entry: entry.control == "branch")
 
 _VALUE = re.compile(r"(.*)/(?:(?:in|out|read)\d+|out)")
 """Paths of the values that loops and branches pass on (see `placer.graph.opgraph.Role`), which are no ops yet."""
@@ -365,7 +363,7 @@ def _find_hoists(cond: Body, inner: Body) -> None:
                 handle = _outside(body, *split_input(node.input[position]), inner.parent)
                 if handle is None:
                     continue
-                if node.op not in READS:
+                if not entry_of(node.op).reads:
                     written.add(handle)
                 elif node.op == "ReadVariableOp" and id(body) in members:
                     reads.append((handle, body, name))
