@@ -146,4 +146,5 @@ register(
     "DepthwiseConv2dNativeBackpropFilter",
     replace(_FILTER_GRADIENT, work=_convolution(_OF_FILTER, _DEPTHWISE_EFFICIENCY, depthwise=True)),
 )
-register("Conv2DBackpropInputV2 Conv2DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropFilter", _GRADIENT)
+register("Conv3DBackpropInput Conv3DBackpropFilter", _GRADIENT)
+register("Conv2DBackpropInputV2 Conv2DBackpropFilterV2", replace(_GRADIENT, differs=frozenset()))

@@ -36,7 +36,8 @@ register(
     Dequantize FakeQuantWithMinMaxVars FakeQuantWithMinMaxArgs""",
     OpType(work=_plain),
 )
-register("AccumulateNV2 L2Loss", OpType(work=_plain, differs=_ADDS))
+register("L2Loss", OpType(work=_plain, differs=_ADDS))
+register("AccumulateNV2", OpType(work=_plain))
 
 register("Exp Expm1 Log Log1p Sigmoid Erf Erfc Sin Cos", OpType(work=_function, in_place=True, start_factor=1.4))
 register("Pow", OpType(work=_function, in_place=True, start_factor=1.8, differs=_RAISES))

@@ -26,7 +26,8 @@ register(
     "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3",
     OpType(work=moves(1.5), in_place=True, differs=_SUMS | {Difference.SAVED}),
 )
-register("_FusedBatchNormEx _MklLayerNorm", OpType(work=moves(1.5), differs=_SUMS))
+register("_FusedBatchNormEx", OpType(work=moves(1.5), differs=_SUMS))
+register("_MklLayerNorm", OpType(work=moves(1.5)))
 register("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3", OpType(work=moves(1.7, kernels=2), differs=_SUMS))
 register("Softmax LogSoftmax", OpType(work=_softmax, start_factor=2.4, in_place=True, differs=_SUMS))
 register("SoftmaxCrossEntropyWithLogits", OpType(work=reduces(20), start_factor=3.6, differs=_SUMS))

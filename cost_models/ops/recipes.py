@@ -125,10 +125,10 @@ def table_of_points(op: OpSignature) -> ScratchVariable:
 
 def indices_of(op: OpSignature) -> TensorSpec:
     """The indices of an op on rows of a variable: its second input, or the last one that can be indices."""
-    integers = [spec for spec in op.inputs if spec.dtype in ("int32", "int64")]
-    if not integers:
+    possible = [spec for spec in op.inputs if spec.dtype in ("int32", "int64") and spec.shape]
+    if not possible:
         raise UnmeasurableError("none of its inputs are indices")
-    return op.inputs[1] if op.inputs[1] in integers else integers[-1]
+    return op.inputs[1] if op.inputs[1] in possible else possible[-1]
 
 
 def _tensors(op: OpSignature) -> list[TensorSpec]:

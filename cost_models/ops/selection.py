@@ -146,7 +146,7 @@ def _all_in_one(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]
 def _largest(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
     """As many of each row as are asked for, or the row."""
     shape = op.inputs[0].shape
-    asked = values.get(1, op.attr("k"))
+    asked = values.get(1)
     if not shape:
         return (shape,) * len(op.outputs)
     kept = shape[-1] if asked is None else int(asked)
@@ -176,7 +176,9 @@ def _filled_rows(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...
 
 
 def _many_different(op: OpSignature) -> Mapping[int, Any]:
-    return {0: _different(op.inputs[0])} if op.inputs[0].dtype != "string" else {}
+    """Different values along the first axis, if the op has an input for one."""
+    values = {0: _different(op.inputs[0])} if op.inputs[0].dtype != "string" else {}
+    return values | ({1: [0] * op.inputs[1].elements} if len(op.inputs) > 1 else {})
 
 
 def _two_lists(op: OpSignature) -> Mapping[int, Any]:
@@ -208,14 +210,14 @@ def _boxes_of_classes(op: OpSignature) -> Mapping[int, Any]:
     return {0: random_boxes(shape_in(op, 0)), 2: kept, 3: kept, 4: 0.5, 5: 0.0}
 
 
-register("TopK", OpType(work=_sort, output_bounds=_largest))
 register("TopKV2", OpType(work=_sort, output_bounds=_largest, recipe=_largest_count))
-register("NthElement", OpType(work=_sort))
+register("TopK NthElement", OpType(work=_sort))
 
-_UNIQUE = OpType(work=_unique, awaited=True, cpu_serial=True, output_bounds=_all_different, recipe=_many_different)
+_UNIQUE = OpType(work=_unique, cpu_serial=True, output_bounds=_all_different, recipe=_many_different)
 
-register("Unique", replace(_UNIQUE, work=_unique_or_on_host, host_kernel=_is_no_integer))
-register("UniqueV2 UniqueWithCounts UniqueWithCountsV2", _UNIQUE)
+register("Unique", replace(_UNIQUE, work=_unique_or_on_host, host_kernel=_is_no_integer, awaited=True))
+register("UniqueWithCounts", replace(_UNIQUE, awaited=True))
+register("UniqueV2 UniqueWithCountsV2", _UNIQUE)
 register("Where", OpType(work=_where, host_kernel=all_int32, awaited=True, output_bounds=_true_positions))
 register("ListDiff", OpType(work=_where, cpu_serial=True, output_bounds=_none_removed, recipe=_two_lists))
 

@@ -38,6 +38,15 @@ def _row_numbers(op: OpSignature) -> Mapping[int, Any]:
     return {op.inputs.index(indices_of(op)): indices_below(table_of_rows(op).shape[0], indices_of(op))}
 
 
+def _row_numbers_and_power(op: OpSignature) -> Mapping[int, Any]:
+    """The last input is a power, of which none above 0 is allowed."""
+    return {**_row_numbers(op), len(op.inputs) - 1: -0.5}
+
+
+def _power(op: OpSignature) -> Mapping[int, Any]:
+    return {len(op.inputs) - 1: -0.5}
+
+
 def _points(op: OpSignature) -> Mapping[int, Any]:
     return {1: random_points(op.inputs[1], table_of_points(op).shape)}
 
@@ -59,9 +68,10 @@ register(
 )
 register(
     """ResourceApplyAdam ResourceApplyAdamWithAmsgrad ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyRMSProp
-    ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyPowerSign ResourceApplyAddSign""",
+    ResourceApplyCenteredRMSProp ResourceApplyPowerSign ResourceApplyAddSign""",
     replace(_UPDATE, work=_step(7)),
 )
+register("ResourceApplyFtrl ResourceApplyFtrlV2", replace(_UPDATE, work=_step(7), recipe=_power))
 register("ResourceApplyProximalAdagrad", _UPDATE)
 register("Assign AssignAdd AssignSub AssignVariableXlaConcatND", OpType(updates="value"))
 register("ResourceStridedSliceAssign", OpType(work=scatters, updates="slice"))
@@ -79,10 +89,11 @@ register("ResourceScatterNdAdd ResourceScatterNdSub", replace(_SCATTER_POINTS, d
 register("ResourceScatterNdUpdate", _SCATTER_POINTS)
 register("ResourceScatterNdMax ResourceScatterNdMin", replace(_SCATTER_POINTS, work=None))
 register(
-    """ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2 ResourceSparseApplyKerasMomentum ResourceSparseApplyFtrl
-    ResourceSparseApplyFtrlV2 ResourceSparseApplyAdadelta ResourceSparseApplyProximalAdagrad""",
+    """ResourceSparseApplyAdagrad ResourceSparseApplyAdagradV2 ResourceSparseApplyKerasMomentum ResourceSparseApplyAdadelta
+    ResourceSparseApplyProximalAdagrad""",
     _SCATTER,
 )
+register("ResourceSparseApplyFtrl ResourceSparseApplyFtrlV2", replace(_SCATTER, recipe=_row_numbers_and_power))
 register(
     "ResourceSparseApplyMomentum ResourceSparseApplyRMSProp ResourceSparseApplyCenteredRMSProp",
     replace(_UPDATE_ROWS, work=scatters),

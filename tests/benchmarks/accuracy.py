@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from cost_models import work
+from cost_models import measured
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.fitted import FittedModel
 from cost_models.machines import parse_machine
 from cost_models.measured import MeasuredModel
+from cost_models.ops import OpType, View
+from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
 from placer.problem import formulate, lifetimes
 from placer.problem import schedule as simulate
@@ -286,7 +288,7 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
         yield "small ops of a CPU run side by side", everything(auto)
     with without(simulate, "WIDE_NS", 10**15):
         yield "large ops of a CPU run side by side", everything(auto)
-    with without(formulate, "BY_ROWS", ("none",)):
+    with without(formulate, "_with_copied_reads", list):
         yield "variables that are gathered from are not copied when read", everything(auto)
 
 
@@ -363,11 +365,11 @@ def worst(auto: list[Found]) -> Iterator[str]:
 
 MEMORY_EFFECTS: tuple[tuple[str, Any, str, Any], ...] = (
     ("ops start breadth first", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
-    ("results take the place of inputs", lifetimes, "IN_PLACE", frozenset()),
-    ("views are counted once", lifetimes, "VIEWS", frozenset()),
+    ("results take the place of inputs", lifetimes, "entry_of", lambda op_type: OpType()),
+    ("views are counted once", lifetimes, "view_of", lambda op: View.NONE),
     ("a copied variable is there twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
     ("constants are pushed down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
-    ("kernels have a workspace", work, "FORMULAS", {}),
+    ("kernels have a workspace", measured, "work_of", by_bytes),
 )
 """What is left out, by the name in a module that says so and what it is then."""
 
