@@ -19,9 +19,9 @@ import tensorflow as tf
 import placer
 from cost_models import OpCost
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError, TraceError
+from placer.plan.views import views
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
-from placer.views.registry import views
 from tests.helpers.graphs import layers
 
 GRAPH = layers()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import placer
+from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.views.registry import views
 from tests.helpers.graphs import layers
 from tests.helpers.pairwise import optimum
 from tests.helpers.splits import least_latency_ns, least_max_load_ns

@@ -11,7 +11,8 @@ from cost_models.machines import Machine
 from placer.common.units import format_bytes
 from placer.graph.opgraph import OpGraph
 from placer.options import Options
-from placer.plan.placement import Baseline, DeviceTotals, OpPlan, Placement, Transfer, UnitPlan
+from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.placement import Placement
 from placer.problem.constraints import Constraints, constrain
 from placer.problem.formulate import Formulation
 from placer.problem.memory import excess, usage

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
+from cost_models.measurements import Row, signature_text
 from cost_models.ops import UnmeasurableError, work_of
-from cost_models.store import Row, Store, StoreError, signature_text
+from cost_models.store import Store, StoreError
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
@@ -113,7 +114,7 @@ def keep(harvest: Harvest, placement: Placement) -> int:
 
     found = harvest.measurements(placement, local_machine())
     try:
-        return Store().add(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
+        return Store().add_missing(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
     except StoreError as error:
         raise PlacerError(str(error)) from error
 
@@ -139,7 +140,7 @@ def _jobs(
     alone = {op: why or "no device here has a kernel for it" for op, why in reasons.items()}
     refused: dict[str, dict[str, int]] = {}
     for device in {d.model: d for d in reversed(tuple(devices))}.values():
-        there = store.texts(device.model, installed_tensorflow())
+        there = store.measured_signatures(device.model, installed_tensorflow())
         costs: dict[OpSignature, OpCost] = {}
         worth: dict[OpSignature, float] = {}
         runs: dict[OpSignature, float] = {}

@@ -18,7 +18,7 @@ _CPUS, _OTHERS = ("blue", "cyan"), ("green", "yellow", "magenta", "red")
 """The terminal's own colours, nearest to those of `placer.views.colours`, so that they suit its background."""
 
 
-def show(text: str) -> None:
+def print_text(text: str) -> None:
     """Prints to standard output: in colours on a terminal where rich is installed, as it is elsewhere."""
     if sys.stdout.isatty():
         try:

@@ -8,7 +8,8 @@ from typing import Any
 
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
-from placer.plan.placement import Baseline, OpPlan, Placement
+from placer.plan.parts import Baseline, OpPlan
+from placer.plan.placement import Placement
 from placer.views.plain import story
 
 BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}

@@ -13,7 +13,8 @@ from typing import Any
 
 from placer.common.units import format_bytes
 from placer.errors import OptionError
-from placer.plan.placement import Placement, Transfer
+from placer.plan.parts import Transfer
+from placer.plan.placement import Placement
 from placer.plan.spans import Span
 
 STEP, COPIES = "step", "transfers"

@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and its plots from the measured step times in tests/data/truth.
+"""Writes docs/accuracy.md and its plots from the step times recorded in tests/data.
 
     python -m tests.benchmarks.accuracy
 
@@ -24,7 +24,6 @@ from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.fitted import FittedModel
-from cost_models.machines import parse_machine
 from cost_models.measured import MeasuredModel
 from cost_models.ops import OpType, View
 from cost_models.ops.work import by_bytes
@@ -36,10 +35,8 @@ from tests.benchmarks import bench_truth
 from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions
 
 ROOT = Path(__file__).parents[2]
-DATA, PAGE = ROOT / "tests" / "data" / "truth", ROOT / "docs" / "accuracy.md"
-ON_H200, ON_TWO = ROOT / "tests" / "data" / "truth_h200", ROOT / "tests" / "data" / "truth_two"
-AT_ONCE, TWO_AT_ONCE = ROOT / "tests" / "data" / "truth_h200_once", ROOT / "tests" / "data" / "truth_two_once"
-TWO_LATER = ROOT / "tests" / "data" / "truth_two_later"
+PAGE = ROOT / "docs" / "accuracy.md"
+DATA, ON_H200, ON_TWO = (ROOT / "tests" / "data" / f"recorded_{machine}" for machine in ("h100", "h200", "2xh200"))
 KINDS = {
     "default": "TensorFlow's default",
     "all_cpu": "all on the CPU",
@@ -59,7 +56,7 @@ TEXT = """# How true predictions are
 default, all on the CPU, a hand split, the plan, other solvers' and random cuts, measured in turns in one process a workload
 by `bench_truth`; the step is the median of 15 rounds. Constants are by `placer calibrate`, ops by `placer profile`, and no
 step time was used for either. This page and its plots are written by `python -m tests.benchmarks.accuracy` from
-[tests/data/truth](../tests/data/truth/README.md), without a GPU; a test predicts it all again.
+[tests/data/recorded_h100](../tests/data/recorded_h100/README.md), without a GPU; a test predicts it all again.
 
 {overall}
 
@@ -118,7 +115,7 @@ leave the order of ops to when copies arrive, which no estimate knows.
 ## On an H200
 
 {h200_placements} placements of 15 workloads on machines with an NVIDIA H200 and 16 host cores, in
-[tests/data/truth_h200](../tests/data/truth_h200/README.md), with what was measured of ops there. When the first 130 were
+[tests/data/recorded_h200](../tests/data/recorded_h200/README.md), with what was measured of ops there. When the first 130 were
 measured, the median error was 19% and 90% were under 41%. Profiles of some of these steps then showed what crossing control
 edges cost, that loops on two devices have more of them, that a caller who waits long wakes late, and that the first op of each
 type in a step takes more of the host; and `placer calibrate` took what a call with a GPU takes for what any call takes, and
@@ -132,52 +129,11 @@ Where "rounds" is low, placements are alike: the recommender's default and its p
 small MLP's are not: steps that cross between devices take more than is predicted, up to a quarter.
 Peaks of memory: of {h200_peaks} placements that use the GPU, {h200_memory}.
 
-{once_placements} placements of the same workloads on one more machine of the kind, all in one go after `placer calibrate` and
-90 s of `placer profile` there ([tests/data/truth_h200_once](../tests/data/truth_h200_once/README.md)). As they were measured the
-median error was 15% and 90% were under 37%. Profiles of the encoder then showed that the first launch of each kernel behind a
-copy takes twice as long as the next ones, 13 us and 6.4, as it does at the start of a step: what is calibrated for that is
-now counted behind copies too. By that the encoder's rank rose from .79 to .96 on the machine above; here its errors fell from
-29% to 23%, and its rank from .98 to .89.
-
-{once_table}
-
-Times there rose while placements were measured, by up to half (the encoder's default took 13 ms when it was made ready and 18 to
-21 later), and with them the share that is missing. Time was up after one placement of the recommender and five of ResNet50.
-Peaks of memory: of {once_peaks} placements that use the GPU, {once_memory}.
-
 ## On two GPUs
 
-{two_placements} placements of 16 workloads on a machine with two NVIDIA H200 and 32 host cores, in one go after `calibrate`
-and 65 s of `profile`, which is time for a fifth of the ops
-([tests/data/truth_two_once](../tests/data/truth_two_once/README.md)):
-
-{two_table}
-
-- Small steps are predicted too long. What a call takes had been measured in plain graphs, where an op of its own hands on each
-  result, on the default device, which is a GPU: 159 us for a call on an H200's host that takes 91 as users make it, and 12 us for
-  a variable that takes 2. What a further device adds was measured of the host and the second GPU beside calls of the first. With
-  calls as `placer calibrate` found them on the machine below, of the same kind, rank correlation, median error and 90% of errors
-  over all placements here are: {two_calls}.
-- Decoding with its loop on two devices took longer than is predicted (see below); four of its placements were measured.
-
-Peaks of memory: of {two_peaks} GPUs of these placements, {two_memory}. What is too low are
-random cuts and HEFT.
-
-{later_placements} placements of 15 of these workloads on one more machine of the kind, calibrated as now but for two details,
-with 85 s of `profile` ([tests/data/truth_two_later](../tests/data/truth_two_later/README.md)). Time was short: four to six
-placements of seven workloads.
-
-{later_table}
-
-- Steps are predicted too short: what a call takes was the least of a few batches (82 us; calls are as quick as that in some and
-  take half as long again in others, by where threads wake), and what a waiting caller takes, 141 us, left out that results come
-  from a GPU later after a pause. `placer calibrate` takes the median and counts that: 327 us on the machine above.
-- What is on the host behind copies takes longer than is predicted, as on one GPU: decoding, and the detectors' suppressions.
-
-Peaks of memory: of {later_peaks} GPUs of these placements, {later_memory}.
-
-Four of the workloads a day before, in [tests/data/truth_two](../tests/data/truth_two/README.md), calibrated but not profiled:
-their ops are priced by fits to what was measured on the H100. What any call takes was measured on a GPU there.
+18 placements of four workloads on a machine with two NVIDIA H200 and 32 host cores, in
+[tests/data/recorded_2xh200](../tests/data/recorded_2xh200/README.md), calibrated but not profiled: their ops are priced by fits
+to what was measured on the H100. What any call takes was measured on a GPU there.
 
 {on_two}
 
@@ -414,13 +370,6 @@ def figures_of(key: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def with_later_calls() -> dict[str, Any]:
-    """Over all placements on the first machine with two GPUs, calls taking what was calibrated on the second."""
-    record = json.loads((TWO_LATER / "mlp_inference.json").read_text())
-    found: dict[str, Any] = bench_truth.score(TWO_AT_ONCE, calls=parse_machine(record["machine"]))["auto"]["all"]
-    return found
-
-
 def main() -> None:
     auto, analytic = everything(auto_model()), everything(AnalyticModel())
     terms = list(effects())
@@ -449,10 +398,6 @@ def main() -> None:
         ),
         "memory_effects": table("left out | median error | within 15% | not over 5% too low", memory_effects(held)),
         **figures_of("h200", ON_H200),
-        **figures_of("once", AT_ONCE),
-        **figures_of("two", TWO_AT_ONCE),
-        **figures_of("later", TWO_LATER),
-        "two_calls": "{rank_correlation:.2f}, {median_error:.0%}, {error_90:.0%}".format(**with_later_calls()),
         "on_two": table(
             "workload | placements | rounds | rank correlation | median error | 90% of errors under",
             elsewhere(ON_TWO, bench_truth.score(ON_TWO), "auto"),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import placer
 from placer.common.units import format_bytes, format_ns
-from placer.research.arena.scores import ProblemScores, Score, scored
-from placer.research.instances.shipped import shipped_graphs
+from placer.graph.shipped import shipped_graphs
+from placer.research.arena.scores import ProblemScores, Score
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
 SHARE = 0.5
@@ -31,7 +31,7 @@ def cost_table(comparison: placer.Comparison) -> list[str]:
         "| graph | ops | GPU may hold | total cost | bound | gap | status | seconds |",
         "|---|---:|---:|---:|---:|---:|---|---:|",
     ]
-    for problem in scored(comparison):
+    for problem in comparison.scores():
         score, record = score_of(problem, "auto"), problem.record
         cells = [
             problem.problem.removeprefix("shipped:"),
@@ -53,7 +53,7 @@ def step_table(comparison: placer.Comparison) -> list[str]:
         "| graph | step time | bound | gap | seconds | best heuristic | of ours | all on CPU |",
         "|---|---:|---:|---:|---:|---|---:|---:|",
     ]
-    for problem in scored(comparison):
+    for problem in comparison.scores():
         ours = score_of(problem, "step_time")
         others = [score for score in problem.scores if score.answered and score.label not in OURS]
         cells = [
@@ -95,7 +95,7 @@ def main() -> None:
             results=asked.results,
             jobs=1,
         )
-        wrong = [text for problem in scored(found) for text in problem.contradictions]
+        wrong = [text for problem in found.scores() for text in problem.contradictions]
         if wrong:
             raise SystemExit("\n".join(wrong))
         tables[name] = "\n".join((cost_table if objective == "total_cost" else step_table)(found))

@@ -96,7 +96,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
     """The losses of some steps, the time of one, peak memory, and for a plan what it promised and what crossed."""
     import tensorflow as tf
 
-    from placer.tf import _private
+    from placer.tf._private.runtime import recorded_partitions
     from placer.tf.run.running import seconds, step_of
 
     program = (SMALL if args.size == "small" else FULL)[name]()
@@ -116,7 +116,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
         if args.plans:
             args.plans.mkdir(parents=True, exist_ok=True)
             step.placement.save(args.plans / f"{name}.json")
-        with _private.recorded_partitions() as recorded:
+        with recorded_partitions() as recorded:
             first = float(step(*program.args))
         record |= compared(step.placement, crossings(step.placement, recorded))
     else:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from placer.research.instances.shipped import shipped_graph
+from placer.graph.shipped import shipped_graph
 from placer.verbs.solve import solve
 from tests.helpers.browser import chromium, open_report
 from tests.helpers.graphs import stacked

@@ -19,10 +19,10 @@ from cost_models import (
     cost_models,
     load_machine,
 )
-from cost_models.analytic import on_one_core
+from cost_models.analytic import uses_one_core
+from cost_models.measurements import signature_of
 from cost_models.ops import types_where, work_of
 from cost_models.shipped import shipped_table
-from cost_models.store import signature_of
 
 MODEL = AnalyticModel()
 PRICED = sorted(types_where(lambda entry: entry.work))
@@ -227,15 +227,15 @@ def test_larger_products_and_additions_never_cost_less(device, m, n, k, factor):
         return op("MatMul", [(m, k), (k, n)], [(m, n)])
 
     def product(m, n, k):
-        alone = on_one_core(work_of(matmul(m, n, k)), device)
+        alone = uses_one_core(work_of(matmul(m, n, k)), device)
         return MODEL.op_cost(matmul(m, n, k), device).time_ns / (device.cores if alone and not stays else 1)
 
     def addition(m, n):
         return MODEL.op_cost(op("AddV2", [(m, n), (m, n)], [(m, n)]), device).time_ns
 
-    stays = on_one_core(work_of(matmul(m, n, k * factor)), device)
+    stays = uses_one_core(work_of(matmul(m, n, k * factor)), device)
     assert product(m, n, k) <= product(m, n, k * factor)
-    stays = on_one_core(work_of(matmul(m * factor, n, k)), device)
+    stays = uses_one_core(work_of(matmul(m * factor, n, k)), device)
     # A GPU's last wave of tiles can be as good as free, so only a clear growth is held against it.
     assert product(m, n, k) <= product(m * factor, n, k) * 1.01
     assert addition(m, n) <= addition(m * factor, n)

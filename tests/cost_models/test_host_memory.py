@@ -44,7 +44,7 @@ def test_the_tightest_limit_counts(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{content}\n" if content else "")
     monkeypatch.setattr(host_memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(host_memory, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(host_memory, "CGROUPS", tmp_path / "groups")
     assert (host_bytes(), free_bytes()) == (there * GIB, free * GIB)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models import Device, Link, Machine, MachineError, copy_costs, load_machine, parse_machine, shipped_machines
-from cost_models.machines import MAX_NS, RATES
+from cost_models.machines import MAX_NS, MIN_RATE_PER_S
 from cost_models.transfers import unpinned_factor
 from tests.helpers.graphs import towers
 
@@ -170,8 +170,10 @@ def test_a_number_is_within_reason(key, value):
 def test_the_slowest_machine_there_can_be_still_has_whole_costs(machine):
     slow = dataclasses.replace(
         machine,
-        devices=tuple(dataclasses.replace(d, memory_bytes_per_s=RATES[0], flops={"default": RATES[0]}) for d in machine.devices),
-        links=tuple(dataclasses.replace(link, latency_ns=MAX_NS, bytes_per_s=RATES[0]) for link in machine.links),
+        devices=tuple(
+            dataclasses.replace(d, memory_bytes_per_s=MIN_RATE_PER_S, flops={"default": MIN_RATE_PER_S}) for d in machine.devices
+        ),
+        links=tuple(dataclasses.replace(link, latency_ns=MAX_NS, bytes_per_s=MIN_RATE_PER_S) for link in machine.links),
         host_hop_ns=MAX_NS,
     )
     plan = placer.solve(towers(), slow, solver="tf_default")

@@ -17,11 +17,12 @@ import placer
 from cost_models.auto import installed_tensorflow
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.machines import load_machine
+from cost_models.measurements import Measurement, Row
 from cost_models.measuring import chains, timing
 from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.ops import UnmeasurableError, types_where, work_of
 from cost_models.ops.optype import no_values
-from cost_models.store import Measurement, Row, Store
+from cost_models.store import Store
 from placer.graph.opgraph import Kernel
 from placer.tf.devices import local_machine
 from placer.verbs.profile import Profile, profile

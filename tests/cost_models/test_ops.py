@@ -15,11 +15,11 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 import cost_models.ops
 from cost_models.base import OpSignature, TensorSpec
+from cost_models.measurements import signature_of
 from cost_models.ops import FAMILIES, Difference, OpType, View, entry_of, output_bounds, types_where, view_of, work_of
 from cost_models.ops.optype import all_int32, never_a_view
 from cost_models.ops.table import register
 from cost_models.shipped import shipped_table
-from cost_models.store import signature_of
 from tests.helpers.signatures import signature
 
 NODES = {"LoopVariable", "BranchMerge"}

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from cost_models.auto import auto_model
 from cost_models.base import OpSignature, TensorSpec
+from cost_models.exports import export_json, import_json
 from cost_models.machines import load_machine
-from cost_models.store import Measurement, Row, Store, StoreError, export_json, import_json, signature_text
+from cost_models.measurements import Measurement, Row, signature_text
+from cost_models.store import Store, StoreError
 from placer.problem.formulate import MOST
 
 scalars = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
@@ -71,9 +73,9 @@ def test_what_goes_in_comes_out_of_the_store_and_of_an_export(
     assert sum(store.counts().values()) == len(by_key(given_rows))
 
     export_json(store.rows(), folder / "export.json")
-    assert other.add(import_json(folder / "export.json")) == len(by_key(given_rows))
+    assert other.add_missing(import_json(folder / "export.json")) == len(by_key(given_rows))
     assert list(other.rows()) == list(store.rows())
-    assert other.add(import_json(folder / "export.json")) == 0
+    assert other.add_missing(import_json(folder / "export.json")) == 0
 
 
 @given(st.lists(rows, max_size=12), st.sampled_from(["2.9.1", "2.20.0", "2.21.0", ""]))
@@ -103,10 +105,10 @@ HARVESTED = replace(ROW, measured=Measurement(9, 1, 8, 0.1, harvested=True))
 
 def test_what_was_measured_takes_the_place_of_what_was_harvested_and_never_the_other_way(tmp_path: Path) -> None:
     store = Store(tmp_path / "a.sqlite")
-    assert [store.add([row]) for row in (HARVESTED, HARVESTED, ROW, HARVESTED, ROW)] == [1, 0, 1, 0, 0]
+    assert [store.add_missing([row]) for row in (HARVESTED, HARVESTED, ROW, HARVESTED, ROW)] == [1, 0, 1, 0, 0]
     assert list(store.rows()) == [ROW]
     store.put([HARVESTED])
-    assert store.texts(ROW.device_model, ROW.tensorflow) == set()
+    assert store.measured_signatures(ROW.device_model, ROW.tensorflow) == set()
     assert store.table(ROW.device_model, "")["MatMul"] == {signature_text(ROW.signature): HARVESTED.measured}
 
 
@@ -137,7 +139,8 @@ def test_the_first_versions_store_and_export_are_read_and_written(tmp_path: Path
 WRITER = """
 import sys
 from cost_models.base import OpSignature
-from cost_models.store import Measurement, Row, Store
+from cost_models.measurements import Measurement, Row
+from cost_models.store import Store
 path, writer = sys.argv[1], int(sys.argv[2])
 for k in range(20):
     signature = OpSignature("Op", (), (), (("writer", writer), ("k", k)))
@@ -208,7 +211,7 @@ def test_whatever_single_bytes_of_a_store_became_plans_are_made(
         warnings.simplefilter("ignore", UserWarning)
         assert all(auto_model(store).op_cost(floats(count), device).time_ns >= 0 for count in (1, 7, 120))
         assert len(list(store.rows())) <= sum(store.counts().values()) <= 100
-        assert len(store.texts("a model", "2.21.0")) <= 100
+        assert len(store.measured_signatures("a model", "2.21.0")) <= 100
 
 
 @given(st.floats(0, 1), st.binary(max_size=3000))

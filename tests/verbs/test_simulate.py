@@ -12,7 +12,7 @@ import placer
 from placer.common.units import format_ns
 from placer.errors import InfeasibleError, OptionError
 from placer.graph.opgraph import OpGraph
-from placer.research.instances.shipped import shipped_graph
+from placer.graph.shipped import shipped_graph
 
 
 @pytest.fixture(scope="module")

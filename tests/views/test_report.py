@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import placer
 from placer.common.units import format_bytes, format_ns
+from placer.graph.shipped import shipped_graph
 from placer.plan.placement import Placement
-from placer.research.instances.shipped import shipped_graph
 from placer.verbs.solve import solve
 from placer.views.colours import by_night, colour
 from placer.views.plain import story

@@ -181,7 +181,7 @@ def test_a_difference_is_that_of_the_figures() -> None:
 def test_a_difference_counts_its_ops_in_words(ops: int, head: str) -> None:
     found = PLAN.diff(PINNED)
     names = tuple(found.moved)[:ops]
-    few = replace(found, moved={name: found.moved[name] for name in names}, only_left=names, only_right=names)
+    few = replace(found, moved={name: found.moved[name] for name in names}, only_first=names, only_second=names)
     assert str(few).splitlines()[0] == head
 
 
@@ -210,12 +210,12 @@ def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("rich")
     from rich.text import Text
 
-    from placer.views.terminal import show
+    from placer.views.terminal import print_text
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    show(PLAN.summary())
+    print_text(PLAN.summary())
     shown = Text.from_ansi(capsys.readouterr().out)
     assert shown.plain.rstrip() == PLAN.summary()
     styles = {shown.plain[span.start : span.end]: str(span.style) for span in shown.spans}

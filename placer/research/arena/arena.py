@@ -23,8 +23,9 @@ from placer.common.units import check_seconds
 from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.comparison import Comparison, Record, add_line, key, open_lines
+from placer.research.arena.comparison import Comparison
 from placer.research.arena.problems import fingerprint, named_problems
+from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
 from placer.solvers.base import Solver

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from placer.errors import OptionError
-from placer.research.arena.comparison import Comparison
+from placer.research.arena.records import Record
 from placer.research.arena.scores import fits, gap_of, performance_profiles, scored
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ LEAST_GAP = 1e-4
 COLUMNS = 3
 
 
-def profiles(comparison: Comparison) -> str:
+def profiles(records: Sequence[Record], others: Sequence[Record] = ()) -> str:
     """See `Comparison.profiles`."""
     figure = _figure(7.0, 4.4)
     axes = figure.add_subplot()
-    steps = performance_profiles(comparison)
+    steps = performance_profiles(records, others)
     ratios = [ratio for found in steps.values() for ratio, _ in found if np.isfinite(ratio)]
     last = max(1.05, max(ratios, default=1.0) * 1.05)
     ends = {label: found[-1][1] if found else 0.0 for label, found in steps.items()}
@@ -40,13 +41,13 @@ def profiles(comparison: Comparison) -> str:
     return _svg(figure)
 
 
-def gaps(comparison: Comparison) -> str:
+def gaps(records: Sequence[Record], others: Sequence[Record] = ()) -> str:
     """See `Comparison.gaps`."""
-    problems = scored(comparison)
+    problems = scored(records, others)
     rows = max(1, -(-len(problems) // COLUMNS))
     columns = min(COLUMNS, max(1, len(problems)))
     figure = _figure(4.2 * columns, 0.6 + 3.0 * rows)
-    names = list(dict.fromkeys(run["solver"] + run["options"] for run in comparison.records))
+    names = list(dict.fromkeys(run["solver"] + run["options"] for run in records))
     drawn: dict[str, Any] = {}
     for k, problem in enumerate(problems):
         axes: Any = figure.add_subplot(rows, columns, k + 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placer.research.arena.comparison import Comparison, Record, contestant, labels
+from placer.research.arena.records import Record, contestant, labels
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,19 @@ def gap_of(value_ns: float, bound_ns: float) -> float:
     return max(0.0, (value_ns - bound_ns) / value_ns) if value_ns else 0.0
 
 
-def scored(comparison: Comparison) -> list[ProblemScores]:
-    """By problem in the order of the records."""
-    named = labels(comparison.records)
+def scored(records: Sequence[Record], others: Sequence[Record] = ()) -> list[ProblemScores]:
+    """The scores of all solvers, a problem after the other in the order of the records.
+
+    Args:
+        others: further runs, which count for a problem's best bound and best answer alone.
+    """
+    named = labels(records)
     by_problem: dict[tuple[str, str], list[Record]] = {}
-    for run in comparison.records:
+    for run in records:
         by_problem.setdefault((run["problem_hash"], run["objective"]), []).append(run)
     found = []
     for identity, runs in by_problem.items():
-        known = runs + [run for run in comparison.others if (run["problem_hash"], run["objective"]) == identity]
+        known = runs + [run for run in others if (run["problem_hash"], run["objective"]) == identity]
         answers = [run for run in known if fits(run)]
         best = min(answers, key=lambda run: run["objective_ns"], default=None)
         bounding = [run for run in known if run["outcome"] == "answered"]
@@ -123,14 +127,14 @@ def scored(comparison: Comparison) -> list[ProblemScores]:
     return found
 
 
-def performance_profiles(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
+def performance_profiles(records: Sequence[Record], others: Sequence[Record] = ()) -> dict[str, list[tuple[float, float]]]:
     """By solver: steps (factor, share), the share of problems on which it is within that factor of the best answer.
 
     E. D. Dolan, J. J. Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91, 2002.
     Where a solver has several seeds its median counts. Problems that no run answered are left out.
     """
-    problems = [scores for scores in scored(comparison) if any(score.answered for score in scores.scores)]
-    ratios: dict[str, list[float]] = {label: [] for label in labels(comparison.records).values()}
+    problems = [scores for scores in scored(records, others) if any(score.answered for score in scores.scores)]
+    ratios: dict[str, list[float]] = {label: [] for label in labels(records).values()}
     for problem in problems:
         for score in problem.scores:
             if score.answered:

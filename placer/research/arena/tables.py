@@ -8,17 +8,17 @@ import numpy as np
 
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
-from placer.research.arena.comparison import Comparison, labels
+from placer.research.arena.records import Record, labels
 from placer.research.arena.scores import ProblemScores, Score, scored
 
 CLOSE = 0.01
 """In a summary: how near to the best answer counts as near."""
 
 
-def per_problem(comparison: Comparison, *, markdown: bool = False) -> str:
+def per_problem(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
     """For each problem a heading, a table and, where bounds and answers contradict each other, what is wrong."""
     blocks = []
-    for problem in scored(comparison):
+    for problem in scored(records, others):
         blocks.append(("### " if markdown else "") + _heading(problem))
         blocks.append(_problem_table(problem, markdown=markdown))
         blocks += [f"WRONG: {text}." for text in problem.contradictions]
@@ -73,10 +73,10 @@ def _status(score: Score) -> str:
     return str(run.get("status", "") if run["outcome"] == "answered" else run["outcome"])
 
 
-def over_problems(comparison: Comparison, *, markdown: bool = False) -> str:
+def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
     """One line for each solver, the one that is near the best most often first."""
-    problems = scored(comparison)
-    by_label: dict[str, list[Score]] = {label: [] for label in labels(comparison.records).values()}
+    problems = scored(records, others)
+    by_label: dict[str, list[Score]] = {label: [] for label in labels(records).values()}
     for problem in problems:
         for score in problem.scores:
             by_label[score.label].append(score)

@@ -19,7 +19,20 @@ from cost_models.ops import entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.errors import RewriteError
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.copied_graphs import CopiedGraph, original_ops
+from placer.tf._private.func_graphs import (
+    FuncGraph,
+    add_capture,
+    add_function,
+    copy_deferred_captures,
+    external_captures,
+    import_nodes,
+    library_function,
+    unique_id,
+)
+from placer.tf._private.functions import call_flat, concrete_from_graph, copy_flat_signature, register_body
+from placer.tf._private.gradients import gradient_function, is_gradient_registered, is_trainable, register_gradient
+from placer.tf._private.handles import copy_handle_data
 from placer.tf.devices import full_name
 from placer.tf.run.exhausted import report
 from placer.tf.trace.kernels import KernelIndex, KernelSupport
@@ -53,7 +66,7 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
 def by_plan(trace: Trace, placement: Placement) -> Any:
     """`rewrite` with the devices of a plan, which what calls the function and is planned itself can ask for its reasons."""
     concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
-    concrete.graph.plan = placement
+    concrete.graph.placement = placement
     concrete.graph.on_error = functools.partial(report, placement)
     return concrete
 
@@ -88,9 +101,9 @@ class _Rewriter:
             graph.get_operation_by_name(n) for name in root.control_outputs for n in self._finished(root, name)
         )
         new_of = {id(t): n for t, n in zip(root.input_tensors, graph.inputs, strict=True)}
-        for external, internal in _private.external_captures(old):
-            _private.add_capture(graph, external, new_of[id(internal)])
-        _private.copy_deferred_captures(old, graph, new_of)
+        for external, internal in external_captures(old):
+            add_capture(graph, external, new_of[id(internal)])
+        copy_deferred_captures(old, graph, new_of)
         graph.variables = old.variables
         graph.structured_input_signature = old.structured_input_signature
         new_out = {id(t): n for t, n in zip(root.output_tensors, flat, strict=True)}
@@ -102,27 +115,25 @@ class _Rewriter:
             for k, v in _attributes(self.trace.concrete).items()
             if k not in ("forward_function_name", "backward_function_name")
         }
-        concrete = _private.concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
-        _private.copy_flat_signature(self.trace.concrete, concrete)
-        # Python callbacks and the closures of custom gradients live as long as the trace that made them.
-        concrete._placer_trace = self.trace
+        concrete = concrete_from_graph(graph, self.trace.concrete.function_type, attrs)
+        copy_flat_signature(self.trace.concrete, concrete)
+        graph.trace = self.trace
         return concrete
 
     def frame_graph(self, frame: Body, shapes: Sequence[tf.TensorShape] | None = None) -> Any:
         """The new FuncGraph of a root, loop or branch body, its nested frames registered as functions of it."""
         old = frame.graph
-        graph = _private.FuncGraph(f"{old.name}_placed")
-        graph.originals = functools.partial(_originals, frame)
+        graph = CopiedGraph(f"{old.name}_placed", functools.partial(_originals, frame))
         self.graphs[id(frame)] = graph
         names = self._name_inputs(frame)
         given = [*frame.input_tensors, *(self._loop_body(frame).hoists[j].tensor for j in self.lifted(frame))]
         inputs = [_placeholder(name, tensor.dtype, tensor.shape) for name, tensor in zip(names, given, strict=True)]
         for node, shape in zip(inputs, shapes or (), strict=False):
             node.attr["shape"].shape.CopyFrom(shape.as_proto())
-        _private.import_nodes(graph, inputs, {}, old.graph_def_versions)
+        import_nodes(graph, inputs, {}, old.graph_def_versions)
         graph.inputs.extend(graph.get_operation_by_name(name).outputs[0] for name in names)
         for before, after in zip(given, graph.inputs, strict=True):
-            _private.copy_handle_data(before, after)
+            copy_handle_data(before, after)
         graph.seed = old.seed
         mapped = {(t.op.name, 0): t for t in graph.inputs}
         self.placeholders[id(frame)] = {name for name, _ in mapped}
@@ -134,7 +145,7 @@ class _Rewriter:
                     renamed[body.names[site]] = [self._register(child, graph) for child in children]
         nodes = _Assembly(self, frame, renamed).nodes()
         used = {split_input(i) for n in nodes for i in n.input if not i.startswith("^")}
-        _private.import_nodes(graph, nodes, {k: v for k, v in mapped.items() if k in used}, old.graph_def_versions)
+        import_nodes(graph, nodes, {k: v for k, v in mapped.items() if k in used}, old.graph_def_versions)
         self._restore(frame, graph)
         return graph
 
@@ -193,20 +204,20 @@ class _Rewriter:
             graph.get_operation_by_name(n) for name in frame.control_outputs for n in self._finished(frame, name)
         )
         graph.is_control_flow_graph = True
-        name = f"{frame.graph.name}_placed_{_private.unique_id()}"
+        name = f"{frame.graph.name}_placed_{unique_id()}"
         graph.name = name
-        _private.add_function(outer, _private.register_body(name, graph))
+        add_function(outer, register_body(name, graph))
         return name
 
     def identity(self, dtypes: tuple[tf.DType, ...], outer: Any) -> str:
         """The name of a function, made known to the graph `outer`, that gives values of these types as it gets them."""
         if dtypes not in self.identities:
-            graph = _private.FuncGraph(f"identity_placed_{_private.unique_id()}")
+            graph = FuncGraph(f"identity_placed_{unique_id()}")
             with graph.as_default():
                 graph.inputs = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
             graph.outputs = list(graph.inputs)
-            self.identities[dtypes] = _private.register_body(graph.name, graph)
-        _private.add_function(outer, self.identities[dtypes])
+            self.identities[dtypes] = register_body(graph.name, graph)
+        add_function(outer, self.identities[dtypes])
         return str(self.identities[dtypes].graph.name)
 
     def _restore(self, frame: Body, graph: Any) -> None:
@@ -231,7 +242,7 @@ class _Rewriter:
                         setattr(op, attribute, self.graphs[id(child)])
                     for before, after in zip(body.operations[name].outputs, op.outputs, strict=False):
                         if before.dtype in (tf.variant, tf.resource):
-                            _private.copy_handle_data(before, after)
+                            copy_handle_data(before, after)
                             partial = True
         if partial:
             self._restore_shapes(frame, graph)
@@ -242,7 +253,7 @@ class _Rewriter:
         op._gradient_function = lambda _, *upstream: [tf.convert_to_tensor(g) for g in upstream]
         for before, after in zip(joined.results.values(), op.outputs, strict=True):
             after.set_shape(before.shape)
-            _private.copy_handle_data(before, after)
+            copy_handle_data(before, after)
 
     def _restore_shapes(self, frame: Body, graph: Any) -> None:
         lifted = self.lifted(frame)
@@ -319,7 +330,7 @@ def _originals(frame: Body) -> dict[str, Any]:
     """By node of a frame's copy, the op it is a copy of; of a function that is a copy itself, what that is copied from."""
     found = {}
     for body in inlined(frame):
-        earlier = _private.originals(body.graph)
+        earlier = original_ops(body.graph)
         found.update({body.names[name]: earlier.get(name, op) for name, op in body.operations.items()})
     return found
 
@@ -444,7 +455,7 @@ class _Assembly:
         A function's gradient is one of all its results: those without one count as zeros, those by index become dense. In a loop
         all gradients are there and dense.
         """
-        results = {k: t for k, t in enumerate(body.results(name)) if _private.is_trainable(t) and t.dtype != tf.resource}
+        results = {k: t for k, t in enumerate(body.results(name)) if is_trainable(t) and t.dtype != tf.resource}
         if not results:
             return
         dtypes = tuple(t.dtype for t in results.values())
@@ -609,17 +620,17 @@ class _Assembly:
     def _functions(self, body: Body, node: NodeDef, graph: Any) -> None:
         """Functions that a kept op names (a compiled call, a dataset's map) come along unchanged."""
         for name in functions_of(node):
-            function = _private.library_function(body.graph, name)
+            function = library_function(body.graph, name)
             if function is not None:
-                _private.add_function(graph, function)
+                add_function(graph, function)
 
     def _gradient(self, body: Body, name: str) -> str:
         """A gradient like the custom one `name`, whose closure's tensors are exchanged for the copy's."""
-        if not self.rewriter.runs or not _private.is_gradient_registered(name):
+        if not self.rewriter.runs or not is_gradient_registered(name):
             return name
-        original = _private.gradient_function(name)
-        fresh = f"{name}_placed_{_private.unique_id()}"
-        _private.register_gradient(fresh, _moved_gradient(original, self.rewriter, body))
+        original = gradient_function(name)
+        fresh = f"{name}_placed_{unique_id()}"
+        register_gradient(fresh, _moved_gradient(original, self.rewriter, body))
         return fresh
 
 
@@ -640,7 +651,7 @@ def _handed_through(body: Body, name: str, index: int) -> tuple[str, int] | None
 
 def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Body) -> Callable[..., Any]:
     def gradient(op: Any, *upstream: Any) -> Any:
-        scratch = _private.FuncGraph("custom_gradient_placed")
+        scratch = FuncGraph("custom_gradient_placed")
         with scratch.as_default():
             inputs = [None if g is None else tf.compat.v1.placeholder(g.dtype, g.shape) for g in upstream]
             results = original(op, *inputs)
@@ -651,9 +662,9 @@ def _moved_gradient(original: Callable[..., Any], rewriter: _Rewriter, body: Bod
             outputs = [tf.convert_to_tensor(r) for r in present]
         scratch.outputs.extend(outputs)
         scratch.structured_outputs = outputs
-        captured = [rewriter.external_tensor(body, outer) for outer, _ in _private.external_captures(scratch)]
-        call = _private.concrete_from_graph(scratch, None, {})
-        values = _private.call_flat(call, [g for g in upstream if g is not None], captured)
+        captured = [rewriter.external_tensor(body, outer) for outer, _ in external_captures(scratch)]
+        call = concrete_from_graph(scratch, None, {})
+        values = call_flat(call, [g for g in upstream if g is not None], captured)
         values = iter(values if isinstance(values, (list, tuple)) else [values])
         filled = [None if r is None else next(values) for r in structure]
         return filled if isinstance(results, (list, tuple)) else filled[0]

@@ -17,7 +17,7 @@ from cost_models.measuring.inputs import ordinary_values
 from cost_models.ops import UnmeasurableError
 from placer.common.units import format_bytes
 from placer.errors import OptionError, PlacerError
-from placer.tf import _private
+from placer.tf._private.handles import has_value, held_specs
 
 LEAST_ROUNDS = 3
 
@@ -110,8 +110,8 @@ def variables_kept(concrete: Any, args: Any) -> Iterator[None]:
     handles = {id(t): t for t in (*concrete.captured_inputs, *passed) if t.dtype == tf.resource}
     before = []
     for handle in handles.values():
-        for held in _private.held_by(handle):
-            if not _private.has_value(handle):
+        for held in held_specs(handle):
+            if not has_value(handle):
                 continue
             with tf.device(handle.device):
                 value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)

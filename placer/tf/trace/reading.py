@@ -17,7 +17,10 @@ from cost_models.base import AttrValue, OpSignature, TensorSpec
 from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.opgraph import Kernel, OpGraph, OpNode, Resource, Role, TensorEdge
-from placer.tf import _private
+from placer.tf._private.copied_graphs import CopiedGraph
+from placer.tf._private.func_graphs import external_captures, library_function, static_value
+from placer.tf._private.functions import is_jit_compiled
+from placer.tf._private.handles import has_value, held_specs, location, variable_of
 from placer.tf.devices import process_devices
 from placer.tf.state import variables
 from placer.tf.trace.kernels import KernelIndex, KernelSupport
@@ -95,13 +98,13 @@ class _Reader:
     def read(self) -> OpGraph:
         self.kernels = KernelIndex.shared()
         root = self.trace.root
-        self._captures = {inner.op.name: outer for outer, inner in _private.external_captures(root.graph)}
+        self._captures = {inner.op.name: outer for outer, inner in external_captures(root.graph)}
         self._body(root, 1.0, [])
         outputs = tuple(self._resolve(root, *ref) for ref in root.outputs)
         keep = [n for n, _ in outputs] + self.stateful
         keep += [n for name in root.control_outputs for n in self._finished(root, name)]
         live = self._live(keep)
-        if _private.is_jit_compiled(self.trace.concrete):
+        if is_jit_compiled(self.trace.concrete):
             compiled = [name for name, fields in self.pending.items() if fields["role"] not in ("argument", "capture")]
             for name in compiled:
                 self._join(compiled[0], name, "XLA compiles the function as a whole")
@@ -175,7 +178,7 @@ class _Reader:
         resource = ""
         support = self.kernels.lookup_type("_Arg", {"T": spec.dtype})
         if spec.dtype == "resource" and value is not None:
-            held = value.held if isinstance(value, Argument) else _private.held_by(value)
+            held = value.held if isinstance(value, Argument) else held_specs(value)
             resource = self._resource(body.names[name], value, held, role)
             if held:  # where a variable of its type can be made
                 support = self.kernels.lookup_type("VarHandleOp", {"dtype": held[0].dtype.name})
@@ -203,9 +206,9 @@ class _Reader:
         stays = "it is an argument, and another call may bring another" if role == "argument" else ""
         if id(handle) in self._decided:
             stays = "a placed function that runs relies on it"
-        elif not stays and _private.variable_of(handle) is None:
+        elif not stays and variable_of(handle) is None:
             stays = "no tf.Variable has it"
-        waits = bool(held) and not isinstance(handle, Argument) and not _private.has_value(handle)
+        waits = bool(held) and not isinstance(handle, Argument) and not has_value(handle)
         self.resources[key] = Resource(key, "variable" if held else "resource", _short_device(handle), nbytes, stays, waits)
         return key
 
@@ -240,7 +243,7 @@ class _Reader:
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
         elif "f" in node.attr:
-            function = _private.library_function(body.graph, node.attr["f"].func.name)
+            function = library_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
                 flags.append("unit")
                 compiled = list(_whole(function.graph)) if hasattr(function, "graph") else []
@@ -281,7 +284,7 @@ class _Reader:
         """The placed function by whose plan an op has its device, and what decided it there; "" twice for what is in none."""
         around: Body | None = body
         while around is not None:
-            plan = getattr(around.graph, "plan", None)
+            plan = around.graph.placement if isinstance(around.graph, CopiedGraph) else None
             if plan is not None:
                 return plan.graph.name, plan.why(name).text if name in plan.ops else ""
             around = around.parent
@@ -289,7 +292,7 @@ class _Reader:
 
     def _may_fail(self, op: Any) -> bool:
         """Whether a division or power of integers may have a divisor of zero or an exponent below it, on a GPU's own memory."""
-        known = _private.static_value(op.inputs[1])
+        known = static_value(op.inputs[1])
         if known is not None and (known >= 0 if op.type == "Pow" else known != 0).all():
             return False
         on_gpu = self.kernels.lookup(op.node_def).kernels.get("GPU")
@@ -759,7 +762,7 @@ class _Reader:
             children = body.children.get(name)
             if children is not None:
                 return self.finals.get(f"{body.names[name]}/out{index}") if children[0].kind == "cond" else None
-            value = _private.static_value(body.operations[name].outputs[index])
+            value = static_value(body.operations[name].outputs[index])
             if value is None or getattr(value, "size", 1) != 1 or getattr(value, "dtype", None) is None:
                 return None
             if value.dtype.kind not in "iuf" or not math.isfinite(float(value.reshape(-1)[0])):
@@ -771,7 +774,7 @@ class _Reader:
 def _whole(graph: Any) -> Iterator[Any]:
     """The ops of a compiled function and of the functions it calls, once each, without constants and arguments."""
     for op in graph.get_operations():
-        named = [getattr(_private.library_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
+        named = [getattr(library_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
         inner = [g for g in named if g is not None]
         for called in inner:
             yield from _whole(called)
@@ -785,7 +788,7 @@ def _flip(source: Source, target: str) -> tuple[str, str, int]:
 
 def _short_device(value: Any) -> str:
     """The device an eager tensor's bytes or a handle's state sit on, short; "" if that is not known."""
-    spec = tf.DeviceSpec.from_string(_private.home(value))
+    spec = tf.DeviceSpec.from_string(location(value))
     return f"{spec.device_type}:{spec.device_index}" if spec.device_type is not None else ""
 
 

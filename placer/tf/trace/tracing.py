@@ -16,7 +16,10 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.ops import entry_of, types_where
 from placer.errors import OptionError, TraceError
-from placer.tf import _private
+from placer.tf._private.func_graphs import external_captures, library_function, registered_nodes
+from placer.tf._private.functions import ConcreteFunction, UnliftableError, flat_arguments, raised_while_tracing
+from placer.tf._private.handles import held_specs, is_parallel, location
+from placer.tf._private.runtime import device_scope
 from placer.tf.trace.optypes import runs_unseen_code
 
 CALLS = types_where(lambda entry: entry.control == "call")
@@ -82,7 +85,7 @@ class Body:
 
     def __post_init__(self) -> None:
         # TensorFlow adds to these graphs when somebody takes the plain function's gradient; a trace is what was there before.
-        nodes, inputs, outputs = _private.as_registered(self.function)
+        nodes, inputs, outputs = registered_nodes(self.function)
         self.nodes = _topological(nodes)
         self.input_tensors = tuple(self.graph.inputs[:inputs])
         self.inputs = {t.op.name: i for i, t in enumerate(self.input_tensors)}
@@ -177,7 +180,7 @@ def split_input(text: str) -> tuple[str, int]:
 def traceable(fn: Callable[..., Any]) -> Any:
     """`fn` if it is a tf.function or a ConcreteFunction, what it wraps if it is placed, otherwise a tf.function of it."""
     fn = getattr(fn, "_traceable", fn)
-    return fn if hasattr(fn, "get_concrete_function") or isinstance(fn, _private.ConcreteFunction) else tf.function(fn)
+    return fn if hasattr(fn, "get_concrete_function") or isinstance(fn, ConcreteFunction) else tf.function(fn)
 
 
 def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -188,7 +191,7 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
         TraceError: it fails while it is traced.
         TypeError: what a call of it with these arguments raises before it is traced: they do not fit its parameters or types.
     """
-    if isinstance(fn, _private.ConcreteFunction):
+    if isinstance(fn, ConcreteFunction):
         try:
             _ = fn.graph.variables
         except AssertionError as error:
@@ -199,10 +202,10 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
     try:
         return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
-        if not _private.raised_while_tracing(error):
+        if not raised_while_tracing(error):
             raise
         name = getattr(fn, "__name__", type(fn).__name__)
-        if isinstance(error, _private.UnliftableError):
+        if isinstance(error, UnliftableError):
             raise TraceError(
                 f"{name} gives its variables initial values from its arguments: make it again, and call it before you plan it"
             ) from error
@@ -232,21 +235,21 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
     flat: tuple[Any, ...] = ()
     if args or kwargs:
         try:
-            flat = tuple(map(_argument, _private.flat_arguments(concrete, args, kwargs or {})))
+            flat = tuple(map(_argument, flat_arguments(concrete, args, kwargs or {})))
         except (TypeError, ValueError, AttributeError):
             flat = ()  # specs instead of values: nothing is known beyond the signature
     taken: set[str] = set()
     root = _read_body(concrete.inference_fn, "", "root", None, "", taken)
-    root.around = _private.device_scope()
+    root.around = device_scope()
     return Trace(concrete, root, flat)
 
 
 def _argument(value: Any) -> Any:
     """An `Argument` for a tensor that is here; what is none, or on several devices, as it is."""
-    if not isinstance(value, tf.__internal__.EagerTensor) or _private.is_parallel(value):
+    if not isinstance(value, tf.__internal__.EagerTensor) or is_parallel(value):
         return value
-    held = tuple(_private.held_by(value)) if value.dtype == tf.resource else ()
-    return Argument(value.shape, value.dtype, _private.home(value), str(getattr(value, "_name", "")), held)
+    held = tuple(held_specs(value)) if value.dtype == tf.resource else ()
+    return Argument(value.shape, value.dtype, location(value), str(getattr(value, "_name", "")), held)
 
 
 def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:
@@ -327,7 +330,7 @@ def _capture_names(graph: Any) -> dict[str, str]:
     variables = variable_names(graph)
     return {
         inner.op.name: re.sub(r"[^\w./-]", "_", variables.get(id(outer), "")).lstrip("_/-") or "capture"
-        for outer, inner in _private.external_captures(graph)
+        for outer, inner in external_captures(graph)
         if inner.op.name.rpartition("/")[2].isdigit()
     }
 
@@ -416,7 +419,7 @@ def is_compiled(node: NodeDef, function: Any = None) -> bool:
 def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
     """Path suffix, kind and function of the bodies `node` enters; none for what is kept whole."""
     if node.op in CALLS:
-        function = _private.library_function(graph, node.attr["f"].func.name)
+        function = library_function(graph, node.attr["f"].func.name)
         if function is None or is_compiled(node, function) or not hasattr(function, "graph"):
             return []
         return [("", "call", function)]
@@ -425,11 +428,11 @@ def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
     elif node.op in ("If", "StatelessIf"):
         parts = [("/then", "branch", "then_branch"), ("/else", "branch", "else_branch")]
     elif node.op in ("Case", "StatelessCase"):
-        found = [(f"/branch{i}", _private.library_function(graph, f.name)) for i, f in enumerate(node.attr["branches"].list.func)]
+        found = [(f"/branch{i}", library_function(graph, f.name)) for i, f in enumerate(node.attr["branches"].list.func)]
         return [(part, "branch", f) for part, f in found] if all(hasattr(f, "graph") for _, f in found) else []
     else:
         return []
-    functions = [(part, kind, _private.library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
+    functions = [(part, kind, library_function(graph, node.attr[attr].func.name)) for part, kind, attr in parts]
     return functions if all(hasattr(f, "graph") for _, _, f in functions) else []
 
 

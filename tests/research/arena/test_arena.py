@@ -17,7 +17,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.research.arena import arena as arena_module
 from placer.research.arena import solver_code as code
-from placer.research.arena.comparison import KEY
+from placer.research.arena.records import KEY
 from placer.research.instances.families import synthetic
 from placer.solvers.registry import solver
 from tests.helpers.graphs import layers

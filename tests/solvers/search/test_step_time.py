@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import placer
 from cost_models.auto import shipped_model
 from cost_models.machines import load_machine
+from placer.graph.shipped import shipped_graph
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
-from placer.research.instances.shipped import shipped_graph
 from placer.solvers.auto import WORTH_MOVING
 from placer.solvers.base import Status
 from placer.solvers.bounds.limited_load import limited_load_ns
