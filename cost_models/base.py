@@ -39,7 +39,7 @@ class TensorSpec:
         return self.elements * DTYPE_BYTES.get(self.dtype, 4)
 
     def __str__(self) -> str:
-        """The form used in signatures, such as "float32[8,?]". An unknown rank is written as one unknown dimension: "string[?]"."""
+        """The form used in signatures, such as "float32[8,?]". An unknown rank looks like one unknown dimension: "string[?]"."""
         return f"{self.dtype}[{'?' if self.shape is None else ','.join('?' if d is None else str(d) for d in self.shape)}]"
 
 

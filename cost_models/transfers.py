@@ -18,8 +18,8 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
     is handed to another device in ``host_hop_ns`` without moving a byte, unless two CPU devices have a link.
 
     Returns:
-        Three arrays of shape [2·D, 2·D]: latency in ns, ns per byte, and least interval in ns. A copy of n bytes from a to b takes
-        ``latency[a, b] + n * per_byte[a, b]``; the next copy starts at least ``interval[a, b]`` after it.
+        Three arrays of shape [2·D, 2·D]: latency in ns, ns per byte, and least interval in ns. A copy of n bytes from a to b
+        takes ``latency[a, b] + n * per_byte[a, b]``; the next copy starts at least ``interval[a, b]`` after it.
     """
     count = len(machine.devices)
     latency = np.zeros((2 * count, 2 * count), np.int64)

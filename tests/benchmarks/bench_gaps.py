@@ -31,7 +31,7 @@ def main() -> None:
         limit = format_bytes(int(problem.memory_limit_bytes[1]))
         line = f"{name:24s} {problem.ops:6d} ops  limit {limit:>9s}  {solution.seconds:6.2f} s  {solution.status:10s}"
         if solution.assignment is None:
-            print(line, solution.stop_reason, flush=True)
+            print(line, solution.stop_text, flush=True)
             continue
         assert validate(problem, solution.assignment, solution.objective_ns).ok
         print(f"{line} {solution.objective_ns / 1e6:9.3f} ms, gap {solution.gap:.2%}", flush=True)

@@ -28,7 +28,7 @@ from placer.research.pairwise.minimise import minimise_pairwise
 from placer.research.splits import latency_model
 from placer.research.splits.latency import minimise_latency
 from placer.research.splits.max_load import minimise_max_load
-from placer.research.splits.model import resolved
+from placer.research.splits.model import decide_anew
 from placer.research.splits.problem import SplitProblem
 from placer.solvers.primitives.cp_model import Model
 from placer.solvers.registry import solver
@@ -119,9 +119,9 @@ def split(table: str, path: Path, method: str, seconds: float) -> tuple[float, f
 def plain_split(table: str, problem: SplitProblem, seconds: float) -> tuple[Ints, int]:
     start, free = np.full(problem.units, problem.accelerators), np.ones(problem.units, np.bool_)
     if table == "latency":
-        found = latency_model.resolved(problem, start, free, seconds=seconds, seed=0)
+        found = latency_model.decide_anew(problem, start, free, seconds=seconds, seed=0)
     else:
-        found = resolved(problem, start, free, list(range(problem.devices)), seconds=seconds, seed=0)
+        found = decide_anew(problem, start, free, list(range(problem.devices)), seconds=seconds, seed=0)
     return start if found.device is None else found.device, found.bound_ns
 
 

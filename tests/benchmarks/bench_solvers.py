@@ -170,7 +170,7 @@ def main(sizes: list[int]) -> None:
             for what, name, case in (("greedy", "greedy", problem), ("auto", "auto", problem), ("70% memory", "auto", limited)):
                 solution = solver(name).solve(case, objective)
                 ratio = solution.objective_ns / baseline.objective_ns
-                note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_reason}"
+                note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_text}"
                 show(problem, f"{what} {objective}", solution.seconds, note)
 
 
