@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
 from cost_models.ops import Fusion, entry_of, types_where
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 
 _ATTRS = frozenset({"T", "transpose_a", "transpose_b", "data_format", "dilations", "explicit_paddings", "padding", "strides"})
 """Attributes that the fused op has from its first op."""

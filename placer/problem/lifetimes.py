@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from cost_models.ops import View, entry_of, view_of
-from placer.graph.opgraph import OpNode
+from placer.graph.op_graph import OpNode
 from placer.problem.problem import Bools, Ints
 
 GRAIN = 256

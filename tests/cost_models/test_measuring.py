@@ -23,7 +23,7 @@ from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.ops import UnmeasurableError, types_where, work_of
 from cost_models.ops.optype import no_values
 from cost_models.store import Store
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 from placer.tf.devices import local_machine
 from placer.verbs.profile import Profile, profile
 

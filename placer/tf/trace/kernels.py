@@ -22,7 +22,7 @@ from tensorflow.python.framework import kernels, op_def_registry
 from tensorflow.python.util import _pywrap_util_port
 
 from cost_models.ops import entry_of
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 
 DEVICE_TYPES = ("CPU", "GPU")
 

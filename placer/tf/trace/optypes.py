@@ -15,7 +15,7 @@ FLAGGED = (Difference.BOUNDS, Difference.DIVISION, Difference.POWER, Difference.
 
 
 def may_differ(node: NodeDef) -> Iterator[Difference]:
-    """Why what this node does may depend on the device."""
+    """The flagged reasons why what this node does may depend on the device."""
     differs = entry_of(node.op).differs
     for difference in FLAGGED:
         if difference in differs and (difference is not Difference.BOUNDS or depends_on_bounds(node)):
