@@ -243,7 +243,8 @@ def graphs(words: Iterable[str]) -> Iterator[tuple[str, bool, Any]]:
     def wanted(name: str) -> bool:
         return any(word in name for word in words)
 
-    shipped = first_module("placer.research.instances.shipped", "placer.problems.shipped")
+    from placer.graph import shipped
+
     for name in filter(wanted, shipped.shipped_graphs()):
         yield name, False, shipped.shipped_graph(name)
     for name, build in examples().items():
@@ -283,14 +284,6 @@ def examples() -> dict[str, Callable[[], Any]]:
         "example plan_for_another_machine": traced("detector"),
         "example training_step": training_step,
     }
-
-
-def first_module(*names: str) -> Any:
-    """The first of these modules that there is."""
-    for name in names:
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise ModuleNotFoundError(f"none of {', '.join(names)} can be imported.")
 
 
 # -- compared ----------------------------------------------------------------------------------------------------------
