@@ -20,7 +20,7 @@ from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
 from cost_models.work import work_of
 
-MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
+_MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
 _MATRIX_SIDES = (256, 1024, 4096, 8192)
 _SINGLE_CORE_SIDES = (64, 128, 256)
 """Sides of matrices whose product one core may make."""
@@ -113,7 +113,7 @@ class Calibration:
         tiny_op = self._measure(samples.elementwise("AddV2", 64), device)
         op_without_kernel = self._measure(samples.shape_of(64), device)
         traffic = self._memory_bytes_per_s(device)
-        matrix_rates = {dtype: rate for dtype in MATRIX_DTYPES if (rate := self._matrix_flops(device, dtype))}
+        matrix_rates = {dtype: rate for dtype in _MATRIX_DTYPES if (rate := self._matrix_flops(device, dtype))}
         if tiny_op is not None and device.asynchronous:
             device = replace(device, dispatch_ns=tiny_op.typical().dispatch_ns, min_kernel_ns=tiny_op.compute_ns)
         elif tiny_op is not None:

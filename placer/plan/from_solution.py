@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.common.units import format_bytes
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement
@@ -69,7 +69,7 @@ def expand(
         step_time_ns=schedule.step_ns,
         solver=solution.solver,
         solver_seconds=solution.seconds,
-        stop_reason=solution.stop_reason,
+        stop_reason=solution.stop_text,
         notes=(
             *graph.notes,
             *constraints.notes,
@@ -200,7 +200,7 @@ def _baseline(
     solution = chosen.solve(problem, options.objective, seed=options.seed)
     assignment = solution.assignment
     if assignment is None:
-        return Baseline(False, 0, 0, solution.stop_reason), None
+        return Baseline(False, 0, 0, solution.stop_text), None
     over = excess(problem, assignment)
     worst = int(np.argmax(over))
     notes = []

@@ -22,6 +22,22 @@ class Status(enum.StrEnum):
     """Nothing found within the time limit, nothing proved."""
 
 
+class StopReason(enum.StrEnum):
+    """Why a search ended. The value is the sentence that users read."""
+
+    PROVED_OPTIMAL = "proved optimal"
+    LOCAL_OPTIMUM = "local optimum: no single move improves the plan"
+    COMPLETED = "the method ran to its end"
+    MOVE_BUDGET = "the move budget was used up"
+    TIME_LIMIT = "the time limit was reached"
+    NO_CHOICE = "no unit has a choice of devices"
+    DEFAULT_KEPT = "TensorFlow's own placement is kept where pins allow it"
+    ABANDONED = "the search was given up: no start came near the best known plan"
+    LIMIT_EXCEEDED = "the plan exceeds a memory limit"
+    NOT_FOUND = "no plan that meets the memory limits was found"
+    PROVED_INFEASIBLE = "proved: no plan meets the memory limits"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
     """A solver's answer.
@@ -37,8 +53,14 @@ class Solution:
     lower_bound_ns: int
     solver: str
     seconds: float
-    stop_reason: str
-    """Why the search ended, in words: "exact", "time limit", "local optimum", …"""
+    stop_reason: StopReason
+    stop_detail: str = ""
+    """What else there is to say of how the search ended, and why this solver was chosen; "" for nothing."""
+
+    @property
+    def stop_text(self) -> str:
+        """The stop reason and its detail as one sentence."""
+        return f"{self.stop_reason}; {self.stop_detail}" if self.stop_detail else str(self.stop_reason)
 
     @property
     def gap(self) -> float:

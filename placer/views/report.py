@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 from placer.plan.placement import Placement
 from placer.views.colours import by_night, colour
+from placer.views.glossary import TERMS
 from placer.views.scopes import Part, scopes
-from placer.views.text import BASELINE_NAMES, source_of, sources
 from placer.views.timeline import memory_over_time
+from placer.views.words import BASELINE_NAMES, against, cost_source, cost_sources, headline, optimality
 
 SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "story.js", "main.js")
 LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
@@ -70,7 +71,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             "usual": on.get(plan.default, -1),
             "unit": plan.unit,
             "group": strings(graph.group_reasons.get(op.group, "")),
-            "sources": [strings(source_of(plan, op.op_type, device)) for device in p.devices],
+            "sources": [strings(cost_source(plan, op.op_type, device)) for device in p.devices],
             "start": plan.start_ns,
             "length": plan.end_ns - plan.start_ns,
             "streamed": int(plan.streamed),
@@ -85,12 +86,13 @@ def payload(placement: Placement) -> dict[str, Any]:
     shown = {number[op.name]: op.name for op in graph if op.role != "constant" and not (op.role == "capture" and op.resource)}
     return {
         "title": graph.name,
+        "headline": headline(p),
         "machine": p.machine,
         "figures": {
-            **{key: getattr(p, key) for key in ("step_time_ns", "total_cost_ns", "objective", "objective_ns", "lower_bound_ns")},
-            **{key: getattr(p, key) for key in ("gap", "solver", "solver_seconds", "stop_reason", "copied_bytes", "transfer_ns")},
-            "status": p.status.value,
-            "costs": sources(p),
+            **{key: getattr(p, key) for key in ("step_time_ns", "total_cost_ns", "objective", "copied_bytes", "transfer_ns")},
+            **{key: getattr(p, key) for key in ("solver", "solver_seconds", "stop_reason")},
+            "optimality": optimality(p),
+            "costs": cost_sources(p),
         },
         "devices": [_device(p, name) for name in p.devices],
         "baselines": [
@@ -99,11 +101,12 @@ def payload(placement: Placement) -> dict[str, Any]:
                 "feasible": b.feasible,
                 "step_time_ns": b.step_time_ns,
                 "total_cost_ns": b.total_cost_ns,
-                "note": b.note,
+                "note": against(p, b),
             }
             for name, b in p.baselines.items()
         ],
         "notes": list(p.notes),
+        "terms": [[term.name, term.meaning, term.example] for term in TERMS if term.in_report],
         "ops": columns,
         "units": {
             i: [[strings(r.kind), number.get(r.op, -1), strings(r.text)] for r in u.reasons]

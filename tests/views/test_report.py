@@ -21,9 +21,10 @@ from placer.graph.shipped import shipped_graph
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
 from placer.views.colours import by_night, colour
-from placer.views.plain import story
+from placer.views.facts import op_facts
 from placer.views.report import LIBRARIES, payload
 from placer.views.scopes import Part, first, scopes
+from placer.views.words import headline, source_words
 from tests.helpers.browser import chromium, open_report, wait
 from tests.helpers.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 
@@ -155,6 +156,7 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
 
     plan, path = large
     open_report(browser, path)
+    assert texts(browser, "#headline") == [headline(plan)]
     assert format_ns(plan.step_time_ns) in texts(browser, "#figures dd")
     assert len(texts(browser, "#baselines tbody tr")) == 1 + len(plan.baselines)
 
@@ -176,7 +178,7 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
     assert plan.why(name).text in texts(browser, "#why")[0]
     costs = texts(browser, "#costs tr")
     for device, ns in plan.ops[name].time_ns.items():
-        told = (device, format_ns(ns), plan.ops[name].cost_sources.get(device, ""))
+        told = (device, format_ns(ns), source_words(plan.ops[name].cost_sources[device]))
         assert any(all(each in row for each in told) for row in costs)
     assert any("copied to" in text for text in texts(browser, "#story .copy"))
 
@@ -210,7 +212,7 @@ def test_each_op_has_its_whole_story(browser: Any, tmp_path: Path, plan: Placeme
         "return app.plan.ops.name.map((_, op) => { app.story.op(op); return document.getElementById('story').textContent; })"
     )
     for name, shown in zip(plan.ops, stories, strict=True):
-        told = story(plan, name)
+        told = op_facts(plan, name)
         assert not re.search(r"\[object|undefined|NaN|null", shown)
         refused = [why for why in told["refusals"].values() if why]
         producers = [tensor["name"].rpartition(":")[0] for tensor in told["inputs"][:12]]

@@ -22,7 +22,7 @@ def all_on(problem: PlacementProblem, kind: str) -> Assignment:
 
 def _note(problem: PlacementProblem, assignment: Assignment, kind: str) -> str:
     elsewhere = int((np.array(problem.device_kinds)[assignment.device] != kind).sum())
-    return f"by rule; {elsewhere} of {problem.units} units cannot be on a {kind}" if elsewhere else "by rule"
+    return f"a fixed rule; {elsewhere} of {problem.units} units cannot be on a {kind}" if elsewhere else "a fixed rule"
 
 
 def _solver(kind: str) -> Heuristic:

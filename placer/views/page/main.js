@@ -165,11 +165,11 @@ class App {
 /** Figures, devices, baselines and notes. */
 function overview(plan) {
   const { figures: f } = plan;
-  const bound = f.lower_bound_ns > 0 && f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : "";
+  byId("headline").textContent = plan.headline;
   const figures = {
     "step time": formatNs(f.step_time_ns), "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
     transfers: `${plan.transfers.length}, ${formatBytes(f.copied_bytes)}, ${formatNs(f.transfer_ns)}`,
-    [`minimised ${f.objective.replace("_", " ")}`]: `${f.status}${bound}`, costs: f.costs,
+    objective: f.optimality, costs: f.costs,
   };
   byId("figures").replaceChildren(...Object.entries(figures).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
   byId("figures").title = `${f.solver}, ${f.solver_seconds.toFixed(2)} s: ${f.stop_reason}`;
@@ -189,6 +189,8 @@ function overview(plan) {
   notes.hidden = !plan.notes.length;
   notes.querySelector("summary").textContent = `${plan.notes.length} ${plan.notes.length === 1 ? "warning" : "warnings"}`;
   notes.querySelector("ul").replaceChildren(...plan.notes.map((note) => el("li", {}, note)));
+  byId("terms").querySelector("dl").replaceChildren(...plan.terms.flatMap(([name, meaning, example]) =>
+    [el("dt", {}, name), el("dd", {}, `${meaning} `, el("span", { class: "soft" }, `Example: ${example.replaceAll("`", "")}`))]));
 }
 
 unpacked("data").then((data) => {

@@ -50,7 +50,7 @@ def test_a_record_tells_what_the_solver_found() -> None:
 
 
 def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena_module, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(arena_module, "MIN_GRACE_S", 3.0)
     wrong = {
         "declines": ("declined", "it never wants to"),
         "raises": ("failed", "KeyError: 'what is missing' (solvers_that_fail.py, line"),
@@ -64,9 +64,9 @@ def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatc
         "overfills": ("failed", "claims FEASIBLE, but GPU:0 holds"),
     }
     records = outcomes({"small": SMALL}, [*map(Failing, wrong), first_allowed])
-    for name, (outcome, told) in wrong.items():
+    for name, (outcome, note) in wrong.items():
         assert records[name]["outcome"] == outcome
-        assert told in records[name]["note"]
+        assert note in records[name]["note"]
     assert records["first_allowed"]["outcome"] == "answered"
 
 
@@ -161,10 +161,10 @@ def test_a_solver_may_be_defined_in_the_program_itself(guard: str, told: str, tm
 
 def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text(json.dumps({"format": "something else"}) + "\n")
-    for told, error, problems, solvers, options in [
+    for message, error, problems, solvers, options in [
         ("no solver 'magic'", OptionError, {"p": SMALL}, ["magic"], {}),
-        ("no list of at least one", OptionError, {"p": SMALL}, [], {}),
-        ("no list of at least one", OptionError, {"p": SMALL}, "auto", {}),
+        ("at least one element", OptionError, {"p": SMALL}, [], {}),
+        ("at least one element", OptionError, {"p": SMALL}, "auto", {}),
         ("no problem to compare on", OptionError, [], None, {}),
         ("one text", OptionError, "family:chain", None, {}),
         ("5 is no problem", OptionError, {"p": 5}, None, {}),
@@ -184,5 +184,5 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("not a placer.arena file", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "other.jsonl"}),
         ("cannot be written", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "no" / "folder"}),
     ]:
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             placer.arena(problems, solvers, **options)

@@ -48,7 +48,7 @@ def test_no_price_of_memory_gives_a_bound_above_the_optimum(seed: int, room: flo
     messages, memory, rng = Messages(merged), Memory(merged), np.random.default_rng(seed)
     price = np.zeros(len(merged.room))
     for k in range(sweeps + 1):
-        bound, values = messages.sweep(merged.value_cost + memory.rent(price), forward=k % 2 == 0)
+        bound, values = messages.sweep(merged.value_cost + memory.cost_at(price), forward=k % 2 == 0)
         assert merged.constant + bound - price @ merged.room <= best + 1e-6
         assert len(merged.choices(values)) == problem.nodes
         price = rng.integers(0, 3, len(price)) * rng.random(len(price))
