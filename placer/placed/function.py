@@ -29,7 +29,7 @@ from placer.errors import (
 from placer.options import Options
 
 if TYPE_CHECKING:
-    from placer.graph.opgraph import OpGraph
+    from placer.graph.op_graph import OpGraph
     from placer.plan.placement import Placement
     from placer.tf.rewrite.taping import Taping
     from placer.tf.run.harvesting import Harvest
@@ -405,6 +405,7 @@ class PlacedFunction:
         from placer.tf.rewrite import rewriting
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run import calling
+        from placer.tf.run.exhausted import report
         from placer.tf.state import creating, variables
 
         placement, trace = entry.placement, entry.trace
@@ -423,7 +424,7 @@ class PlacedFunction:
 
         device_of = full(placement)
         try:
-            placed = rewriting.by_plan(trace, placement)
+            placed = rewriting.rewrite_by_plan(trace, placement, report)
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
             entry = replace(entry, trace=None, placement=None, run=entry.concrete)
@@ -436,7 +437,7 @@ class PlacedFunction:
                 variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
                 if variables.moves(trace, device_of):
                     placement = self._plan_of(trace, entry.signature)  # without a tape, with the variables where they are now
-                    placed = rewriting.by_plan(trace, placement)
+                    placed = rewriting.rewrite_by_plan(trace, placement, report)
                     run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
                     variables.move([], run)
             entry = replace(entry, placement=placement, run=run)
@@ -445,6 +446,7 @@ class PlacedFunction:
 
     def _taping(self, entry: _Entry) -> Taping:
         from placer.tf.rewrite.taping import Taping
+        from placer.tf.run.exhausted import report
 
         def plan(pair: Trace, higher: bool) -> Placement:
             placement = self._plan_of(pair, entry.signature)
@@ -463,7 +465,7 @@ class PlacedFunction:
                     stacklevel=2,
                 )
 
-        return Taping(plan, on_call, on_unplaced, lambda: self._forget(entry.concrete))
+        return Taping(plan, on_call, on_unplaced, report, lambda: self._forget(entry.concrete))
 
     # -- exporting -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.base import TensorSpec
-from placer.graph.opgraph import OpNode
+from placer.graph.op_graph import OpNode
 from placer.problem.problem import Bools, Ints
 
 PRODUCTS = frozenset({"Mul", "RealDiv"})

@@ -16,7 +16,7 @@ from cost_models.work import convolution_workspace, copied_read, is_awaited, is_
 from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
 from placer.errors import DeviceError, InfeasibleError, OptionError
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
 from placer.problem.control_edge_reduction import left_waiting

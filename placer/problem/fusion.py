@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 
 _FUSED = {"MatMul": "_FusedMatMul", "Conv2D": "_FusedConv2D"}
 _ATTRS = frozenset({"T", "transpose_a", "transpose_b", "data_format", "dilations", "explicit_paddings", "padding", "strides"})

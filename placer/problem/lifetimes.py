@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from placer.graph.opgraph import OpNode
+from placer.graph.op_graph import OpNode
 from placer.problem.problem import Bools, Ints
 
 GRAIN = 256

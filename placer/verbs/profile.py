@@ -16,7 +16,7 @@ from cost_models.work import work_of
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.fusion import chains
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cost_models.base import DTYPE_BYTES, AttrValue, TensorSpec
 from placer.common.device_spec import parse
 from placer.errors import OptionError
-from placer.graph.opgraph import OpNode
+from placer.graph.op_graph import OpNode
 from placer.plan.placement import Placement
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate

@@ -27,7 +27,7 @@ import tensorflow as tf
 import placer
 from cost_models.base import OpSignature
 from examples.workloads import encoder_training
-from placer.graph.opgraph import OpGraph, OpNode, TensorEdge
+from placer.graph.op_graph import OpGraph, OpNode, TensorEdge
 from placer.tf.devices import full_name
 from placer.tf.rewrite.rewriting import rewrite
 

@@ -23,7 +23,7 @@ from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.inputs import RECIPES, UnmeasurableError
 from cost_models.store import Store
 from cost_models.work import work_of
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 from placer.tf.devices import local_machine
 from placer.tf.trace.optypes import PYTHON_CALLBACKS
 from placer.verbs.profile import Profile, profile

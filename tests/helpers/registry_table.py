@@ -27,7 +27,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 from placer.tf.trace import optypes
 from placer.tf.trace.kernels import DEVICE_TYPES, UNRUNNABLE, KernelIndex
 

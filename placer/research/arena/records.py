@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from placer.errors import PlanError
-from placer.graph.opgraph import check_format
+from placer.graph.op_graph import check_format
 
 Record: TypeAlias = dict[str, Any]
 """One run as a flat dict of text, numbers and booleans. Fields without a value are left out."""

@@ -17,7 +17,7 @@ from placer.errors import OutOfMemoryError
 from placer.plan.placement import Placement
 from placer.problem.formulate import kept
 from placer.problem.lifetimes import gives_views
-from placer.tf.trace.tracing import READS
+from placer.tf.trace.optypes import READS
 
 SHOWN = 4
 MOST, LEAST = 0.9, 0.5

@@ -21,7 +21,7 @@ from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import kernels, op_def_registry
 from tensorflow.python.util import _pywrap_util_port
 
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 
 DEVICE_TYPES = ("CPU", "GPU")
 

@@ -54,6 +54,9 @@ SAVING = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "C
 """Ops whose outputs from the fourth on are for their gradient's op: on a CPU and on a GPU other numbers, or nothing."""
 
 
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+"""Ops that leave the variable behind their handle as it is."""
+
 PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 """Ops that call back into Python."""
 
