@@ -9,9 +9,9 @@ PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 
 _CGROUP_FILES = {"": ("memory.max", "anon"), "memory": ("memory.limit_in_bytes", "total_rss")}
-"""By controller: the file with the limit, and the line of `memory.stat` with the memory in use that no file backs.
+"""For each controller: the name of the file with the limit, and the line of `memory.stat` with the memory in use.
 
-Control groups of version 2 have no named controller, those of version 1 are named "memory".
+The memory in use is that which no file backs. Control groups of version 2 have no named controller; in version 1 it is "memory".
 """
 
 

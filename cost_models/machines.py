@@ -162,7 +162,7 @@ class Machine:
     provenance: str = ""
     """How the constants were obtained, in words."""
     reserve_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By device: memory that plans must leave free for the driver's context and for libraries' workspaces."""
+    """Bytes of each device's memory that plans leave free for the driver's context and libraries' workspaces, by device name."""
     split_ns: int = 0
     """Extra time of a call for each device in use after the first."""
     argument_ns: int = 0

@@ -28,7 +28,7 @@ class Measurement:
     def typical(self) -> Measurement:
         """The lower quartile instead of the least sample, which is closer to the op's time in a step.
 
-        On an asynchronous device the spread is that of the longer of dispatch and compute, so only that one grows. A harvested
+        On an asynchronous device the spread belongs to the longer part, dispatch or compute, so only that part grows. A harvested
         measurement comes from steps and stays as it is.
         """
         if self.harvested:

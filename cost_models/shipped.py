@@ -18,9 +18,9 @@ _GENERATIONS = {
     "2 AMD EPYC cores": {(26, model) for model in range(32)},
     "16 Intel(R) Xeon(R) Processor cores": {(6, model) for model in (143, 173, 174, 207)},
 }
-"""By host name without a generation: the (family, model) pairs of hosts that may use its measurements.
+"""For each shipped host: the CPU families and models that may use its measurements, which are Zen 5 and Xeons with AMX.
 
-These are Zen 5 and Xeons with AMX. The hosts were measured before names included the generation.
+The hosts were measured before names included the generation.
 """
 
 

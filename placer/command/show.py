@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.views.facts import op_facts, plan_facts
     from placer.views.listing import rows
-    from placer.views.plain import overview, story
 
     filters = {name: value for name in FILTERS if (value := getattr(args, name)) is not None}
     if args.view == "explain":
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         raise OptionError("--out is for a view: name it with --view.")
     placement = load_plan(args.plan)
     if args.explain is not None:
-        return story(placement, args.explain), placement.explain(args.explain)
+        return op_facts(placement, args.explain), placement.explain(args.explain)
     if args.out is not None:
         placement.write(args.view, args.out, **filters)
         return {"view": args.view, "out": str(args.out)}, f"wrote {args.out}"
@@ -59,4 +59,4 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         if not isinstance(drawn, str):
             raise OptionError(f"the view {args.view!r} is not text: say where to write it with --out.")
         return {"view": args.view, "text": drawn}, drawn
-    return overview(placement), placement.summary()
+    return plan_facts(placement), placement.summary()

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.verbs.solve import look_up, solve
-    from placer.views.plain import overview
+    from placer.views.facts import plan_facts
 
     given = options_given(args)
     look_up(Options.of(given))
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     if args.out is not None:
         placement.save(args.out)
         saved = f"\n\nsaved; see more with placer show {args.out} --explain OP"
-    return overview(placement), placement.summary() + saved
+    return plan_facts(placement), placement.summary() + saved
 
 
 def _check_writable(path: Path) -> None:

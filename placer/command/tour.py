@@ -25,7 +25,7 @@ from placer.errors import OptionError, PlacerError
 from placer.placed.decorators import place
 from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
-from placer.views.plain import overview
+from placer.views.facts import plan_facts
 
 if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction
@@ -75,7 +75,7 @@ def run(out: Path, tell: Callable[[str], None] = print) -> tuple[dict[str, Any],
         for name, time_ns in measured_ns.items():
             tell(f"  {name:22}{format_ns(time_ns)} per step")
         plan.save(out / f"{build.__name__}.json")
-        report[build.__name__] = {"plan": overview(plan), "measured_ns": measured_ns, "checked": checked}
+        report[build.__name__] = {"plan": plan_facts(plan), "measured_ns": measured_ns, "checked": checked}
     return report, _saved(plan, out)
 
 

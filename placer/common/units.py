@@ -20,7 +20,7 @@ def format_ns(ns: float) -> str:
     """
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(ns) >= scale:
-            return f"{_three(ns / scale)} {unit}"
+            return f"{three_digits(ns / scale)} {unit}"
     return f"{ns:.0f} ns"
 
 
@@ -32,11 +32,16 @@ def format_bytes(size: float) -> str:
     """
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(size) >= scale:
-            return f"{_three(size / scale)} {unit}"
+            return f"{three_digits(size / scale)} {unit}"
     return f"{size:.0f} B"
 
 
-def _three(number: float) -> str:
+def three_digits(number: float) -> str:
+    """A number with three digits, or more in front of the point.
+
+    >>> three_digits(1.234), three_digits(12.34), three_digits(1234.5)
+    ('1.23', '12.3', '1234')
+    """
     return f"{number:.{2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0}f}"
 
 

@@ -7,7 +7,7 @@ import lzma
 from importlib import resources
 
 from placer.errors import OptionError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 
 FOLDER, ENDING = "graphs", ".json.xz"
 

@@ -18,7 +18,7 @@ from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
 
 if TYPE_CHECKING:
-    from placer.graph.opgraph import OpGraph
+    from placer.graph.op_graph import OpGraph
     from placer.plan.placement import Placement
     from placer.tf.rewrite.taping import TapedFunction, Taping
     from placer.tf.state.creating import Deferred
@@ -254,15 +254,17 @@ class Signatures:
             )
 
     def _rewritten(self, prepared: Prepared, trace: Trace, placement: Placement) -> TapedFunction:
-        from placer.tf.rewrite.rewriting import by_plan
+        from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.rewrite.taping import TapedFunction
+        from placer.tf.run.exhausted import report
 
-        placed = by_plan(trace, placement)
+        placed = rewrite_by_plan(trace, placement, report)
         shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
         return TapedFunction(placed, trace, shapes, self._taping(prepared))
 
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
+        from placer.tf.run.exhausted import report
 
         signature = prepared.signature
 
@@ -278,7 +280,7 @@ class Signatures:
             text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
             self.warn_once(reason, text)
 
-        return Taping(plan, on_call, on_unplaced, lambda: self.forget(signature))
+        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget(signature))
 
 
 def _full_names(placement: Placement) -> dict[str, str]:

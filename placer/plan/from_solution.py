@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.common.units import format_bytes
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from placer.common.units import format_bytes
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.formulate import kept
 from placer.problem.memory import excess, peaks, usage
 from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem

@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlanError
-from placer.graph.opgraph import OpGraph, check_format
+from placer.graph.op_graph import OpGraph, check_format
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.problem.reasons import Reason
 from placer.solvers.base import Status

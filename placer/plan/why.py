@@ -8,7 +8,7 @@ from placer.common.units import format_ns
 from placer.problem.reasons import Reason
 
 if TYPE_CHECKING:
-    from placer.graph.opgraph import OpNode
+    from placer.graph.op_graph import OpNode
     from placer.plan.placement import Placement
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from cost_models.machines import Machine
 from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError, OptionError
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.options import Options
 from placer.problem.problem import Bools, Ints
 from placer.problem.reasons import Reason, ReasonKind

@@ -11,12 +11,12 @@ from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.measurements import Row, signature_text
+from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Store, StoreError
-from cost_models.work import work_of
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.fusion import chains
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
         PlacerError: the times cannot be stored.
     """
     check_seconds("budget_s", budget_s)
-    from cost_models.measuring.inputs import UnmeasurableError
     from cost_models.measuring.timing import TooLongError, about_s, measure
     from placer.tf.devices import local_machine
 
@@ -184,7 +183,7 @@ def _count(refused: dict[str, dict[str, int]], reason: str, op_type: str) -> Non
 
 def _refusal(op: OpSignature) -> str:
     """Why an op cannot be measured; "" if it can."""
-    from cost_models.measuring.inputs import UnmeasurableError, check_runnable
+    from cost_models.measuring.inputs import check_runnable
 
     try:
         check_runnable(op)

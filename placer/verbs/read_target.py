@@ -13,7 +13,7 @@ from placer.errors import OptionError, PlacerError
 from placer.options import Options
 
 if TYPE_CHECKING:
-    from placer.graph.opgraph import OpGraph
+    from placer.graph.op_graph import OpGraph
     from placer.plan.placement import Placement
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -101,7 +101,7 @@ def _shipped(name: str) -> tuple[OpGraph, Options]:
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
     """A saved graph, or the graph of a saved plan (see `of_plan`)."""
-    from placer.graph.opgraph import OpGraph, read_json
+    from placer.graph.op_graph import OpGraph, read_json
     from placer.plan.placement import Placement
     from placer.plan.saving import FORMAT
 

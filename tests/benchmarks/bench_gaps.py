@@ -1,8 +1,8 @@
-"""How far from the optimum total-cost plans of real functions can be when the GPU may hold half of what they need.
+"""Gaps of total-cost plans of real functions when memory limits bind.
 
 Run: python -m tests.benchmarks.bench_gaps [workload ...] [--seconds 10]
 
-On an H100 and its host; the GPU may hold what must be there and half of what else a plan without limits holds.
+The plans are for an H100 and its host. The GPU's limit is half-way between its least peak and its peak without limits.
 """
 
 from __future__ import annotations

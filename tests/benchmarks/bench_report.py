@@ -1,8 +1,8 @@
-"""How long the HTML report takes to write and to open in headless Chromium, and how large it is.
+"""Measures the HTML report: its size, and the time to write it and to open it in headless Chromium.
 
     python -m tests.benchmarks.bench_report
 
-Opened is the time from navigation to the first drawn frame; expanded, that of opening one more scope.
+"Opened" is the time from navigation to the first drawn frame, "expanded" the time to open one more scope.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seconds that pricing, simulating and each solver take on a training step of stacked encoder layers, and how they grow.
+"""Measures pricing, simulating and each solver on training steps of stacked encoder layers of growing size.
 
 Run: python -m tests.benchmarks.bench_solvers [ops ...]      (default: 3000 12000 100000)
 """
@@ -27,7 +27,7 @@ from placer.solvers.registry import solver
 
 MOVES = 20
 LAYER = 40
-"""Forward ops of a layer; as many go backward, and four weights have three update ops each."""
+"""Forward ops of a layer. It has as many backward ops, and three update ops for each of four weights."""
 
 
 def training_step(ops: int, seed: int = 0, gpus: int = 1) -> PlacementProblem:

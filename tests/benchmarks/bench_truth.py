@@ -34,7 +34,7 @@ from cost_models.exports import export_json, import_json
 from cost_models.machines import Machine, parse_machine
 from cost_models.store import Store
 from cost_models.transfers import unpinned_factor
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.placed.predict import random_cut
 from placer.problem.constraints import constrain
@@ -324,10 +324,11 @@ class Case:
     def of(cls, label: str, work: Workload, traced: Trace, graph: OpGraph, machine: Machine, **options: Any) -> Case:
         """The function run by a plan that these options give; its trace and graph are read once for all of them."""
         import placer
-        from placer.tf.rewrite.rewriting import by_plan
+        from placer.tf.rewrite.rewriting import rewrite_by_plan
+        from placer.tf.run.exhausted import report
 
         placement = placer.solve(graph, machine, **options)
-        run = by_plan(traced, placement)
+        run = rewrite_by_plan(traced, placement, report)
         return cls(label, work, placement, run, run)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Makes the op graphs that come with the package, real functions traced at full size; and says where their costs come from.
+"""Makes the shipped op graphs from real functions at full size; or prints the sources of their costs.
 
 Run: python -m tests.benchmarks.ship_graphs [name ...]
      python -m tests.benchmarks.ship_graphs --costs

@@ -1,4 +1,4 @@
-"""What the kernel tells of a core."""
+"""Properties of a core as the kernel reports them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 
 from cost_models.base import OpSignature, TensorSpec
-from placer.graph.opgraph import Kernel, OpGraph, OpNode, Resource, TensorEdge
+from placer.graph.op_graph import Kernel, OpGraph, OpNode, Resource, TensorEdge
 
 ANYWHERE = {"CPU": Kernel(), "GPU": Kernel()}
 CPU_ONLY = {"CPU": Kernel()}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from placer.errors import OptionError, PlanError
-from placer.graph.opgraph import OpGraph, check_format, read_json
+from placer.graph.op_graph import OpGraph, check_format, read_json
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.constraints import constrain

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from placer.errors import PlanError
-from placer.graph.opgraph import check_format
+from placer.graph.op_graph import check_format
 
 Record: TypeAlias = dict[str, Any]
-"""One run, flat: text, numbers, booleans; what there is nothing to say of is not there."""
+"""One run as a flat dict of text, numbers and booleans. Fields without a value are left out."""
 
 FORMAT = "placer.arena"
 VERSION = 1
 KEY = ("problem_hash", "objective", "solver", "options", "code", "seed", "time_limit_s", "placer")
-"""The fields of a record that tell a run from all others; the rest describes the problem or is the outcome."""
+"""The fields that identify a run; the other fields describe the problem or the outcome."""
 
 
 def key(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells a run from all others."""
+    """The values of the fields that identify a run."""
     return tuple(record[name] for name in KEY)
 
 
 def read_lines(path: str | Path) -> list[Record]:
-    """The records in a file of results; none where there is no file yet. A last line that was not written whole is left out.
+    """The records in a file of results; none if there is no file yet. A last line that was cut off is left out.
 
-    Raises PlanError where the file is something else, broken, or of another version.
+    Raises PlanError if the file has another format or version, or is broken.
     """
     try:
         text = Path(path).read_text()
@@ -39,26 +39,26 @@ def read_lines(path: str | Path) -> list[Record]:
     try:
         rows = [json.loads(line) for line in lines if line.endswith("\n")]
     except ValueError as error:
-        raise PlanError(f"{path} is no file of results: a line of it is not JSON ({error}).") from error
+        raise PlanError(f"{path} is not a file of results: a line of it is not JSON ({error}).") from error
     if not rows:
         return []
     check_format(rows[0] if isinstance(rows[0], dict) else {}, FORMAT, VERSION, str(path))
     if broken := [k for k, row in enumerate(rows[1:], 2) if not (isinstance(row, dict) and {*KEY, "outcome"} <= row.keys())]:
-        raise PlanError(f"{path}, line {broken[0]}: no record of a run. Take the line out, and the run is made again.")
+        raise PlanError(f"{path}, line {broken[0]}: this is not the record of a run. Remove the line, and the run is repeated.")
     return rows[1:]
 
 
 def open_lines(path: str | Path) -> list[Record]:
-    """The records in a file of results, which is made where it is missing and made ready for more.
+    """The records in a file of results. The file is created if it is missing, and can then be added to.
 
-    Raises PlanError where it is something else or cannot be written.
+    Raises PlanError if it has another format or cannot be written.
     """
     records = read_lines(path)
     try:
         with Path(path).open("ab+") as file:
             file.seek(0)
             whole = file.read().rfind(b"\n") + 1
-            file.truncate(whole)  # takes out what an interrupted run left of a line
+            file.truncate(whole)  # removes a last line that was cut off
     except OSError as error:
         raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
     if not whole:
@@ -67,7 +67,7 @@ def open_lines(path: str | Path) -> list[Record]:
 
 
 def add_line(path: str | Path, record: Record) -> None:
-    """Adds a record to a file of results. PlanError where that cannot be."""
+    """Adds a record to a file of results. Raises PlanError if it cannot be written."""
     try:
         with Path(path).open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -76,7 +76,7 @@ def add_line(path: str | Path, record: Record) -> None:
 
 
 def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
-    """By `contestant`, a name that tells each from the others: solver, options, and the time limit where there are several."""
+    """By `contestant`, a label: the solver, its options, and the time limit if there are several."""
     records = list(records)
     several = len({record["time_limit_s"] for record in records}) > 1
     return {
@@ -88,5 +88,5 @@ def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
 
 
 def contestant(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What is one line of a table: a solver with its options and time limit, whatever the seed."""
+    """The identity of a line in a table: a solver with its options and time limit, over all seeds."""
     return tuple(record[name] for name in ("solver", "options", "code", "time_limit_s", "placer"))

@@ -31,8 +31,8 @@ from placer.tf._private.gradients import (
 )
 from placer.tf._private.handles import copy_handle_data
 from placer.tf.devices import full_name, process_devices
-from placer.tf.rewrite.rewriting import by_plan, rewrite
-from placer.tf.trace.tracing import Argument, Trace, halves, trace_pair
+from placer.tf.rewrite.rewriting import rewrite, rewrite_by_plan
+from placer.tf.trace.tracing import Argument, Trace, split_pair, trace_pair
 
 Shape = tuple[int | None, ...] | None
 
@@ -47,6 +47,8 @@ class Taping:
     """Told the plan of each call that a tape records."""
     on_unplaced: Callable[[str], None]
     """Told why a recorded call runs as TensorFlow has it."""
+    on_error: Callable[[Placement, Any], None]
+    """Called with the plan and an error of one of the ops of a pair that runs by it, before the error is raised."""
     on_moved: Callable[[], None]
     """Told that one of its variables was moved from where the plan has it."""
 
@@ -179,9 +181,10 @@ class _Builder:
             with tf.init_scope():
                 pair = _traced(self.trace, forward, backward, self.result_shapes)
                 placement = self.taping.plan(pair, higher)
-                first, second = halves(pair)
-                forward_placed = by_plan(Trace(ConcreteFunction(forward), first, ()), placement)
-                backward_placed = by_plan(Trace(backward, second, ()), placement)
+                first, second = split_pair(pair)
+                on_error = self.taping.on_error
+                forward_placed = rewrite_by_plan(Trace(ConcreteFunction(forward), first, ()), placement, on_error)
+                backward_placed = rewrite_by_plan(Trace(backward, second, ()), placement, on_error)
         except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)

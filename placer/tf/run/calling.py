@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,31 +156,7 @@ def _of_a_cluster(trace: Trace, captured: Sequence[Any]) -> str:
         return ""
     if not process_devices():
         return "this process is part of a cluster, and only devices of a process of its own are planned for"
-    devices = [trace.root.around, *map(location, (*trace.arguments, *captured))]
+    devices = [trace.root.outer_scope, *map(location, (*trace.arguments, *captured))]
     devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
     elsewhere = next((d for d in devices if parse(d).job in others), "")
     return f"it uses {elsewhere}, and only devices of this process are planned for" if elsewhere else ""
-
-
-def known_shapes(trace: Trace) -> Callable[[str, int], tuple[int | None, ...] | None] | None:
-    """The shapes that the example arguments give to ops whose traced shape is unknown; None if there is nothing to add."""
-    from placer.tf.rewrite.rewriting import flatten
-
-    shapes = [t.shape for t in trace.root.input_tensors]
-    better = list(shapes)
-    for position, value in enumerate(trace.arguments):
-        shape = getattr(value, "shape", None)
-        if shape is not None and shape.rank is not None and not shapes[position].is_fully_defined():
-            better[position] = shape
-    if all(a is b for a, b in zip(shapes, better, strict=True)):
-        return None
-    graph = flatten(trace, better)
-    known: dict[str, list[tuple[int | None, ...] | None]] = {}
-    for op in graph.get_operations():
-        known[op.name] = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in op.outputs]
-
-    def shape_of(path: str, index: int) -> tuple[int | None, ...] | None:
-        found = known.get(path)
-        return found[index] if found is not None and index < len(found) else None
-
-    return shape_of

@@ -11,13 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.ops import View, entry_of, view_of
 from placer.common.device_spec import parse
 from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError
 from placer.plan.placement import Placement
 from placer.problem.formulate import kept
-from placer.problem.lifetimes import gives_views
-from placer.tf.trace.tracing import READS
 
 MAX_TENSORS_NAMED = 4
 MAX_LIMIT_SHARE, MIN_LIMIT_SHARE = 0.9, 0.5
@@ -119,7 +118,7 @@ class Exhaustion:
     @property
     def pure(self) -> bool:
         """Whether a call changes nothing, so that it can be made again."""
-        return not any("stateful" in op.flags and op.op_type not in READS and op.count for op in self.placement.graph)
+        return not any("stateful" in op.flags and not entry_of(op.op_type).reads and op.count for op in self.placement.graph)
 
     def explained(self, text: str) -> OutOfMemoryError:
         """The error, whose message from now on ends with the exhaustion and `text`."""
@@ -147,7 +146,7 @@ class Exhaustion:
                 continue
             if (state := graph.resources.get(op.resource)) is not None:
                 nbytes_of[state.name] = state.nbytes
-            elif op.op_type != "ReadVariableOp" and not gives_views(op):  # these share the memory of another tensor
+            elif op.op_type != "ReadVariableOp" and view_of(op.signature) is View.NONE:  # these share memory
                 nbytes_of[op.name] = sum(spec.nbytes for spec in op.signature.outputs)
         largest = sorted(nbytes_of.items(), key=lambda named: (-named[1], named[0]))[:MAX_TENSORS_NAMED]
         return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for name, nbytes in largest)

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
 from placer.tf._private.gradients import is_trainable
 from placer.tf._private.runtime import recorded_partitions

@@ -58,12 +58,12 @@ def test_other_runs_of_a_problem_give_bounds_and_best_answers() -> None:
 
 
 def test_a_bound_above_an_answer_is_told() -> None:
-    told = scored([*RUNS[:6], run("one", "wrong", 200, bound=101)])[0].contradictions
-    assert told == ["wrong proves a bound of 101 ns, and search found 100 ns"]
-    assert f"WRONG: {told[0]}." in Comparison([*RUNS[:6], run("one", "wrong", 200, bound=101)]).table()
+    contradictions = scored([*RUNS[:6], run("one", "wrong", 200, bound=101)])[0].contradictions
+    assert contradictions == ["wrong proves a bound of 101 ns, and search found 100 ns"]
+    assert f"WRONG: {contradictions[0]}." in Comparison([*RUNS[:6], run("one", "wrong", 200, bound=101)]).table()
     nothing = run("one", "wrong", 0, status="INFEASIBLE", feasible=False)
     assert scored([*RUNS[:6], nothing])[0].contradictions == [
-        "wrong says that nothing fits, and search found something that does"
+        "wrong says INFEASIBLE, and search found an answer that meets all limits"
     ]
 
 

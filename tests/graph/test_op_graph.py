@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placer.errors import OptionError, PlanError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from tests.helpers.graphs import GraphBuilder, floats, layers, loop_then_wide, towers, with_op
 
 GRAPHS = [layers(), loop_then_wide(), towers()]

@@ -1,4 +1,4 @@
-"""A placement, and one op of it, as plain JSON types: what the command prints as JSON and the text views put in words."""
+"""Facts about a placement and about one of its ops, as plain JSON types: the command prints them, the text views word them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from placer.plan.placement import Placement
 
 
-def overview(placement: Placement) -> dict[str, Any]:
-    """A plan's figures and every op's device."""
+def plan_facts(placement: Placement) -> dict[str, Any]:
+    """A plan's figures, and the device of every op."""
     figures = ("machine", "objective", "objective_ns", "lower_bound_ns", "gap", "total_cost_ns", "step_time_ns")
     return {
         "graph": placement.graph.name,
@@ -24,13 +24,13 @@ def overview(placement: Placement) -> dict[str, Any]:
     }
 
 
-def story(placement: Placement, op: str) -> dict[str, Any]:
-    """One op, found as `OpGraph.find` does: its device, why, its cost on each device, what comes in and goes out."""
+def op_facts(placement: Placement, op: str) -> dict[str, Any]:
+    """One op: its device, why, its cost on each device, its inputs and outputs. `op` as `OpGraph.find` takes it."""
     graph = placement.graph
     node = graph.find(op)
     plan = placement.ops[node.name]
     members = [name for name, other in placement.ops.items() if other.unit == plan.unit and name != node.name]
-    taken = {
+    inputs = {
         (source, tensor.src_index): None
         for source in graph.graph.pred[node.name]
         for tensor in graph.graph.edges[source, node.name]["tensors"]
@@ -52,16 +52,16 @@ def story(placement: Placement, op: str) -> dict[str, Any]:
         "refusals": {kind: why for kind, why in node.refusals.items() if kind not in node.kernels},
         "together_with": members,
         "together_because": graph.group_reasons.get(node.group, "they share a device") if members else "",
-        "inputs": [_tensor(placement, source, index, {plan.device}) for source, index in taken],
+        "inputs": [_tensor(placement, source, index, {plan.device}) for source, index in inputs],
         "outputs": [_tensor(placement, node.name, k, placement.devices) for k in range(len(node.signature.outputs))],
     }
 
 
-def _tensor(placement: Placement, producer: str, index: int, towards: Collection[str]) -> dict[str, Any]:
-    """A tensor and its copies to the devices `towards`."""
+def _tensor(placement: Placement, producer: str, index: int, devices: Collection[str]) -> dict[str, Any]:
+    """A tensor and its copies to `devices`."""
     op = placement.graph.op(producer)
     name, spec = f"{producer}:{index}", op.signature.outputs[index]
-    copies = [t for t in placement.transfers_of.get(producer, ()) if t.tensor == name and t.dst in towards]
+    copies = [t for t in placement.transfers_of.get(producer, ()) if t.tensor == name and t.dst in devices]
     return {
         "name": name,
         "type": str(spec),

@@ -1,4 +1,4 @@
-"""Values of variables made to fit, and made cheaper within the limit, by changing one or two at a time."""
+"""Repair and local search: values of one or two variables change, until all fit and then while that is cheaper."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from placer.problem.problem import Floats, Ints
 from placer.research.pairwise.core import Core
 from placer.research.pairwise.memory import Memory
 
-GAIN = 0.5
-"""Costs are integers."""
-TRIED = 64
-"""Changes of one pair that are tried for size, the best first."""
+MIN_GAIN = 0.5
+"""A change must gain more than this. Costs are integers, so it allows for rounding only."""
+MAX_PAIR_CHANGES = 64
+"""The most changes of one pair of variables that are tried, the cheapest first."""
 
 
-class Descent:
-    """A value [V] of each variable, the room [T] it leaves, and what each other value would cost."""
+class LocalSearch:
+    """A value [V] for each variable, the room [T] that remains, and the cost of each other value."""
 
     def __init__(self, core: Core, memory: Memory, values: Ints) -> None:
         self.core = core
@@ -25,7 +25,7 @@ class Descent:
         self._costs: list[Floats | None] = [None] * len(values)
 
     def costs(self, variable: int) -> Floats:
-        """What each of its values costs, with the others as they are."""
+        """The cost of each value of a variable, if the other variables keep theirs."""
         known = self._costs[variable]
         if known is None:
             known = self.core.cost[variable].copy()
@@ -34,16 +34,20 @@ class Descent:
             self._costs[variable] = known
         return known
 
-    def fit(self, price: Floats) -> bool:
-        """Changes values until all fit, each variable's at most once; whether they do. `price` [T] is what memory is worth."""
+    def repair(self, price: Floats) -> bool:
+        """Changes values until all fit, of each variable at most once. Returns whether they fit.
+
+        Args:
+            price: [T]: memory prices, which count in the choice of a change.
+        """
         core, start = self.core, self.core.start
         first, size = start[:-1], np.diff(start)
-        rent = self._memory.rent(price)
+        memory_cost = self._memory.cost_at(price)
         free = np.ones(len(size), np.bool_)
         while (self.room < 0).any():
-            costs = np.concatenate([self.costs(v) for v in range(len(size))]) + rent
-            relief = -self._memory.rent(np.maximum(0, -self.room) / core.room.max(initial=1))
-            extra, relief = (per - np.repeat(per[first + self.values], size) for per in (costs, relief))
+            costs = np.concatenate([self.costs(v) for v in range(len(size))]) + memory_cost
+            relief = -self._memory.cost_at(np.maximum(0, -self.room) / core.room.max(initial=1))
+            extra, relief = (each - np.repeat(each[first + self.values], size) for each in (costs, relief))
             useful = np.flatnonzero((relief > 1e-9) & np.repeat(free, size))
             if not len(useful):
                 return False
@@ -55,22 +59,22 @@ class Descent:
         return True
 
     def improve(self) -> None:
-        """Changes one value, or two of neighbours, while that is cheaper and fits."""
+        """Changes the value of one variable, or of two neighbours, while that is cheaper and fits."""
         waiting = dict.fromkeys(range(len(self.values)))
         while waiting:
             v = next(iter(waiting))
             del waiting[v]
             changed = [v] if self._improve_one(v) else []
             for u, table in self.core.table[v].items():
-                if u not in waiting and self._improve_two(v, u, table):  # one that waits will look at the pair itself
+                if u not in waiting and self._improve_two(v, u, table):  # a neighbour that waits will try the pair itself
                     changed = [v, u]
             for w in changed:
                 waiting |= {w: None} | dict.fromkeys(self.core.table[w])
 
     def _improve_one(self, v: int) -> bool:
         costs = self.costs(v)
-        less = np.flatnonzero(costs < costs[self.values[v]] - GAIN)
-        for value in less[np.argsort(costs[less], kind="stable")].tolist():
+        cheaper = np.flatnonzero(costs < costs[self.values[v]] - MIN_GAIN)
+        for value in cheaper[np.argsort(costs[cheaper], kind="stable")].tolist():
             if self.fits((v, value)):
                 self.change((v, value))
                 return True
@@ -79,11 +83,11 @@ class Descent:
     def _improve_two(self, v: int, u: int, table: Floats) -> bool:
         at_v, at_u = self.values[v], self.values[u]
         costs = (self.costs(v) - table[:, at_u])[:, None] + (self.costs(u) - table[at_v]) + table
-        least = costs[at_v, at_u] - GAIN
-        if costs.min() >= least:
+        threshold = costs[at_v, at_u] - MIN_GAIN
+        if costs.min() >= threshold:
             return False
-        less = np.flatnonzero(costs < least)
-        for pair in less[np.argsort(costs.flat[less], kind="stable")[:TRIED]].tolist():
+        cheaper = np.flatnonzero(costs < threshold)
+        for pair in cheaper[np.argsort(costs.flat[cheaper], kind="stable")[:MAX_PAIR_CHANGES]].tolist():
             changes = (v, pair // len(table.T)), (u, pair % len(table.T))
             if self.fits(*changes):
                 self.change(*changes)
@@ -91,26 +95,26 @@ class Descent:
         return False
 
     def fits(self, *changes: tuple[int, int]) -> bool:
-        """Whether there is room for these variables with these values."""
-        more, since = self._more(changes)
-        return bool((more <= self.room[since : since + len(more)]).all())
+        """Whether these (variable, value) changes fit."""
+        added, begin = self._added(changes)
+        return bool((added <= self.room[begin : begin + len(added)]).all())
 
     def change(self, *changes: tuple[int, int]) -> None:
-        """Gives variables values, whether they fit or not."""
-        more, since = self._more(changes)
-        self.room[since : since + len(more)] -= more
+        """Makes these (variable, value) changes, whether they fit or not."""
+        added, begin = self._added(changes)
+        self.room[begin : begin + len(added)] -= added
         for variable, value in changes:
             self.values[variable] = value
             for other in self.core.table[variable]:
                 self._costs[other] = None
 
-    def _more(self, changes: tuple[tuple[int, int], ...]) -> tuple[Ints, int]:
-        """What would be held more, from some moment on to the last one that changes; and that moment."""
+    def _added(self, changes: tuple[tuple[int, int], ...]) -> tuple[Ints, int]:
+        """The memory that changes add at each moment from the first to the last that they touch; and the first."""
         core, entries = self.core, self._memory.entries
         first = [int(core.start[v]) for v, _ in changes]
         new = [slice(entries[f + i], entries[f + i + 1]) for f, (_, i) in zip(first, changes, strict=True)]
-        now = [int(self.values[v]) for v, _ in changes]
-        old = [slice(entries[f + i], entries[f + i + 1]) for f, i in zip(first, now, strict=True)]
+        present = [int(self.values[v]) for v, _ in changes]
+        old = [slice(entries[f + i], entries[f + i + 1]) for f, i in zip(first, present, strict=True)]
         since = np.concatenate([core.since[s] for s in new + old])
         if not len(since):
             return since, 0
