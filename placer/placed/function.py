@@ -46,14 +46,14 @@ class PlacedFunction:
         self.signatures = Signatures(fn, self.__name__, options, plans)
         """What is known of its input signatures."""
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
-        """By id of an instance: what keeps the entry valid, a weak reference if possible, and the method bound to it."""
+        """By id of an instance: a weak reference to it, or the instance itself if it cannot have one, and its placed method."""
 
     def __repr__(self) -> str:
         count = len(self.signatures.known())
         return f"<PlacedFunction {self.__name__!r}: {count} signature{'s' if count != 1 else ''}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PlacedFunction:
-        """The placed copy of the function, which for a method is that of the copied instance. The copy makes its own plans."""
+        """A placed copy of the function, with its own plans. A method of a copied instance belongs to the copy."""
         return PlacedFunction(copy.deepcopy(self.signatures.function, memo), self.options, self.signatures.plans)
 
     @property
@@ -184,9 +184,9 @@ class PlacedFunction:
     def placements(self) -> Mapping[str, Placement]:
         """Plans by input signature, such as "float32[8,224,224,3], int32[8]".
 
-        Calls under a tape have their own plans, each for the call and its gradient: those of "float32[8]" are
-        "float32[8] (taped)", and "float32[8] (taped, higher order)" where several tapes or a persistent one watch. Calls under
-        a device scope have their own plans, too: "float32[8] (on GPU:0)".
+        Calls under a tape have their own plans, each for the call and its gradient: "float32[8] (taped)". Under several tapes
+        or a persistent one it is "float32[8] (taped, higher order)". Calls under a device scope have their own plans, too:
+        "float32[8] (on GPU:0)".
         """
         return MappingProxyType(self.signatures.placements())
 

@@ -73,7 +73,7 @@ def _plan_again(
     Args:
         signatures: of the placed function.
         prepared: what was called.
-        placement: the plan that ran; under a tape, that of the call and its gradient.
+        placement: the plan that the call ran by. Under a tape it is the plan of the call and its gradient.
         limits: the memory limits to plan with.
         args: of the call.
         kwargs: of the call.

@@ -70,7 +70,7 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
 
 def _no_builder(build: Any) -> str:
-    """Why an object cannot make variables and return a function, as far as that is known before the call; "" if it can."""
+    """The reason why an object cannot be the `build` of `plan_then_create`; "" if none is known before it is called."""
     if not callable(build):
         return "cannot be called"
     if hasattr(build, "get_concrete_function"):
@@ -82,7 +82,7 @@ def _no_builder(build: Any) -> str:
 
 
 def _misfit(fn: Callable[..., Any], args: Sequence[Any]) -> str:
-    """Why a function cannot be called with these arguments; "" if it can, or if its parameters are not known."""
+    """The reason why a function cannot be called with these arguments; "" if none is known."""
     try:
         inspect.signature(fn).bind(*args)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""From a function to its op graph: trace and read."""
+"""Traces a function and reads its op graph."""
 
 from __future__ import annotations
 

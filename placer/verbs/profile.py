@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from placer.tf.run.harvesting import Harvest
 
 RELATIVE_DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
-"""By source of a cost: by what share of its value it may be wrong."""
+"""Assumed relative error of a cost, by its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Profile:
     remaining: int
     """Not measured for lack of time. Another run continues with them."""
     refused: Mapping[str, Mapping[str, int]]
-    """By reason why ops cannot be measured: how many of each op type."""
+    """Number of ops that cannot be measured, by reason and op type."""
     seconds: float
 
     def __str__(self) -> str:

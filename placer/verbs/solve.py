@@ -1,4 +1,4 @@
-"""The plan of an op graph, made without TensorFlow: constrain, formulate, solve, expand, validate."""
+"""Makes the plan of an op graph, without TensorFlow."""
 
 from __future__ import annotations
 
