@@ -21,8 +21,8 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     """Predicts a step by the execution model with the devices that the user gives, without a solver.
 
     The result is a plan like that of `solve`: it has the step time, the load of each device, copies, peak memory and a timeline
-    (``view("timeline")``). It also has the step time of TensorFlow's default. The reason of an op's device is that the user gave it, or
-    gave none for the op; it also says what moving the op alone would change.
+    (``view("timeline")``). It also has the step time of TensorFlow's default. The reason of an op's device is that the user gave
+    it, or gave none for the op; it also says what moving the op alone would change.
 
     Args:
         graph: the ops.
