@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.base import TensorSpec
 from placer.graph.opgraph import OpNode
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 PRODUCTS = frozenset({"Mul", "RealDiv"})
 LOW_PRECISION = frozenset({"float16", "bfloat16"})

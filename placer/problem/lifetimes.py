@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from placer.graph.opgraph import OpNode
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 GRAIN = 256
 """TensorFlow's GPU allocator gives multiples of so many bytes (kMinAllocationSize in its bfc_allocator.h)."""
@@ -49,7 +49,7 @@ def lifetimes(
 ) -> tuple[Ints, Bools]:
     """How long tensors are held for those that take them, [C], and which are in the memory of others, [T].
 
-    See `PlacementProblem.consumer_until` and `PlacementProblem.tensor_shared`.
+    See `Consumers.until` and `Tensors.shared`.
 
     Args:
         ops: [N]

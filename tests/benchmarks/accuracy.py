@@ -32,6 +32,7 @@ from placer.problem import schedule as simulate
 from placer.problem.problem import PlacementProblem
 from tests.benchmarks import bench_truth
 from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions
+from tests.helpers.changed import changed
 
 ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "tests" / "data" / "truth", ROOT / "docs" / "accuracy.md"
@@ -275,12 +276,15 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
     yield "nothing left out", everything(auto)
     yield "ops take the least that was measured, not what is typical", everything(least_model())
     yield "what a host makes is sent from pinned memory by placed functions, which it was not", everything(auto, pageable=False)
-    yield "no least interval between copies", everything(auto, lambda p: replace(p, copy_interval_ns=None))
-    yield "threads of a CPU never sleep", everything(auto, lambda p: replace(p, device_wake_ns=None))
-    yield "calls take the same whatever devices they use", everything(auto, lambda p: replace(p, device_call_ns=None, split_ns=0))
+    yield "no least interval between copies", everything(auto, lambda p: changed(p, links_interval_ns=None))
+    yield "threads of a CPU never sleep", everything(auto, lambda p: changed(p, devices_wake_ns=None))
+    yield (
+        "calls take the same whatever devices they use",
+        everything(auto, lambda p: changed(p, devices_call_ns=None, devices_split_ns=0)),
+    )
     yield (
         "nothing on a GPU waits for ops that tell the host how to go on",
-        everything(auto, lambda p: replace(p, op_awaited=None)),
+        everything(auto, lambda p: changed(p, ops_awaited=None)),
     )
     with without(simulate, "SMALL_NS", 0):
         yield "small ops of a CPU run side by side", everything(auto)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def arena(
         named = named_problems(problems, given, signature=signature, memory_share=memory_share)
         for k, (name, problem) in enumerate(named.items()):
             asked, file = _asked(name, problem, objective), Path(folder, f"{k}.problem")
-            file.write_bytes(pickle.dumps(replace(problem)))  # replaced: without what has been found out about it
+            file.write_bytes(pickle.dumps(problem))
             for one, limit in itertools.product(contestants, limits):
                 for seed in numbers[:1] if one.rule else numbers:
                     record = asked | one.told | {"seed": seed, "time_limit_s": limit, "placer": __version__}
@@ -139,13 +139,13 @@ def _run(job: Job) -> Record:
 
 def _asked(name: str, problem: PlacementProblem, objective: str) -> Record:
     """What a record says of the problem."""
-    limits = zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)
+    limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
     return {
         "problem": name,
         "problem_hash": fingerprint(problem),
-        "ops": problem.ops,
-        "units": problem.units,
-        "devices": " ".join(problem.device_names),
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "devices": " ".join(problem.devices.names),
         **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
         "objective": objective,
     }

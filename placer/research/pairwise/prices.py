@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Floats
+from placer.problem.arrays import Floats
 
 LEAST_STEP, LONGEST_STEP, FIRST_STEP = 1e-4, 1.0, 0.1
 """Shares of the way to the target that a step aims at."""

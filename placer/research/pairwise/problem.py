@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 
 FORBIDDEN = 10**18
 """A cost from which on a choice, or a pair of choices, must not be made."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placer.problem.problem import Bools, Floats, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.research.pairwise.core import different
 from placer.research.pairwise.descent import GAIN, Descent
 from placer.research.pairwise.memory import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.splits.problem import SplitObjective
 from placer.solvers.base import Status
 
