@@ -90,8 +90,9 @@ class LoopRounds:
             if limit is None or start is None or not step:
                 continue
             rising = (node.op in ("Less", "LessEqual")) != swapped
-            if rising != (step > 0) or "bound" in (start.source if rising else limit.source,):
-                continue  # with an upper bound in the place of that number, fewer rounds would follow
+            subtracted = start if rising else limit
+            if rising != (step > 0) or subtracted.source == "bound":
+                continue  # from an upper bound of what is subtracted no upper bound follows
             span = (limit.value - start.value) if rising else (start.value - limit.value)
             rounds = math.floor(span / abs(step)) + 1 if "Equal" in node.op else math.ceil(span / abs(step))
             return Rounds(max(0, rounds), weakest([limit.source, start.source]))
