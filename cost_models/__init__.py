@@ -1,4 +1,6 @@
-"""What ops and copies cost on machines. Knows op signatures and devices, no graphs; needs no TensorFlow.
+"""Cost models: the predicted times of ops and copies on machines.
+
+This package knows op signatures and devices, but no graphs. It needs TensorFlow only to measure.
 
 machine = load_machine("h100")
 cost = cost_model("analytic").op_cost(signature, machine.device("GPU:0"))

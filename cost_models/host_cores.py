@@ -1,36 +1,39 @@
-"""What the kernel tells of a core of this host."""
+"""Properties of one CPU core of this host, read from the Linux kernel."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from cost_models.machines import CORE_CACHE_BYTES, THREADS_PER_CORE
+from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE
 
-CPUS = Path("/sys/devices/system/cpu")
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
 def threads_per_core() -> int:
-    """Hardware threads that share a core; what is usual where that is not told, as inside some virtual machines."""
+    """How many hardware threads share a core.
+
+    Returns the default where the kernel does not say, as inside some virtual machines.
+    """
     try:
-        listed = (_cpu() / "topology/thread_siblings_list").read_text()
-        ranges = (part.partition("-") for part in listed.strip().split(","))
+        siblings = (_first_cpu() / "topology/thread_siblings_list").read_text()
+        ranges = (part.partition("-") for part in siblings.strip().split(","))
         return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
     except (OSError, ValueError):
-        return THREADS_PER_CORE
+        return DEFAULT_THREADS_PER_CORE
 
 
 def core_cache_bytes() -> int:
-    """A core's cache of the second level; what is usual where that is not told."""
+    """The size of a core's level 2 cache, the default where the kernel does not say."""
     try:
-        for cache in sorted((_cpu() / "cache").iterdir()):
+        for cache in sorted((_first_cpu() / "cache").iterdir()):
             if (cache / "level").is_file() and int((cache / "level").read_text()) == 2:
                 return int((cache / "size").read_text().strip().removesuffix("K")) << 10
     except (OSError, ValueError):
         pass
-    return CORE_CACHE_BYTES
+    return DEFAULT_CORE_CACHE_BYTES
 
 
-def _cpu() -> Path:
-    """Of the first that this process may use."""
-    return CPUS / f"cpu{min(os.sched_getaffinity(0))}"
+def _first_cpu() -> Path:
+    """The folder of the first CPU that this process may run on."""
+    return CPU_FOLDER / f"cpu{min(os.sched_getaffinity(0))}"

@@ -1,4 +1,4 @@
-"""What this process may take of the host's memory, which in a container or a batch job is less than there is."""
+"""The host memory that this process may use. In a container or a batch job that is less than the host has."""
 
 from __future__ import annotations
 
@@ -6,43 +6,49 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
-GROUPS = Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 
-_FILES = {"": ("memory.max", "anon"), "memory": ("memory.limit_in_bytes", "total_rss")}
-"""Limit, and what `memory.stat` calls memory that no file backs: of control groups of the second version and of the first."""
+_CGROUP_FILES = {"": ("memory.max", "anon"), "memory": ("memory.limit_in_bytes", "total_rss")}
+"""For each controller: the name of the file with the limit, and the line of `memory.stat` with the memory in use.
+
+The memory in use is that which no file backs. Control groups of version 2 have no named controller; in version 1 it is "memory".
+"""
 
 
 def host_bytes() -> int:
-    """What there is for this process."""
-    return min(_of_the_machine("MemTotal"), *(limit for limit, _ in _limits()))
+    """The memory that this process may use in all: the host's, or the smallest limit of its control groups."""
+    return min(_meminfo_bytes("MemTotal"), *(limit for limit, _ in _cgroup_limits()))
 
 
 def free_bytes() -> int:
-    """What of that nothing holds now."""
-    return max(0, min(_of_the_machine("MemAvailable"), *(limit - used for limit, used in _limits())))
+    """The part of `host_bytes` that is not in use at the moment."""
+    return max(0, min(_meminfo_bytes("MemAvailable"), *(limit - used for limit, used in _cgroup_limits())))
 
 
-def _of_the_machine(name: str) -> int:
+def _meminfo_bytes(name: str) -> int:
     line = next(line for line in (PROC / "meminfo").read_text().splitlines() if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 
 
-def _limits() -> Iterator[tuple[int, int]]:
-    """Of each control group that this process is in, or is inside of: its limit, and what it holds."""
+def _cgroup_limits() -> Iterator[tuple[int, int]]:
+    """Limit and use, both in bytes, of each control group that contains this process.
+
+    The first pair has no limit in effect, so that there always is one.
+    """
     yield 2**63 - 1, 0
-    groups = PROC / "self/cgroup"
-    for line in groups.read_text().splitlines() if groups.exists() else []:
+    membership = PROC / "self/cgroup"
+    for line in membership.read_text().splitlines() if membership.exists() else []:
         _, controllers, group = line.split(":", 2)
-        kind = "memory" if "memory" in controllers.split(",") else controllers
-        if kind not in _FILES:
+        controller = "memory" if "memory" in controllers.split(",") else controllers
+        if controller not in _CGROUP_FILES:
             continue
-        root, (limit, used) = GROUPS / kind, _FILES[kind]
-        own = root / group.lstrip("/")  # which a container may see under a name that is not there
-        for folder in (own, *own.parents):
+        root, (limit_file, used_line) = CGROUPS / controller, _CGROUP_FILES[controller]
+        innermost = root / group.lstrip("/")  # inside a container this name may not exist below the root
+        for folder in (innermost, *innermost.parents):
             try:
                 stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                yield int((folder / limit).read_text()), int(stat[used])
-            except (OSError, ValueError, KeyError):  # no such group, no limit, or another version's
+                yield int((folder / limit_file).read_text()), int(stat[used_line])
+            except (OSError, ValueError, KeyError):  # no such group, no limit, or files of the other version
                 pass
             if folder == root:
                 break

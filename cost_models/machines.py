@@ -1,173 +1,224 @@
-"""Machines: devices, what they can do, the links between them, and their TOML form."""
+"""Machines: their devices, the links between these, and the constants that price ops, copies and calls.
+
+`placer calibrate` measures the constants. Each is measured net of the others: what one of them includes, no other one does.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+
+from cost_models.toml_records import record_of, records_of, toml_pairs, toml_scalars
 
 KINDS = ("CPU", "GPU")
-MAX_NS, MAX_BYTES, MAX_CORES, RATES = 10**12, 2**60, 10**6, (1e6, 1e24)
-"""What no machine exceeds, so that the sums of a plan stay integers of 64 bits. Rates are per second."""
+MAX_NS, MAX_BYTES, MAX_CORES = 10**12, 2**60, 10**6
+MIN_RATE_PER_S, MAX_RATE_PER_S = 1e6, 1e24
+"""Limits on the constants of a machine. Within them, all sums over a plan fit into 64-bit integers."""
 
-
-THREADS_PER_CORE, CORE_CACHE_BYTES = 2, 2**21
-"""Of most servers."""
+DEFAULT_THREADS_PER_CORE, DEFAULT_CORE_CACHE_BYTES = 2, 2**21
+"""Values of most servers."""
 
 
 class MachineError(ValueError):
-    """A machine's description cannot be used. Says where, which key, and what is allowed."""
+    """A machine's description is invalid. The message names the place, the key and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device as TensorFlow names it ("CPU:0", "GPU:1"), with the constants that price it."""
+    """One device of a machine and the constants that price its ops. Times are in ns, sizes in bytes, rates per second.
+
+    Raises:
+        MachineError: a name or kind that is not allowed, or a number out of range.
+    """
 
     name: str
+    """TensorFlow's short name: "CPU:0", "GPU:1"."""
     kind: str
     """The device type whose kernels it runs: "CPU" or "GPU"."""
     model: str
+    """Name of the hardware. Measurements of ops are stored by this name."""
     memory_bytes: int
+    """Size of its memory."""
     asynchronous: bool
-    """True where the host only enqueues (a GPU stream): dispatch and compute overlap."""
+    """True if the host only queues an op and goes on, as with a GPU's stream: then dispatch and computation overlap.
+
+    False if the host thread that starts an op also computes it, as on a CPU.
+    """
     dispatch_ns: int
     """Host time to start one op."""
     min_kernel_ns: int
-    """Time no kernel goes under."""
+    """Shortest computing time of one kernel, however little it computes."""
     flops: Mapping[str, float]
-    """Matrix operations per second that large products reach, by dtype; "default" for other dtypes and other arithmetic."""
+    """Operations per second in large matrix products, by dtype of the factors.
+
+    "default" is the rate of all other arithmetic, and of products in a dtype that is not listed.
+    """
     memory_bytes_per_s: float
+    """Bytes that large ops read and write per second in the device's memory."""
     cores: int = 1
-    """Cores of a CPU, multiprocessors of a GPU."""
-    threads_per_core: int = THREADS_PER_CORE
-    """Of a CPU, whose `cores` are as many hardware threads: how many of them share what computes products."""
-    core_cache_bytes: int = CORE_CACHE_BYTES
-    """Of a CPU, each core's own last cache."""
+    """Hardware threads of a CPU, multiprocessors of a GPU."""
+    threads_per_core: int = DEFAULT_THREADS_PER_CORE
+    """CPU only: how many of the hardware threads in `cores` share one core's arithmetic units.
+
+    A matrix product on one core reaches ``threads_per_core / cores`` of the rate in `flops`.
+    """
+    core_cache_bytes: int = DEFAULT_CORE_CACHE_BYTES
+    """CPU only: size of one core's private cache (level 2). A matrix product whose matrices fit there runs on one core."""
     threads: int = 0
-    """Ops that a CPU runs side by side to any use; 0 for as many as it has cores."""
+    """CPU only: how many single-core ops gain from running at the same time; 0 for as many as `cores`.
+
+    The execution model runs at most this many ops of the CPU at once.
+    """
     host_op_ns: int = 500
-    """Host time for an op that starts no kernel here: a reshape, a shape, a loop's Merge, an int32 op kept in host memory."""
+    """Host time of an op that starts no kernel on this device: a reshape, a shape, a loop's Merge, an int32 op in host memory."""
     call_ns: int = 0
-    """What a call takes more where any of its ops are here, fetching a result from here included."""
+    """Extra time of a call with an op on this device, fetching a result from the device included, against one on CPU:0 alone.
+
+    The execution model adds the largest `call_ns` of the devices in use, once a call.
+    """
     wake_ns: int = 0
-    """What an op on all cores of a CPU takes more where the others had nothing to do and fell asleep."""
+    """CPU only: extra time of an op that uses all cores, if the threads of the other cores fell asleep before it.
+
+    The execution model adds it where no such op ran in the last 50 us.
+    """
     cold_ns: int = 0
-    """What the first op of each type takes more of the host, in a step and behind a copy: its code is in no cache yet."""
+    """Extra host time of the first op of each type in a step, because the op's code is in no cache yet.
+
+    A copy has the same effect: the op that waits for it continues on another thread. The execution model adds `cold_ns` to the
+    first op of each type in a step, and again to the first of each type after each copy.
+    """
 
     def __post_init__(self) -> None:
-        _demand(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
-        _demand(self.kind in KINDS, f"{self.name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
-        _demand("default" in self.flops, f'{self.name}: flops needs a "default" beside {", ".join(self.flops) or "nothing"}')
-        _within(f"{self.name}: memory_bytes", self.memory_bytes, 1, MAX_BYTES)
-        _within(f"{self.name}: cores", self.cores, 1, MAX_CORES)
-        _within(f"{self.name}: threads", self.threads, 0, MAX_CORES)
-        _within(f"{self.name}: threads_per_core", self.threads_per_core, 1, MAX_CORES)
-        _within(f"{self.name}: core_cache_bytes", self.core_cache_bytes, 0, MAX_BYTES)
+        _require(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
+        _require(self.kind in KINDS, f"{self.name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
+        listed = ", ".join(self.flops) or "nothing"
+        _require("default" in self.flops, f'{self.name}: flops needs a "default" rate; it lists {listed}')
+        _require_within(f"{self.name}: memory_bytes", self.memory_bytes, 1, MAX_BYTES)
+        _require_within(f"{self.name}: cores", self.cores, 1, MAX_CORES)
+        _require_within(f"{self.name}: threads", self.threads, 0, MAX_CORES)
+        _require_within(f"{self.name}: threads_per_core", self.threads_per_core, 1, MAX_CORES)
+        _require_within(f"{self.name}: core_cache_bytes", self.core_cache_bytes, 0, MAX_BYTES)
         rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}
         for key, rate in {"memory_bytes_per_s": self.memory_bytes_per_s, **rates}.items():
-            _within(f"{self.name}: {key}", rate, *RATES)
+            _require_within(f"{self.name}: {key}", rate, MIN_RATE_PER_S, MAX_RATE_PER_S)
         for key in ("dispatch_ns", "min_kernel_ns", "host_op_ns", "call_ns", "wake_ns", "cold_ns"):
-            _within(f"{self.name}: {key}", getattr(self, key), 0, MAX_NS)
+            _require_within(f"{self.name}: {key}", getattr(self, key), 0, MAX_NS)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A directed path between two devices' memories."""
+    """A directed path from one device's memory to another's. A copy of n bytes takes ``latency_ns + 1e9 * n / bytes_per_s``.
+
+    Raises:
+        MachineError: a link from a device to itself, or a number out of range.
+    """
 
     src: str
+    """Name of the device that is copied from."""
     dst: str
+    """Name of the device that is copied to."""
     latency_ns: int
-    """Time the smallest copy takes inside a function, waiting included."""
+    """Time of a copy of a few bytes inside a function, until the op that waits for it starts."""
     bytes_per_s: float
+    """Rate of tensors that ops make: TensorFlow puts those that leave a host for a GPU into pinned memory."""
     unpinned_bytes_per_s: float = 0.0
-    """Of what sits in a host's ordinary memory, as arguments and variables do; 0 where that makes no difference."""
+    """Rate of tensors in a host's ordinary memory, as arguments and variables are; 0 if it is the same as `bytes_per_s`."""
     interval_ns: int = 0
-    """Least time from one copy to the next, however small (the gap g of the LogP model of Culler et al. 1993)."""
+    """Least time from the start of one copy to the start of the next, however small (gap g in Culler et al., LogP, 1993)."""
 
     def __post_init__(self) -> None:
         where = f"link {self.src} -> {self.dst}"
-        _demand(self.src != self.dst, f"{where}: a link joins two devices")
-        _within(f"{where}: latency_ns", self.latency_ns, 0, MAX_NS)
-        _within(f"{where}: interval_ns", self.interval_ns, 0, MAX_NS)
-        _within(f"{where}: bytes_per_s", self.bytes_per_s, *RATES)
+        _require(self.src != self.dst, f"{where}: a link joins two devices")
+        _require_within(f"{where}: latency_ns", self.latency_ns, 0, MAX_NS)
+        _require_within(f"{where}: interval_ns", self.interval_ns, 0, MAX_NS)
+        _require_within(f"{where}: bytes_per_s", self.bytes_per_s, MIN_RATE_PER_S, MAX_RATE_PER_S)
         if self.unpinned_bytes_per_s:
-            _within(f"{where}: unpinned_bytes_per_s", self.unpinned_bytes_per_s, *RATES)
+            _require_within(f"{where}: unpinned_bytes_per_s", self.unpinned_bytes_per_s, MIN_RATE_PER_S, MAX_RATE_PER_S)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices in TensorFlow's order, CPU:0 first, and a link for each ordered pair that differs in memory.
+    """Devices in TensorFlow's order, CPU:0 first, with the links between them and the constants that price a call.
+
+    A call takes the time of its ops and copies and, beside that, `call_overhead_ns` plus the constants below that apply to it.
 
     Raises:
-        MachineError: a name, a number or a link that makes no sense, or a GPU without links to and from CPU:0.
+        MachineError: an unknown or repeated name, a number out of range, or a GPU without links to and from CPU:0.
     """
 
     name: str
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
+    """At most one for each ordered pair of devices. Between devices without a link, copies go through the host."""
     call_overhead_ns: int
-    """Fixed time of one function call, all of it on CPU:0 and a result fetched."""
+    """Fixed time of a call with all its ops on CPU:0, no argument, and one result that is fetched."""
     host_hop_ns: int
-    """Handing a tensor that is already in host memory to another device of the same host."""
+    """Time to hand a tensor in host memory from an op of one device to an op of another device of the same host."""
     provenance: str = ""
+    """How the constants were obtained, in words."""
     reserve_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By device: memory that is not for tensors (the driver's context, libraries' workspaces)."""
+    """Bytes of each device's memory that plans leave free for the driver's context and libraries' workspaces, by device name."""
     split_ns: int = 0
-    """What a call takes more for each further device that its ops are on."""
+    """Extra time of a call for each device in use after the first."""
     argument_ns: int = 0
-    """What it takes more for each tensor or variable that it is given, by its caller or because the function refers to it."""
+    """Extra time of a call for each tensor or variable that the function uses: its arguments and what it captures."""
     passed_ns: int = 0
-    """What it takes beside that for each tensor that its caller passes, which Python looks at."""
+    """Extra time of a call, beside `argument_ns`, for each tensor that the caller passes, because Python inspects it."""
     waiting_ns: int = 0
-    """What it takes more where its ops take a millisecond or longer, so that its caller sleeps; a share of that where less."""
+    """Extra time of a call whose ops take 1 ms or longer: the caller falls asleep while it waits, and must be woken.
+
+    A call whose ops take t ns, less than that, pays the share ``t / 1e6`` of it.
+    """
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
-        known = f"there are {', '.join(names) or 'none'}"
-        _demand(names[:1] == ["CPU:0"], f"the first device must be CPU:0; {known}")
-        _demand(len(set(names)) == len(names), f"device names must differ; {known}")
+        known = f"the devices are {', '.join(names) or 'none'}"
+        _require(names[:1] == ["CPU:0"], f"the first device must be CPU:0; {known}")
+        _require(len(set(names)) == len(names), f"device names must differ; {known}")
         pairs = [(link.src, link.dst) for link in self.links]
         for src, dst in pairs:
             for name in (src, dst):
-                _demand(name in names, f"link {src} -> {dst}: no device {name!r}; {known}")
-            _demand(pairs.count((src, dst)) == 1, f"link {src} -> {dst} is given twice")
+                _require(name in names, f"link {src} -> {dst}: no device is called {name!r}; {known}")
+            _require(pairs.count((src, dst)) == 1, f"link {src} -> {dst} is given twice")
         for device in self.devices:
             for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
                 present = device.kind == "CPU" or pair in pairs
-                _demand(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
+                _require(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
         for key in ("call_overhead_ns", "host_hop_ns", "split_ns", "argument_ns", "passed_ns", "waiting_ns"):
-            _within(key, getattr(self, key), 0, MAX_NS)
+            _require_within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes
-            _demand(0 <= reserved < total, f"reserve_bytes of {name} must be within its memory of {total}, is {reserved}")
+            _require(0 <= reserved < total, f"reserve_bytes of {name} is {reserved}; it must be from 0 to {total - 1}")
 
     def device(self, name: str) -> Device:
-        """The device of that name; MachineError where there is none."""
+        """The device of that name.
+
+        Raises:
+            MachineError: no device has that name.
+        """
         for device in self.devices:
             if device.name == name:
                 return device
         raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {', '.join(d.name for d in self.devices)}")
 
     def link(self, src: str, dst: str) -> Link | None:
-        """The direct link from `src` to `dst`, None where there is none."""
+        """The direct link from device `src` to device `dst`, None if there is none."""
         return next((link for link in self.links if link.src == src and link.dst == dst), None)
 
     def to_toml(self) -> str:
-        """TOML that `parse_machine` reads back as an equal machine."""
-        lines = _toml_scalars(self)
+        """The machine as TOML text, which `parse_machine` reads back as an equal machine."""
+        lines = toml_scalars(self)
         if self.reserve_bytes:
-            lines += ["", "[reserve_bytes]", *(f"{_quote(k)} = {v}" for k, v in self.reserve_bytes.items())]
+            lines += ["", "[reserve_bytes]", *toml_pairs(self.reserve_bytes)]
         for device in self.devices:
-            lines += ["", "[[devices]]", *_toml_scalars(device)]
-            lines += [f"flops = {{ {', '.join(f'{_quote(k)} = {_toml_value(v)}' for k, v in device.flops.items())} }}"]
+            lines += ["", "[[devices]]", *toml_scalars(device), f"flops = {{ {', '.join(toml_pairs(device.flops))} }}"]
         for link in self.links:
-            lines += ["", "[[links]]", *_toml_scalars(link)]
+            lines += ["", "[[links]]", *toml_scalars(link)]
         return "\n".join(lines) + "\n"
 
 
@@ -178,17 +229,18 @@ def shipped_machines() -> tuple[str, ...]:
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """A shipped machine by name ("h100"), or one from a TOML file.
+    """A shipped machine by name ("h100"), or a machine from a TOML file.
 
-    A string counts as a path where it ends in ".toml" or holds a separator.
+    A string is a path if it ends in ".toml" or contains a path separator.
 
     Raises:
-        MachineError: no such machine or file, or a description that cannot be used.
+        MachineError: no shipped machine has that name, the file cannot be read, or its description is invalid.
     """
     if isinstance(name_or_path, str) and not name_or_path.endswith(".toml") and not re.search(r"[/\\]", name_or_path):
         if name_or_path not in shipped_machines():
             raise MachineError(
-                f"no machine {name_or_path!r} is shipped; there are {', '.join(shipped_machines())}, or give a TOML file's path"
+                f"no shipped machine is called {name_or_path!r}; "
+                f"there are {', '.join(shipped_machines())}, or give the path of a TOML file"
             )
         source = f"{name_or_path}.toml"
         return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
@@ -201,83 +253,33 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
 
 
 def parse_machine(text: str, source: str = "<string>") -> Machine:
-    """A machine from TOML text; `source` is what errors call it.
+    """A machine from TOML text.
 
-    Keys are the fields of `Machine`, with one [[devices]] table per `Device` and one [[links]] table per `Link`.
+    The keys are the fields of `Machine`, with a [[devices]] table for each `Device` and a [[links]] table for each `Link`.
+
+    Args:
+        text: the TOML text.
+        source: a name for the text in error messages.
+
+    Raises:
+        MachineError: the text is not TOML, or its description is invalid.
     """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"{source}: not valid TOML: {error}") from error
-    table["devices"] = _rows(Device, table, "devices", source)
-    table["links"] = _rows(Link, table, "links", source)
-    return _build(Machine, table, source)
-
-
-_Row = TypeVar("_Row", Device, Link, Machine)
-
-
-def _rows(row: type[_Row], table: dict[str, Any], key: str, source: str) -> tuple[_Row, ...]:
-    rows = table.get(key, [])
-    if not (isinstance(rows, list) and all(isinstance(r, dict) for r in rows)):
-        raise MachineError(f"{source}: {key} must be tables, each under its own [[{key}]]")
-    return tuple(_build(row, r, f"{source}: {key}[{i}]") for i, r in enumerate(rows))
-
-
-def _build(row: type[_Row], table: dict[str, Any], where: str) -> _Row:
-    """The dataclass from a table whose keys and value types its fields declare."""
-    declared = {f.name: f for f in fields(row)}
-    if unknown := [key for key in table if key not in declared]:
-        raise MachineError(f"{where}: unknown key {unknown[0]!r}; allowed are {', '.join(declared)}")
-    required = [n for n, f in declared.items() if f.default is MISSING and f.default_factory is MISSING]
-    if missing := [n for n in required if n not in table]:
-        raise MachineError(f"{where}: key {missing[0]!r} is missing; required are {', '.join(required)}")
-    values = {key: _typed(declared[key].type, value, f"{where}: {key}") for key, value in table.items()}
     try:
-        return row(**values)
-    except MachineError as error:
-        raise MachineError(f"{where}: {error}") from error
+        table["devices"] = records_of(Device, table, "devices", source)
+        table["links"] = records_of(Link, table, "links", source)
+        return record_of(Machine, table, source)
+    except ValueError as error:
+        raise MachineError(str(error)) from error
 
 
-def _typed(declared: Any, value: Any, where: str) -> Any:
-    """The value if it is of the declared type (a string, as annotations are postponed); whole numbers pass as float."""
-    if declared == "float":
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value) if abs(value) <= sys.float_info.max else value
-        raise MachineError(f"{where} must be a number, not {value!r}")
-    if declared in ("int", "str", "bool"):
-        if type(value).__name__ == declared:
-            return value
-        what = {"int": "a whole number", "str": "a string", "bool": "true or false"}[declared]
-        raise MachineError(f"{where} must be {what}, not {value!r}")
-    if declared.startswith("Mapping"):
-        if not isinstance(value, dict):
-            raise MachineError(f"{where} must be a table, not {value!r}")
-        item = "float" if declared.endswith("float]") else "int"
-        return {key: _typed(item, v, f"{where}.{key}") for key, v in value.items()}
-    return value
+def _require_within(what: str, value: float, least: float, most: float) -> None:
+    _require(least <= value <= most, f"{what} is {value}; it must be from {least:,} to {most:,}")
 
 
-def _within(what: str, value: float, least: float, most: float) -> None:
-    _demand(least <= value <= most, f"{what} must be from {least:,} to {most:,}, is {value}")
-
-
-def _demand(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise MachineError(complaint)
-
-
-def _toml_scalars(row: Any) -> list[str]:
-    values = ((f.name, getattr(row, f.name)) for f in fields(row))
-    return [f"{name} = {_toml_value(value)}" for name, value in values if isinstance(value, (bool, int, float, str))]
-
-
-def _toml_value(value: bool | int | float | str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _quote(value) if isinstance(value, str) else repr(value)
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise MachineError(message)

@@ -1,6 +1,7 @@
-"""The door that every cost model comes through, built in or from another package.
+"""Cost models by name: the built-in ones and those of other packages.
 
-A package adds one by the entry point group "placer.cost_models": a name, and a callable without arguments that gives the model.
+A package adds a model by an entry point in the group "placer.cost_models". The entry point has the model's name and refers to a
+callable without arguments that returns the model.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _BUILT_IN = (
 
 
 class UnknownCostModelError(ValueError):
-    """A cost model that is not registered, or an object that is none."""
+    """No cost model is registered under the name, or the object is not a cost model."""
 
 
 @cache
 def _entries() -> dict[str, EntryPoint]:
-    """By name; a built-in keeps its name, whatever is installed."""
+    """Entry points by name. No installed package can replace a built-in model."""
     return {entry.name: entry for entry in (*entry_points(group=GROUP), *_BUILT_IN)}
 
 
@@ -35,20 +36,20 @@ def cost_models() -> tuple[str, ...]:
 
 
 def cost_model(name_or_object: str | CostModel) -> CostModel:
-    """The registered cost model of that name, or the object itself if it is one.
+    """The registered cost model of that name, or the object itself if it is a cost model.
 
     Raises:
-        UnknownCostModelError: no such name, or an object without a name and op_cost.
+        UnknownCostModelError: no model has that name, or the object lacks a name or an op_cost method.
     """
     if isinstance(name_or_object, str):
         if name_or_object not in _entries():
             raise UnknownCostModelError(
-                f"no cost model {name_or_object!r}; there are {', '.join(cost_models())}, or pass a CostModel"
+                f"no cost model is called {name_or_object!r}; registered are {', '.join(cost_models())}, or pass a CostModel"
             )
         return cast(CostModel, _entries()[name_or_object].load()())
     if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
         raise UnknownCostModelError(
-            f"{type(name_or_object).__name__} is no cost model: it needs a name and op_cost(signature, device); "
-            f"or name a registered one: {', '.join(cost_models())}"
+            f"a {type(name_or_object).__name__} is not a cost model, which needs a name and op_cost(signature, device); "
+            f"pass one, or the name of a registered one: {', '.join(cost_models())}"
         )
     return name_or_object

@@ -1,4 +1,4 @@
-"""What was measured on the machines that come with the package."""
+"""The op measurements that come with the package, made on the shipped machines."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from cost_models.processors import generation, without_generation
-from cost_models.store import Measurement, Table
+from cost_models.cpu_names import cpu_generation, without_generation
+from cost_models.measurements import Measurement, Table
 
 MEASUREMENTS = "measurements.json"
-"""In the folder of the shipped machines, as `placer measurements --export` wrote it on them after calibrating and profiling."""
+"""File name in the folder `profiles`. `placer measurements --export` wrote it after calibrating and profiling."""
 
 
-_MADE_ON = {
+_GENERATIONS = {
     "2 AMD EPYC cores": {(26, model) for model in range(32)},
     "16 Intel(R) Xeon(R) Processor cores": {(6, model) for model in (143, 173, 174, 207)},
 }
-"""Families and models that the hosts may have had: Zen 5, and Xeons with AMX. Their names tell no generation."""
+"""For each shipped host: the CPU families and models that may use its measurements, which are Zen 5 and Xeons with AMX.
+
+The hosts were measured before names included the generation.
+"""
 
 
 @cache
 def shipped_table(device_model: str) -> Table:
-    """The shipped measurements on a device model, whatever version of TensorFlow they were made under; empty for most."""
+    """The shipped measurements of a device model, under any version of TensorFlow. Most device models have none."""
     plain, table = without_generation(device_model), Table()
-    name = plain if generation(device_model) in _MADE_ON.get(plain, ()) else device_model
+    name = plain if cpu_generation(device_model) in _GENERATIONS.get(plain, ()) else device_model
     for group in _groups():
         if group["device_model"] == name:
             for signature, *figures in group["measurements"]:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from placer.research.instances.shipped import shipped_graph
+from placer.graph.shipped import shipped_graph
 from placer.verbs.solve import solve
 from tests.helpers.browser import chromium, open_report, wait
 from tests.views.test_tensorboard import ALL, address

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RewriteError,
         TraceError,
     )
-    from placer.graph.opgraph import OpGraph
+    from placer.graph.op_graph import OpGraph
     from placer.options import Options
     from placer.placed.function import PlacedFunction, apply, optimized_placement, place, plan_then_create
     from placer.plan.placement import Placement
@@ -45,7 +45,7 @@ _HOME = {
     "InfeasibleError": "placer.errors",
     "Machine": "cost_models.machines",
     "MoveError": "placer.errors",
-    "OpGraph": "placer.graph.opgraph",
+    "OpGraph": "placer.graph.op_graph",
     "OptionError": "placer.errors",
     "Options": "placer.options",
     "OutOfMemoryError": "placer.errors",

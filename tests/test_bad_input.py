@@ -19,9 +19,9 @@ import tensorflow as tf
 import placer
 from cost_models import OpCost
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacerError, PlanError, TraceError
+from placer.plan.views import views
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.base import Objective, Solution, Status
-from placer.views.registry import views
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from tests.helpers.graphs import layers
 
 GRAPH = layers()
@@ -51,7 +51,7 @@ class Returns:
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 1.0, seed: int = 0) -> Any:
         made = self.make(problem)
-        return made and Solution(made, Status.FEASIBLE, objective, 1, 0, self.name, 0.0, "told to")
+        return made and Solution(made, Status.FEASIBLE, objective, 1, 0, self.name, 0.0, StopReason.COMPLETED)
 
     def cite(self) -> str:
         return ""

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import placer
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.fitting import SMALL, crossings
 from tests.helpers.machines import two_cpus, two_fast
 
@@ -74,7 +74,7 @@ def test_it_is_made_to_fit_and_trains_as_plain(name: str) -> None:
 
     plain, twins = make()
     plain = tf.function(plain)
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         losses = [step(*program.args)]
     losses += [step(*program.args) for _ in range(4)]
     np.testing.assert_allclose(losses, [plain(*program.args) for _ in range(5)], rtol=1e-5)

@@ -15,7 +15,7 @@ import pytest
 
 import placer
 from cost_models.registry import cost_model
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate

@@ -1,4 +1,4 @@
-"""A machine's constants, measured on the devices of this process."""
+"""Measures the constants of a machine on the devices of this process, and then common ops."""
 
 from __future__ import annotations
 
@@ -7,250 +7,257 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from cost_models.analytic import AnalyticModel, on_one_core
+from cost_models.analytic import AnalyticModel, uses_one_core
 from cost_models.base import OpSignature
-from cost_models.fitted import robust_non_negative
 from cost_models.machines import Device, Link, Machine
+from cost_models.measurements import Measurement
 from cost_models.measuring import samples, waking
-from cost_models.measuring.calls import argument_ns, calls_ns, cold_ns, passed_ns, waiting_ns
+from cost_models.measuring.calls import call_times_ns, cold_ns, per_passed_tensor_ns, per_variable_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
-from cost_models.measuring.links import SIZES, Copy, copies, hand_over_ns, interval_ns
+from cost_models.measuring.links import COPY_SIZES_BYTES, copy_times, hand_over_ns, interval_ns, latency_and_rate
 from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
-from cost_models.store import Measurement
-from cost_models.work import work_of
+from cost_models.ops import UnmeasurableError, work_of
 
-MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
-_SIDES = (256, 1024, 4096, 8192)
-_ALONE = (64, 128, 256)
-"""Of matrices whose product may be made on one core."""
-_LONG_NS = 5_000_000
-"""A product that takes this long reaches the rate of large ones."""
-_TOO_LONG = 1 / 500
-"""No op is run that is likely to take this share of the budget: it would be run some twenty times."""
-_UNPINNED = (2**20, 2**26)
-_PAUSE = 100
-"""Tiny ops between what is handed over."""
+_MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
+_MATRIX_SIDES = (256, 1024, 4096, 8192)
+_SINGLE_CORE_SIDES = (64, 128, 256)
+"""Sides of matrices whose product one core may make."""
+_FULL_RATE_NS = 5_000_000
+"""A product that takes this long reaches the rate of large products."""
+_MAX_OP_SHARE = 1 / 500
+"""No op is run that is likely to take more than this share of the budget, since it is run about twenty times."""
+_UNPINNED_SIZES_BYTES = (2**20, 2**26)
+_PAUSE_OPS = 100
+"""Tiny ops between hand-overs in host memory."""
 
 
-Measured: TypeAlias = tuple[Device, OpSignature, Measurement]
-"""What a run of an op takes on a device."""
+OpMeasurement: TypeAlias = tuple[Device, OpSignature, Measurement]
+"""A device, an op and the measured time of the op there."""
 
 
 @dataclass
 class Calibration:
     """Measures the constants of a machine whose devices are those of this process.
 
-    Devices of one model are measured once, on the first of them, but for what calls take. Constants that cannot be measured stay
-    as they were.
+    Devices of the same model are measured once, on the first of them. Only `Device.call_ns` is measured on each. A constant that
+    cannot be measured keeps the value that it had.
     """
 
-    seen: Machine
+    uncalibrated: Machine
     """The devices, with constants that may be wrong."""
     budget_s: float
-    tell: Callable[[float, str], None]
-    """Is told which share of the budget is spent, and what comes next."""
-    measured: list[Measured] = field(default_factory=list)
-    """Single ops, on the way."""
-    copies: dict[tuple[str, str], list[Copy]] = field(default_factory=dict)
-    """By source and destination, from memory that TensorFlow chose for the copy."""
-    kept: list[str] = field(default_factory=list)
-    """Constants that could not be measured."""
+    report: Callable[[float, str], None]
+    """Called with the share of the budget that is used up and with what is measured next."""
+    op_measurements: list[OpMeasurement] = field(default_factory=list)
+    """Measurements of single ops, from which some constants follow."""
+    unmeasured: list[str] = field(default_factory=list)
+    """Names of the constants that could not be measured."""
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
-        self._effort_s, self._too_long_ns = min(0.1, self.budget_s / 600), 1e9 * _TOO_LONG * self.budget_s
+        self._effort_s, self._max_op_ns = min(0.1, self.budget_s / 600), 1e9 * _MAX_OP_SHARE * self.budget_s
 
     def machine(self) -> Machine:
-        """The constants, which take as long as they take: each is what others leave out."""
-        first = {device.model: device for device in reversed(self.seen.devices)}
-        found = {model: self._device(device) for model, device in first.items()}
-        machine = replace(
-            self.seen,
-            devices=tuple(replace(found[d.model], name=d.name, memory_bytes=d.memory_bytes) for d in self.seen.devices),
-            links=tuple(self._links()),
-            host_hop_ns=self._host_hop_ns(),
-        )
-        return self._calls(machine)
+        """The machine with its constants. All of them are measured, even if the budget is too small for that.
 
-    def common_ops(self, machine: Machine) -> Iterator[Measured]:
-        """Ops of common types until the budget is spent: small ones of every type first, so that a short budget too leaves
-        something to fit to.
+        Each constant is net of the others, so leaving one out would make others wrong.
         """
-        known = {(device.model, op) for device, op, _ in self.measured}
+        first_of_model = {device.model: device for device in reversed(self.uncalibrated.devices)}
+        measured = {model: self._device(device) for model, device in first_of_model.items()}
+        devices = (replace(measured[d.model], name=d.name, memory_bytes=d.memory_bytes) for d in self.uncalibrated.devices)
+        machine = replace(self.uncalibrated, devices=tuple(devices), links=tuple(self._links()), host_hop_ns=self._host_hop_ns())
+        return self._with_call_constants(machine)
+
+    def common_ops(self, machine: Machine) -> Iterator[OpMeasurement]:
+        """Measures ops of common types until the budget is used up.
+
+        Small ops of every type come first, so that a small budget too yields ops of every type to fit to.
+        """
+        known = {(device.model, op) for device, op, _ in self.op_measurements}
         devices = {device.model: device for device in reversed(machine.devices)}
         for op in samples.common():
             for model, device in devices.items():
-                if self._spent_s(op.op_type) > self.budget_s:
+                if self._report(op.op_type) > self.budget_s:
                     return
-                likely_ns = AnalyticModel().op_cost(op, device).time_ns
-                if (model, op) not in known and likely_ns < self._too_long_ns and (figures := self._time(op, device)) is not None:
-                    yield device, op, figures
+                if (model, op) in known or AnalyticModel().op_cost(op, device).time_ns >= self._max_op_ns:
+                    continue
+                if (measurement := self._measure(op, device)) is not None:
+                    yield device, op, measurement
 
     @property
     def spent_s(self) -> float:
-        """How long it has taken so far."""
+        """Seconds since the calibration began."""
         return time.perf_counter() - self._started
 
-    def _spent_s(self, doing: str) -> float:
-        self.tell(self.spent_s / self.budget_s, doing)
+    def _report(self, activity: str) -> float:
+        """Reports progress and returns the seconds spent so far."""
+        self.report(self.spent_s / self.budget_s, activity)
         return self.spent_s
 
-    def _time(self, op: OpSignature, device: Device) -> Measurement | None:
-        self._spent_s(f"{op.op_type} on {device.name}")
+    def _measure(self, op: OpSignature, device: Device) -> Measurement | None:
+        """The time of an op on a device, None if it cannot be measured."""
+        self._report(f"{op.op_type} on {device.name}")
         try:
-            figures = measure(op, device, self._effort_s)
+            measurement = measure(op, device, self._effort_s)
         except UnmeasurableError:
             return None
-        self.measured.append((device, op, figures))
-        return figures
+        self.op_measurements.append((device, op, measurement))
+        return measurement
 
     # -- devices -------------------------------------------------------------------------------------------------------
 
     def _device(self, device: Device) -> Device:
-        tiny = self._time(samples.elementwise("AddV2", 64), device)
-        kernelless = self._time(samples.shape_of(64), device)
-        traffic = self._traffic(device)
-        rates = {dtype: rate for dtype in MATRIX_DTYPES if (rate := self._matrix_rate(device, dtype))}
-        if tiny is not None and device.asynchronous:
-            device = replace(device, dispatch_ns=tiny.typical().dispatch_ns, min_kernel_ns=tiny.compute_ns)
-        elif tiny is not None:
-            device = replace(device, dispatch_ns=tiny.typical().time_ns)
-        if kernelless is not None:
-            device = replace(device, host_op_ns=kernelless.typical().dispatch_ns)
+        """The device with all constants but `call_ns` and `cold_ns`, which are measured with whole calls."""
+        tiny_op = self._measure(samples.elementwise("AddV2", 64), device)
+        op_without_kernel = self._measure(samples.shape_of(64), device)
+        traffic = self._memory_bytes_per_s(device)
+        matrix_rates = {dtype: rate for dtype in _MATRIX_DTYPES if (rate := self._matrix_flops(device, dtype))}
+        if tiny_op is not None and device.asynchronous:
+            device = replace(device, dispatch_ns=tiny_op.typical().dispatch_ns, min_kernel_ns=tiny_op.compute_ns)
+        elif tiny_op is not None:
+            device = replace(device, dispatch_ns=tiny_op.typical().time_ns)
+        if op_without_kernel is not None:
+            device = replace(device, host_op_ns=op_without_kernel.typical().dispatch_ns)
         if traffic:
             device = replace(device, memory_bytes_per_s=traffic)
-        found = {"dispatch": tiny, "ops that start no kernel": kernelless, "memory traffic": traffic, "matrix rates": rates}
-        self.kept += [f"{what} of {device.name}" for what, figure in found.items() if not figure]
-        if other := self._other_rate(device):
-            rates["default"] = other
-        device = replace(device, flops={**device.flops, **rates})
+        results = {
+            "dispatch": tiny_op,
+            "ops that start no kernel": op_without_kernel,
+            "memory traffic": traffic,
+            "matrix rates": matrix_rates,
+        }
+        self.unmeasured += [f"{constant} of {device.name}" for constant, result in results.items() if not result]
+        other_rate = self._other_flops(device)
+        rates = {**device.flops, **matrix_rates, **({"default": other_rate} if other_rate else {})}
+        device = replace(device, flops=rates)
         if device.asynchronous or device.cores == 1:
             return device
         per_core = self._threads_per_core(device)
         return replace(device, threads_per_core=per_core, threads=self._threads(device), wake_ns=self._wake_ns(device))
 
-    def _traffic(self, device: Device) -> float:
-        """Bytes per second through its memory; 0 where it cannot be measured."""
+    def _memory_bytes_per_s(self, device: Device) -> float:
+        """`Device.memory_bytes_per_s`, 0 if it cannot be measured."""
         if not device.asynchronous:
-            self._spent_s(f"memory of {device.name}")
+            self._report(f"memory of {device.name}")
             return traffic_bytes_per_s(device.name, self._effort_s)
-        large = samples.elementwise("AddV2", 2**24)
-        figures = self._time(large, device)
-        return work_of(large).nbytes * 1e9 / figures.compute_ns if figures is not None and figures.compute_ns else 0.0
+        large_op = samples.elementwise("AddV2", 2**24)
+        measurement = self._measure(large_op, device)
+        if measurement is None or not measurement.compute_ns:
+            return 0.0
+        return work_of(large_op).nbytes * 1e9 / measurement.compute_ns
 
-    def _matrix_rate(self, device: Device, dtype: str) -> float:
-        """Operations per second of the largest product that it makes sense to run; 0 where none can be measured."""
-        rate = 0.0
-        for side, larger in zip(_SIDES, (*_SIDES[1:], _SIDES[-1]), strict=True):
+    def _matrix_flops(self, device: Device, dtype: str) -> float:
+        """Operations per second in the best of several matrix products of growing size; 0 if none can be measured."""
+        best_rate = 0.0
+        for side, next_side in zip(_MATRIX_SIDES, (*_MATRIX_SIDES[1:], _MATRIX_SIDES[-1]), strict=True):
             product = samples.matmul(side, dtype)
-            figures = self._time(product, device)
-            if figures is None or not figures.compute_ns:
+            measurement = self._measure(product, device)
+            if measurement is None or not measurement.compute_ns:
                 break
-            rate = max(rate, work_of(product).flops * 1e9 / figures.compute_ns)
-            if figures.compute_ns > _LONG_NS or figures.compute_ns * (larger / side) ** 3 > self._too_long_ns:
+            best_rate = max(best_rate, work_of(product).flops * 1e9 / measurement.compute_ns)
+            next_ns = measurement.compute_ns * (next_side / side) ** 3
+            if measurement.compute_ns > _FULL_RATE_NS or next_ns > self._max_op_ns:
                 break
-        return rate
+        return best_rate
 
-    def _other_rate(self, device: Device) -> float:
-        """Operations per second of arithmetic that no matrix unit helps with, counted as `cost_models.work` counts them."""
+    def _other_flops(self, device: Device) -> float:
+        """Operations per second of arithmetic outside matrix products, counted as in `cost_models.ops`; 0 if unmeasurable."""
         elements = 2**24 if device.asynchronous else 2**18
         ops = (samples.elementwise("Tanh", elements), samples.random_numbers(elements))
-        timed = [(op, self._time(op, device)) for op in ops]
+        timed = [(op, self._measure(op, device)) for op in ops]
         return max((work_of(op).flops * 1e9 / m.compute_ns for op, m in timed if m is not None and m.compute_ns), default=0.0)
 
     def _threads_per_core(self, device: Device) -> int:
-        """How many hardware threads share a core, by a product that one core makes: a virtual machine may not tell."""
-        alone = [product for side in _ALONE if on_one_core(work_of(product := samples.matmul(side)), device)]
-        if not alone or "float32" not in device.flops:
+        """`Device.threads_per_core`, from a product that one core makes: inside a virtual machine the kernel may not know it."""
+        products = [product for side in _SINGLE_CORE_SIDES if uses_one_core(work_of(product := samples.matmul(side)), device)]
+        if not products or "float32" not in device.flops:
             return device.threads_per_core
-        known = (figures for each, op, figures in self.measured if op == alone[-1] and each.model == device.model)
-        figures = next(known, None) or self._time(alone[-1], device)
-        if figures is None or not figures.compute_ns:
+        product = products[-1]
+        known = (m for each, op, m in self.op_measurements if op == product and each.model == device.model)
+        measurement = next(known, None) or self._measure(product, device)
+        if measurement is None or not measurement.compute_ns:
             return device.threads_per_core
-        rate = work_of(alone[-1]).flops * 1e9 / figures.compute_ns
-        return min(device.cores, max(1, round(device.cores * rate / device.flops["float32"])))
+        one_core_rate = work_of(product).flops * 1e9 / measurement.compute_ns
+        return min(device.cores, max(1, round(device.cores * one_core_rate / device.flops["float32"])))
 
     def _threads(self, device: Device) -> int:
-        """How many times quicker ops on one thread each get done if they may run side by side."""
-        self._spent_s(f"ops side by side on {device.name}")
+        """`Device.threads`: how many times faster single-core ops are done if they may run side by side."""
+        self._report(f"ops side by side on {device.name}")
         with plain_graphs():
             bench = Bench(samples.unique(4_000), device.name)
             calls = [bench.chain(1), bench.chain(21), bench.chain(21, abreast=device.cores)]
-            least = [min(call.seconds() for _ in range(20)) for call in calls]
-        alone, abreast = least[1] - least[0], least[2] - least[0]
-        return min(device.cores, max(1, round(device.cores * alone / abreast))) if abreast > 0 < alone else device.threads
+            single_s, chain_s, chains_s = (min(call.seconds() for _ in range(20)) for call in calls)
+        alone_s, side_by_side_s = chain_s - single_s, chains_s - single_s
+        if alone_s <= 0 or side_by_side_s <= 0:
+            return device.threads
+        return min(device.cores, max(1, round(device.cores * alone_s / side_by_side_s)))
 
     def _wake_ns(self, device: Device) -> int:
-        """What waking the threads of a CPU adds to an op that uses them all."""
-        priced = [m.typical().time_ns for d, op, m in self.measured if op == waking.OP and d.model == device.model]
-        if not priced:
+        """`Device.wake_ns`, as it was if the op that shows it could not be measured."""
+        busy_ns = [m.typical().time_ns for d, op, m in self.op_measurements if op == waking.WAKING_OP and d.model == device.model]
+        if not busy_ns:
             return device.wake_ns
-        self._spent_s(f"threads woken on {device.name}")
-        return waking.wake_ns(device, priced[0], 10 * self._effort_s)
+        self._report(f"threads woken on {device.name}")
+        return waking.wake_ns(device, busy_ns[0], 10 * self._effort_s)
 
     # -- between devices -----------------------------------------------------------------------------------------------
 
     def _links(self) -> Iterator[Link]:
-        kinds: dict[tuple[str, str], tuple[int, float, float, int]] = {}
-        sizes = SIZES if self.budget_s >= 30 else SIZES[:-2]
-        for link in self.seen.links:
-            src, dst = self.seen.device(link.src), self.seen.device(link.dst)
-            if (src.model, dst.model) not in kinds:
-                self._spent_s(f"copies from {src.name} to {dst.name}")
-                pair = src.name, dst.name
-                self.copies[pair] = copies(*pair, sizes, self._effort_s)
-                unpinned = 0.0
+        """The links of the machine. Links between the same two device models are measured once."""
+        measured: dict[tuple[str, str], Link] = {}
+        sizes_bytes = COPY_SIZES_BYTES if self.budget_s >= 30 else COPY_SIZES_BYTES[:-2]
+        for link in self.uncalibrated.links:
+            src, dst = self.uncalibrated.device(link.src), self.uncalibrated.device(link.dst)
+            if (src.model, dst.model) not in measured:
+                self._report(f"copies from {src.name} to {dst.name}")
+                latency_ns, rate = latency_and_rate(copy_times(src.name, dst.name, sizes_bytes, self._effort_s))
+                unpinned_rate = 0.0
                 if src.kind == "CPU" and dst.kind == "GPU":
-                    _, unpinned = latency_and_rate(copies(*pair, _UNPINNED, self._effort_s, fresh=False))
-                kinds[src.model, dst.model] = *latency_and_rate(self.copies[pair]), unpinned, interval_ns(*pair, self._effort_s)
-            latency, rate, unpinned, interval = kinds[src.model, dst.model]
-            yield replace(link, latency_ns=latency, bytes_per_s=rate, unpinned_bytes_per_s=unpinned, interval_ns=interval)
+                    arguments = copy_times(src.name, dst.name, _UNPINNED_SIZES_BYTES, self._effort_s, made_by_op=False)
+                    _, unpinned_rate = latency_and_rate(arguments)
+                interval = interval_ns(src.name, dst.name, self._effort_s)
+                measured[src.model, dst.model] = Link(src.name, dst.name, latency_ns, rate, unpinned_rate, interval)
+            yield replace(measured[src.model, dst.model], src=link.src, dst=link.dst)
 
     def _host_hop_ns(self) -> int:
-        if len(self.seen.devices) == 1:
-            return self.seen.host_hop_ns
-        self._spent_s("handing over in host memory")
-        return hand_over_ns(self.seen.devices[0].name, self.seen.devices[-1].name, self._effort_s, _PAUSE)
+        """`Machine.host_hop_ns`, as it was if there is only one device."""
+        if len(self.uncalibrated.devices) == 1:
+            return self.uncalibrated.host_hop_ns
+        self._report("handing over in host memory")
+        first, last = self.uncalibrated.devices[0].name, self.uncalibrated.devices[-1].name
+        return hand_over_ns(first, last, self._effort_s, _PAUSE_OPS)
 
-    def _calls(self, machine: Machine) -> Machine:
-        """With what calls take, by the devices that they use; the split is that of the first two devices.
+    def _with_call_constants(self, machine: Machine) -> Machine:
+        """The machine with the constants that price a call.
 
-        Each device beside the host is called by itself: a GPU that is not the first may take longer to call.
+        Each device of another model than the host's is called by itself, because a second GPU may take longer to call than the
+        first. `Machine.split_ns` is measured on the first two devices.
         """
         host = machine.devices[0]
         others = [device for device in machine.devices if device.model != host.model]
-        self._spent_s("calls")
-        each_ns = max(0, argument_ns(host.name) - 2 * host.host_op_ns)
-        more_ns = max(0, passed_ns(host.name) - each_ns)
-        pair = [[d.name for d in machine.devices[:2]]] if len(machine.devices) > 1 else []
-        host_took, *took = calls_ns([[host.name], *([d.name] for d in others), *pair])
-        host_ns = max(0, host_took - host.dispatch_ns)
-        alone_ns = {d.name: ns - d.dispatch_ns - d.min_kernel_ns for d, ns in zip(others, took, strict=False)}
-        calls = {name: max(0, ns - host_ns) for name, ns in alone_ns.items()}
-        first = {d.model: d.name for d in reversed(machine.devices)}
-        cold = {model: cold_ns(name) for model, name in first.items()}
-        devices = tuple(replace(d, call_ns=calls.get(d.name, 0), cold_ns=cold[d.model]) for d in machine.devices)
-        if pair:
+        self._report("calls")
+        # Reading a variable takes two ops that start no kernel.
+        argument_ns = max(0, per_variable_ns(host.name) - 2 * host.host_op_ns)
+        passed_ns = max(0, per_passed_tensor_ns(host.name) - argument_ns)
+        first_two = [[d.name for d in machine.devices[:2]]] if len(machine.devices) > 1 else []
+        host_call_ns, *call_ns = call_times_ns([[host.name], *([d.name] for d in others), *first_two])
+        host_ns = max(0, host_call_ns - host.dispatch_ns)
+        net_ns = {d.name: ns - d.dispatch_ns - d.min_kernel_ns for d, ns in zip(others, call_ns, strict=False)}
+        extra_ns = {name: max(0, ns - host_ns) for name, ns in net_ns.items()}
+        first_of_model = {d.model: d.name for d in reversed(machine.devices)}
+        cold = {model: cold_ns(name) for model, name in first_of_model.items()}
+        devices = tuple(replace(d, call_ns=extra_ns.get(d.name, 0), cold_ns=cold[d.model]) for d in machine.devices)
+        if first_two:
             second = devices[1]
-            both_ns = took[-1] - second.dispatch_ns - second.min_kernel_ns
-            machine = replace(machine, split_ns=max(0, both_ns - host_ns - second.call_ns - each_ns - more_ns))
-        bare_ns = max(0, host_ns - each_ns - more_ns)  # without the one tensor that each of these calls passes for each device
+            both_ns = call_ns[-1] - second.dispatch_ns - second.min_kernel_ns
+            split_ns = max(0, both_ns - host_ns - second.call_ns - argument_ns - passed_ns)
+            machine = replace(machine, split_ns=split_ns)
         return replace(
             machine,
             devices=devices,
-            call_overhead_ns=bare_ns,
-            argument_ns=each_ns,
-            passed_ns=more_ns,
+            call_overhead_ns=max(0, host_ns - argument_ns - passed_ns),  # each of these calls passes a tensor for each device
+            argument_ns=argument_ns,
+            passed_ns=passed_ns,
             waiting_ns=waiting_ns(host.name),
         )
-
-
-def latency_and_rate(timed: list[Copy]) -> tuple[int, float]:
-    """Latency in ns and bytes per second that fit copies of several sizes best."""
-    nbytes, time_ns = (np.array([getattr(copy, name) for copy in timed], np.float64) for name in ("nbytes", "time_ns"))
-    latency, per_byte = robust_non_negative(np.column_stack([np.ones(len(timed)), nbytes]), time_ns, 1 / time_ns)
-    return round(float(latency)), float(1e9 / per_byte if per_byte else 1e9 * np.max(nbytes / time_ns))

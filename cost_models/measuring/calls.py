@@ -1,4 +1,4 @@
-"""What a call of a function takes beside its ops, by the devices that they are on."""
+"""The time that a call of a function takes beside its ops, by the devices in use and the tensors passed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ import tensorflow as tf
 
 from cost_models.measuring.chains import HOST, plain_graphs, traced
 
-_BATCHES, _CALLS = 5, 60
-_MANY = 128
-"""Variables or tensors, to tell what each adds to a call."""
-_SIDE = 8
-"""Of small matrices."""
-_LONG = 16
-"""Ops that one core does, which take about a millisecond together."""
+_BATCHES, _CALLS_PER_BATCH = 5, 60
+_ARGUMENTS = 128
+"""Variables or tensors in the calls that measure the time of each."""
+_MATRIX_SIDE = 8
+_LONG_CALL_OPS = 16
+"""Single-core ops that together take about a millisecond."""
 
 
-def calls_ns(groups: Sequence[Sequence[str]]) -> list[int]:
-    """Typical calls with a tiny op on each device of a group, independent of each other, and their results fetched.
+def call_times_ns(groups: Sequence[Sequence[str]]) -> list[int]:
+    """Typical time of a call with one tiny op on each device of a group, until its results are fetched.
 
-    That is the median of the medians of a few batches: one function took 91 us in some and 134 in others of one process, by where
-    its threads woke. The groups take turns, since their differences count, and machines are slower at times.
+    It is the median over several batches of calls of each batch's median. One function took 91 us in some batches and 134 us in
+    others of the same process, depending on where its threads woke. Calls of the groups alternate: only their differences
+    matter, and a machine may be slower for a while.
+
+    Args:
+        groups: device names; a result for each group. The ops of a group do not depend on each other.
     """
 
     def body(devices: Sequence[str], *numbers: Any) -> list[Any]:
@@ -44,17 +47,17 @@ def calls_ns(groups: Sequence[Sequence[str]]) -> list[int]:
             with tf.device(device):
                 numbers.append(tf.constant(np.ones(64, np.float32)))
         calls.append((partial(body, devices), numbers))
-    return _typically(calls, _whole)
+    return _typical_ns(calls, _whole_s)
 
 
 def waiting_ns(device: str) -> int:
-    """What a call of a millisecond takes more beside its ops than one that is over at once: its caller sleeps meanwhile.
+    """`Machine.waiting_ns`: how much longer a call of a millisecond takes beside its ops than a call that ends at once.
 
-    Ops that tell the time begin and end the calls, so that what the others take is in neither. That a result takes
-    longer to come from a GPU after a pause counts, as it does in steps.
+    Timestamps at the beginning and the end of each call give the time of its ops, which is subtracted. After a pause a result
+    also takes longer to arrive from a GPU. As this happens in steps too, it is included.
     """
 
-    def around(length: int) -> Callable[..., list[Any]]:
+    def between_timestamps(length: int) -> Callable[..., list[Any]]:
         def body(keys: Any) -> list[Any]:
             with tf.device(device):
                 start = last = tf.raw_ops.Timestamp()
@@ -68,16 +71,17 @@ def waiting_ns(device: str) -> int:
 
     with tf.device(device):
         keys = [tf.constant(np.arange(4_000))]
-    calls = [(around(length), keys) for length in (_LONG, 0)]
-    long, short = _typically(calls, lambda took, results: took - _inside_s(results), plain=True)
-    return max(0, long - short)
+    calls = [(between_timestamps(length), keys) for length in (_LONG_CALL_OPS, 0)]
+    long_ns, short_ns = _typical_ns(calls, lambda call_s, results: call_s - _inside_s(results), plain=True)
+    return max(0, long_ns - short_ns)
 
 
 def cold_ns(device: str) -> int:
-    """What the first op of its type takes more in a call, as a mean over types.
+    """`Device.cold_ns`: how much longer the first op of a type takes in a call than a later one, as a mean over types.
 
-    Of a call with one op of each type less one with a single op, each further type's first op is told; of a call with two of
-    each, what the second takes. Ops on the host that tell the time begin and end the calls, whose callers wake soon or late.
+    A call with one op of each type less a call with a single op gives the first ops of the further types. A call with two ops of
+    each type less one with one of each gives the later ops. Timestamps on the host begin and end each call, because its caller
+    may wake early or late.
     """
     raw = tf.raw_ops
 
@@ -92,47 +96,46 @@ def cold_ns(device: str) -> int:
         yield partial(raw.MatMul, a=m, b=m)
         yield partial(raw.Softmax, logits=m)
 
-    def body(times: int, types: int | None = None) -> Callable[..., list[Any]]:
+    def body(ops_per_type: int, types: int | None = None) -> Callable[..., list[Any]]:
         def chain(x: Any, m: Any) -> list[Any]:
             with tf.device(HOST):
                 start = raw.Timestamp()
             last = [start.op]
             with tf.device(device):
-                for make in islice(ops(x, m), types):
-                    for _ in range(times):
+                for make_op in islice(ops(x, m), types):
+                    for _ in range(ops_per_type):
                         with tf.control_dependencies(last):
-                            made = make()
-                            last = [made.op]
-            with tf.device(HOST), tf.control_dependencies([tf.identity(made)]):
+                            result = make_op()
+                            last = [result.op]
+            with tf.device(HOST), tf.control_dependencies([tf.identity(result)]):
                 return [start, raw.Timestamp()]
 
         return chain
 
     with tf.device(device):
-        args = [tf.constant(np.ones(_SIDE, np.float32)), tf.constant(np.ones((_SIDE, _SIDE), np.float32))]
-        types = sum(1 for _ in ops(*args))
-        calls = [(each, args) for each in (body(1, 1), body(1), body(2))]
-        single, once, twice = _typically(calls, lambda _, results: _inside_s(results), plain=True)
-    return max(0, round((once - single) / (types - 1) - (twice - once) / types))
+        vector = tf.constant(np.ones(_MATRIX_SIDE, np.float32))
+        matrix = tf.constant(np.ones((_MATRIX_SIDE, _MATRIX_SIDE), np.float32))
+        types = sum(1 for _ in ops(vector, matrix))
+        calls = [(each, [vector, matrix]) for each in (body(1, 1), body(1), body(2))]
+        single_ns, once_ns, twice_ns = _typical_ns(calls, lambda _, results: _inside_s(results), plain=True)
+    return max(0, round((once_ns - single_ns) / (types - 1) - (twice_ns - once_ns) / types))
 
 
-def passed_ns(device: str) -> int:
-    """What a call takes more for a tensor that its caller passes: a share of many."""
+def per_passed_tensor_ns(device: str) -> int:
+    """How much longer a call takes for each tensor that its caller passes, whether an op reads it or not."""
 
     def body(number: Any, *others: Any) -> list[Any]:
         with tf.device(device):
             return [tf.raw_ops.AddV2(x=number, y=number)]
 
     with tf.device(device):
-        numbers = [tf.constant(np.ones(64, np.float32)) for _ in range(1 + _MANY)]
-        many, one = _typically([(body, numbers), (body, numbers[:1])], _whole)
-    return max(0, (many - one) // _MANY)
+        numbers = [tf.constant(np.ones(64, np.float32)) for _ in range(1 + _ARGUMENTS)]
+        many_ns, one_ns = _typical_ns([(body, numbers), (body, numbers[:1])], _whole_s)
+    return max(0, (many_ns - one_ns) // _ARGUMENTS)
 
 
-def argument_ns(device: str) -> int:
-    """What a call takes more for a variable that it is given, reading it and handing on its value included: a share of many, read
-    one after the other.
-    """
+def per_variable_ns(device: str) -> int:
+    """How much longer a call takes for each variable that its function captures and reads, one after the other."""
 
     def body(variables: Sequence[Any], number: Any) -> list[Any]:
         last: list[Any] = []
@@ -145,41 +148,44 @@ def argument_ns(device: str) -> int:
 
     with tf.device(device):
         number = tf.constant(np.ones(64, np.float32))
-        variables = [tf.Variable(number) for _ in range(_MANY)]
-    many, none = _typically([(partial(body, each), [number]) for each in (variables, [])], _whole)
-    return max(0, (many - none) // _MANY)
+        variables = [tf.Variable(number) for _ in range(_ARGUMENTS)]
+    many_ns, none_ns = _typical_ns([(partial(body, each), [number]) for each in (variables, [])], _whole_s)
+    return max(0, (many_ns - none_ns) // _ARGUMENTS)
 
 
-def _whole(took: float, _: Sequence[Any]) -> float:
-    """All of a call, its results fetched."""
-    return took
+def _whole_s(call_s: float, _: Sequence[Any]) -> float:
+    """The time of a whole call until its results are fetched."""
+    return call_s
 
 
 def _inside_s(results: Sequence[Any]) -> float:
-    """From the first to the last of what a call gives, both of which tell the time."""
+    """The time from the first to the last result of a call, both of which are timestamps."""
     return float(results[-1] - results[0])
 
 
-def _typically(
+def _typical_ns(
     calls: Sequence[tuple[Callable[..., list[Any]], Sequence[Any]]],
-    figure: Callable[[float, list[Any]], float],
+    figure_s: Callable[[float, list[Any]], float],
     *,
     plain: bool = False,
 ) -> list[int]:
-    """By function and arguments, called in turns: what a figure, in seconds, of a call's time and results typically is, in ns.
+    """A typical figure in ns for each function, all of which are called in turns.
 
-    Where Grappler would leave nothing to measure graphs are plain. In these each result goes through an op of its own on the
-    default device, a GPU where there is one.
+    Args:
+        calls: functions and their arguments.
+        figure_s: computes a figure in seconds from the time of a call in seconds and its results.
+        plain: run graphs as written, where Grappler would leave nothing to measure. In plain graphs each result passes through
+            an op of its own on the default device, which is a GPU if there is one.
     """
     with plain_graphs() if plain else nullcontext():
-        made = [traced(body, *args) for body, args in calls]
-        medians: list[list[float]] = [[] for _ in made]
+        traced_calls = [traced(body, *args) for body, args in calls]
+        batch_medians_s: list[list[float]] = [[] for _ in traced_calls]
         for _ in range(1 + _BATCHES):
-            for call, found in zip(made, medians, strict=True):
-                figures = []
-                for _ in range(_CALLS):
+            for call, medians_s in zip(traced_calls, batch_medians_s, strict=True):
+                figures_s = []
+                for _ in range(_CALLS_PER_BATCH):
                     start = time.perf_counter()
                     results = [result.numpy() for result in call.function(*call.args)]
-                    figures.append(figure(time.perf_counter() - start, results))
-                found.append(float(np.median(figures)))
-    return [round(1e9 * float(np.median(found[1:]))) for found in medians]
+                    figures_s.append(figure_s(time.perf_counter() - start, results))
+                medians_s.append(float(np.median(figures_s)))
+    return [round(1e9 * float(np.median(medians_s[1:]))) for medians_s in batch_medians_s]  # the first batch warms up

@@ -1,4 +1,4 @@
-"""What ops of a step move through a CPU's memory."""
+"""The rate at which ops of a step move bytes through a CPU's memory."""
 
 from __future__ import annotations
 
@@ -11,44 +11,50 @@ from cost_models.host_memory import free_bytes
 from cost_models.measuring.chains import Call, plain_graphs, traced
 
 _ELEMENTS = 2**24
-_PASSES = (2, 8)
-"""Float32 results of so many elements, kept to the end: half a GiB, which no cache holds."""
-_SAMPLES = 3
-"""At least."""
+"""Float32 elements in each tensor, 64 MiB."""
+_SHORT_PASSES, _LONG_PASSES = 2, 8
+"""How many tensors the two timed calls make. The longer call keeps half a GiB to its end, which no cache holds."""
+_MIN_SAMPLES = 3
 
 
 def traffic_bytes_per_s(device: str, effort_s: float) -> float:
-    """Bytes per second, read and written, of ops that each take what the one before made and write where none has lately; 0
-    where the machine was too disturbed to tell, or has too little memory free.
+    """Bytes read and written per second by ops that each take the result of the op before and write to fresh memory.
 
-    An op that runs again and again on the same inputs finds them in caches, and its result's memory too: of 32 cores' caches a
-    few hundred MiB come three times as fast as out of memory.
+    An op that is repeated on the same inputs would find them, and the memory of its result, in caches. The caches of 32 cores
+    hold a few hundred MiB and are three times as fast as memory.
+
+    Args:
+        device: a CPU.
+        effort_s: how long to sample.
+
+    Returns:
+        The rate, or 0 if too little memory is free or the samples were too disturbed for a positive difference.
     """
-    if free_bytes() < 4 * _ELEMENTS * (2 + _PASSES[1]):
+    if free_bytes() < 4 * _ELEMENTS * (2 + _LONG_PASSES):
         return 0.0
     with plain_graphs(), tf.device(device):
         start = tf.zeros([_ELEMENTS])
-        few, many = (_passes(device, start, length) for length in _PASSES)
-        for call in (few, many):
+        short_call, long_call = (_passes(device, start, length) for length in (_SHORT_PASSES, _LONG_PASSES))
+        for call in (short_call, long_call):
             call.seconds()
-        found: list[tuple[float, float]] = []
+        samples_s: list[tuple[float, float]] = []
         deadline = time.perf_counter() + effort_s
-        while len(found) < _SAMPLES or time.perf_counter() < deadline:
-            found.append((few.seconds(), many.seconds()))
-    took = min(each[1] for each in found) - min(each[0] for each in found)
-    moved = 3 * start.dtype.size * _ELEMENTS * (_PASSES[1] - _PASSES[0])
-    return moved / took if took > 0 else 0.0
+        while len(samples_s) < _MIN_SAMPLES or time.perf_counter() < deadline:
+            samples_s.append((short_call.seconds(), long_call.seconds()))
+    difference_s = min(sample[1] for sample in samples_s) - min(sample[0] for sample in samples_s)
+    moved_bytes = 3 * start.dtype.size * _ELEMENTS * (_LONG_PASSES - _SHORT_PASSES)
+    return moved_bytes / difference_s if difference_s > 0 else 0.0
 
 
 def _passes(device: str, start: Any, length: int) -> Call:
-    """So many passes over memory; what they make is looked at when the last is done, so that none takes another's place."""
+    """A call of `length` ops in a chain. The sum at its end reads every result, so that none reuses another's memory."""
 
     def body(x: Any) -> Any:
         with tf.device(device):
-            made = [x]
+            results = [x]
             for _ in range(length):
-                made.append(tf.raw_ops.Maximum(x=made[-1], y=x))
-            with tf.control_dependencies(made[-1:]):
-                return tf.add_n([each[0] for each in made])
+                results.append(tf.raw_ops.Maximum(x=results[-1], y=x))
+            with tf.control_dependencies(results[-1:]):
+                return tf.add_n([result[0] for result in results])
 
     return traced(body, start)

@@ -1,4 +1,4 @@
-"""What it takes to wake the threads of a CPU."""
+"""The time it takes to wake the threads of a CPU."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from cost_models.machines import Device
 from cost_models.measuring import samples
 from cost_models.measuring.chains import Bench, in_turns, plain_graphs
 
-OP = samples.matmul(256)
-"""Small enough for waking to show, large enough for all cores."""
-_PAUSE = 250
-"""Tiny ops that take long enough for idle threads to fall asleep."""
-_ROUNDS = 10
-_SAMPLES = 3
-"""At least."""
+WAKING_OP = samples.matmul(256)
+"""An op that uses all cores and is so short that waking them shows."""
+_PAUSE_OPS = 250
+"""Tiny ops in a pause. They take long enough for idle threads to fall asleep."""
+_ROUNDS_PER_CALL = 10
+_MIN_SAMPLES = 3
 
 
-def wake_ns(device: Device, priced_ns: int, effort_s: float) -> int:
-    """What an op on all cores typically takes more after a pause in which only one of them had anything to do.
+def wake_ns(device: Device, busy_ns: int, effort_s: float) -> int:
+    """Measures `Device.wake_ns`: how much longer an op on all cores takes after a pause in which only one core worked.
 
-    In calls of a few such ops, with or without pauses, the threads may sleep between any two of them. Calls of pauses and ops by
-    turns are timed beside calls of pauses alone, so that whatever else the machine does, and what any call takes, is in both.
+    A call that alternates pauses with `WAKING_OP` is timed beside a call of the pauses alone. The difference is free of the
+    pauses, of what a call takes and of whatever else the machine does. Calls with the op alone would not do: in a short row of
+    ops the threads may fall asleep between any two.
 
     Args:
         device: a CPU.
-        priced_ns: what `OP` takes in a long row, where its price comes from. Timed again, it may be a row whose threads sleep.
+        busy_ns: time of `WAKING_OP` in a long row, which is its price.
         effort_s: how long to sample.
     """
     with plain_graphs():
-        tiny, op = Bench(samples.elementwise("AddV2", 64), device.name), Bench(OP, device.name)
-        pause = [tiny] * _PAUSE
-        calls = in_turns([*pause, op], _ROUNDS), in_turns(pause, _ROUNDS)
-        for call in calls * 2:  # the first call compiles, the second may still tune
+        tiny, op = Bench(samples.elementwise("AddV2", 64), device.name), Bench(WAKING_OP, device.name)
+        pause = [tiny] * _PAUSE_OPS
+        calls = in_turns([*pause, op], _ROUNDS_PER_CALL), in_turns(pause, _ROUNDS_PER_CALL)
+        for call in calls * 2:  # the first call compiles, and the second one may still tune
             call.seconds()
-        took: list[tuple[float, float]] = []
+        samples_s: list[tuple[float, float]] = []
         deadline = time.perf_counter() + effort_s
-        while len(took) < _SAMPLES or time.perf_counter() < deadline:
-            took.append((calls[0].seconds(), calls[1].seconds()))
-    both, pauses = np.percentile(took, 25, axis=0)  # what is typical, as of the op alone
-    return max(0, round(float(1e9 * (both - pauses) / _ROUNDS - priced_ns)))
+        while len(samples_s) < _MIN_SAMPLES or time.perf_counter() < deadline:
+            samples_s.append((calls[0].seconds(), calls[1].seconds()))
+    with_op_s, pauses_s = np.percentile(samples_s, 25, axis=0)  # as `Measurement.typical`
+    return max(0, round(float(1e9 * (with_op_s - pauses_s) / _ROUNDS_PER_CALL - busy_ns)))

@@ -29,7 +29,7 @@ from placer.errors import (
 from placer.options import Options
 
 if TYPE_CHECKING:
-    from placer.graph.opgraph import OpGraph
+    from placer.graph.op_graph import OpGraph
     from placer.plan.placement import Placement
     from placer.tf.rewrite.taping import Taping
     from placer.tf.run.harvesting import Harvest
@@ -111,14 +111,14 @@ class PlacedFunction:
 
     def __tf_tracing_type__(self, context: Any) -> Any:
         """As an argument of a tf.function it is itself, not what it wraps."""
-        from placer.tf import _private
+        from placer.tf._private.functions import trace_type_by_identity
 
-        return _private.trace_type_of_itself(self)
+        return trace_type_by_identity(self)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        from placer.tf.rewrite.exporting import is_saving
+        from placer.tf._private.runtime import is_saving
         from placer.tf.run.calling import is_composite
 
         if is_composite(instance):
@@ -156,17 +156,17 @@ class PlacedFunction:
         key = self._call_key(args, kwargs)
         entry = self._calls.get(key) if key is not None else None
         if entry is None:
-            from placer.tf.rewrite import exporting
+            from placer.tf._private import runtime
             from placer.tf.run import calling
 
             if calling.runs_eagerly():
                 return self._traceable(*args, **kwargs)
             if calling.in_replica():
                 return self._replicated()(*args, **kwargs)
-            if calling.in_dataset_function():
+            if runtime.in_dataset_function():
                 self._left("a dataset calls it, in functions that run beside the step, on the host")
                 return self._traceable(*args, **kwargs)
-            if exporting.is_saving():
+            if runtime.is_saving():
                 return self._to_save(args, kwargs)(*args, **kwargs)
             with self._lock:  # who comes second finds the variables initialised
                 try:
@@ -400,10 +400,12 @@ class PlacedFunction:
         return "move" in (self._options.variables, *(plan.options.get("variables") for plan in self._plans))
 
     def _applied(self, entry: _Entry, watched: frozenset[tuple[int, int]]) -> _Entry:
+        from placer.tf._private.gradients import is_recording
         from placer.tf.devices import full_name, process_devices
         from placer.tf.rewrite import rewriting
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run import calling
+        from placer.tf.run.exhausted import report
         from placer.tf.state import creating, variables
 
         placement, trace = entry.placement, entry.trace
@@ -422,7 +424,7 @@ class PlacedFunction:
 
         device_of = full(placement)
         try:
-            placed = rewriting.by_plan(trace, placement)
+            placed = rewriting.rewrite_by_plan(trace, placement, report)
         except RewriteError as error:
             warnings.warn(f"{self.__name__} is left as it is: {error}", PlacementWarning, stacklevel=5)
             entry = replace(entry, trace=None, placement=None, run=entry.concrete)
@@ -430,12 +432,12 @@ class PlacedFunction:
             shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
             run = TapedFunction(placed, trace, shapes, self._taping(entry))
             if placement.options.get("variables") == "move":
-                taped = run.pair_plan() if variables.is_recording() else None  # what its gradient needs counts, too
+                taped = run.pair_plan() if is_recording() else None  # what its gradient needs counts, too
                 wanted = variables.moves(trace, device_of if taped is None else full(taped))
                 variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
                 if variables.moves(trace, device_of):
                     placement = self._plan_of(trace, entry.signature)  # without a tape, with the variables where they are now
-                    placed = rewriting.by_plan(trace, placement)
+                    placed = rewriting.rewrite_by_plan(trace, placement, report)
                     run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
                     variables.move([], run)
             entry = replace(entry, placement=placement, run=run)
@@ -444,6 +446,7 @@ class PlacedFunction:
 
     def _taping(self, entry: _Entry) -> Taping:
         from placer.tf.rewrite.taping import Taping
+        from placer.tf.run.exhausted import report
 
         def plan(pair: Trace, higher: bool) -> Placement:
             placement = self._plan_of(pair, entry.signature)
@@ -462,7 +465,7 @@ class PlacedFunction:
                     stacklevel=2,
                 )
 
-        return Taping(plan, on_call, on_unplaced, lambda: self._forget(entry.concrete))
+        return Taping(plan, on_call, on_unplaced, report, lambda: self._forget(entry.concrete))
 
     # -- exporting -------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.common.units import format_bytes
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
-from placer.plan.placement import Baseline, DeviceTotals, OpPlan, Placement, Transfer, UnitPlan
+from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.placement import Placement
 from placer.problem.arrays import Ints
 from placer.problem.constraints import Constraints, constrain
 from placer.problem.formulate import Formulation
@@ -69,7 +70,7 @@ def expand(
         step_time_ns=schedule.step_ns,
         solver=solution.solver,
         solver_seconds=solution.seconds,
-        stop_reason=solution.stop_reason,
+        stop_reason=solution.stop_text,
         notes=(
             *graph.notes,
             *constraints.notes,
@@ -202,7 +203,7 @@ def _baseline(
     solution = chosen.solve(problem, options.objective, seed=options.seed)
     assignment = solution.assignment
     if assignment is None:
-        return Baseline(False, 0, 0, solution.stop_reason), None
+        return Baseline(False, 0, 0, solution.stop_text), None
     over = excess(problem, assignment)
     worst = int(np.argmax(over))
     notes = []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from placer.common.units import format_bytes
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Bools, Ints
 from placer.problem.formulate import kept
 from placer.problem.memory import excess, peaks, usage
@@ -39,7 +39,7 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
         without: by a way out, in words: where units may be, [U, D], once a demand is dropped.
     """
     proved = solution.status is Status.INFEASIBLE
-    lead = "no placement fits the memory limits" if proved else f"{solution.solver} found no placement ({solution.stop_reason})"
+    lead = "no placement fits the memory limits" if proved else f"{solution.solver} found no placement ({solution.stop_text})"
     outs = _ways_out(graph, problem, solution.objective, without)
     bound = np.where(problem.units.allowed.sum(axis=1) == 1, problem.units.allowed.argmax(axis=1), -1)
     for d, (name, limit) in enumerate(zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)):

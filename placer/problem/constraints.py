@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -13,7 +13,7 @@ import numpy as np
 from cost_models.machines import Machine
 from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError, OptionError
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.options import Options
 from placer.problem.arrays import Bools, Ints
 from placer.problem.reasons import Reason, ReasonKind
@@ -85,6 +85,7 @@ class _Constrainer:
         self.ops: list[OpNode] = list(self.graph)
         self.names = tuple(d.name for d in self.machine.devices)
         self.everything = (1 << len(self.names)) - 1
+        self.local = all(name in self.graph.process_devices for name in self.names)
         numbers: dict[str, int] = {}
         # Group and op names never meet in one key: the marker keeps them apart.
         self.unit = [numbers.setdefault(f"\0{op.group}" if op.group else op.name, len(numbers)) for op in self.ops]
@@ -144,7 +145,6 @@ class _Constrainer:
 
     def _ends(self, pinned: set[int]) -> set[int]:
         """State, arguments and captures stay where they are; returns the units this decides."""
-        local = all(name in self.graph.process_devices for name in self.names)
         decided: set[int] = set()
         for i, op in enumerate(self.ops):
             if not op.resource and op.role not in ("argument", "capture"):
@@ -156,7 +156,7 @@ class _Constrainer:
                 continue
             what = f"{state.kind} {state.name!r}" if state else f"{op.role} {op.name!r}"
             kind: ReasonKind = "resource" if op.resource else "location"
-            known = (state.device if state else op.location) if local else ""
+            known = (state.device if state else op.location) if self.local else ""
             if known and (mask := self._devices(known)) and (op.resource or unit not in pinned):
                 self._narrow(i, mask, kind, f"{what} lives on {known}{f', and {stays}' if stays else ''}")
             elif unit in pinned or op.role == "op" or (op.role == "capture" and not op.resource and not self.guess):
@@ -191,7 +191,7 @@ class _Constrainer:
                 self._narrow(i, mask, "scope", self._demand(op, mask))
                 scoped.add(unit)
             elif unit in scoped and unit not in decided:
-                self._contradiction(i, self._demand(op, mask))
+                self._contradiction(i, "scope", self._demand(op, mask))
             else:
                 stronger = self.reasons[unit][-1]
                 self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
@@ -205,7 +205,7 @@ class _Constrainer:
         if left == self.mask[unit]:
             return
         if not left:
-            self._contradiction(op, text)
+            self._contradiction(op, kind, text)
         self.mask[unit] = left
         self.reasons.setdefault(unit, []).append(Reason(kind, self.ops[op].name, text))
 
@@ -245,28 +245,37 @@ class _Constrainer:
         relaxed = [f"{some(ops)}: {asking} relaxed, which {why}." for (asking, why), ops in self.unmet.items()]
         return (*relaxed, *([] if self.guess else [FREED]))
 
-    def _contradiction(self, op: int, text: str) -> NoReturn:
+    def _contradiction(self, op: int, kind: ReasonKind, text: str) -> NoReturn:
         unit = self.unit[op]
         node = self.ops[op]
-        demands = [f"  {r.op!r}: {r.text}" for r in self.reasons.get(unit, ())] + [f"  {node.name!r}: {text}"]
+        demands = [*self.reasons.get(unit, ()), Reason(kind, node.name, text)]
         shared = self.graph.group_reasons.get(node.group, "") if node.group else ""
         together = f" These ops must share a device ({shared})." if shared else ""
         raise ConstraintError(
             f"no device can hold {node.name!r}; the machine has {self._there()}, and what is demanded leaves none:\n"
-            + "\n".join(demands)
+            + "\n".join(f"  {demand.op!r}: {demand.text}" for demand in demands)
             + f"\n{together.strip()}{' ' if together else ''}{self._way_out(demands)}"
         )
 
-    def _way_out(self, demands: Sequence[str]) -> str:
-        text = "\n".join(demands)
-        outs = ["drop or change one of the pins"] if ": pin " in text else []
-        outs += ["change one of the tf.device scopes"] if ": tf.device(" in text else []
-        outs += ["change the pins or scopes of the placed function"] if ": the plan of placed function " in text else []
-        free = (r.name for r in self.graph.resources.values() if r.kind == "variable" and not r.stays)
-        if self.options.variables == "fixed" and any(f": variable {name!r} lives on " in text for name in free):
-            outs.append('variables="move"')
-        outs += ["make the variable, or hand the value over, on the device that is demanded"] if " lives on " in text else []
+    def _way_out(self, demands: Sequence[Reason]) -> str:
+        outs = dict.fromkeys(change for demand in demands for change in self._changes(demand))
         return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
+
+    def _changes(self, demand: Reason) -> Iterator[str]:
+        """What the user can change so that a demand is no longer made."""
+        op = self.graph.op(demand.op)
+        if demand.kind == "pin":
+            yield "drop or change one of the pins"
+        elif demand.kind == "scope" and op.planned_by:
+            yield "change the pins or scopes of the placed function"
+        elif demand.kind == "scope":
+            yield "change one of the tf.device scopes"
+        elif demand.kind in ("resource", "location"):
+            state = self.graph.resources.get(op.resource)
+            if self.options.variables == "fixed" and state is not None and state.kind == "variable" and not state.stays:
+                yield 'variables="move"'
+            if self.local:
+                yield "make the variable, or hand the value over, on the device that is demanded"
 
     def _refusal(self, op: OpNode, mask: int) -> str:
         kinds = dict.fromkeys(d.kind for i, d in enumerate(self.machine.devices) if mask >> i & 1)

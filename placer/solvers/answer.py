@@ -11,7 +11,7 @@ from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 
 
 def answer(
@@ -21,21 +21,25 @@ def answer(
     *,
     solver: str,
     started: float,
-    stop_reason: str,
+    stop_reason: StopReason = StopReason.COMPLETED,
+    stop_detail: str = "",
     lower_bound_ns: int = 0,
 ) -> Solution:
     """Prices an assignment: OPTIMAL where its bound proves it, FEASIBLE where it fits, UNKNOWN where it misses a memory limit.
 
     Args:
         started: `time.perf_counter` when the search began.
+        stop_reason: why it ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
+        stop_detail: see `Solution`.
     """
     value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
     if not (problem.units.allowed.sum(axis=1) > 1).any():
-        lower_bound_ns, stop_reason = value, "there is nothing to decide"
+        lower_bound_ns, stop_reason, stop_detail = value, StopReason.NO_CHOICE, ""
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
     if over := overfull(problem, assignment):
-        status, stop_reason = Status.UNKNOWN, over
-    return Solution(assignment, status, objective, value, lower_bound_ns, solver, time.perf_counter() - started, stop_reason)
+        status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, over
+    seconds = time.perf_counter() - started
+    return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)
 
 
 def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:

@@ -9,7 +9,7 @@ from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.lagrangian import Lagrangian
 from placer.solvers.exact.cp_sat import CpSat, cannot_fit
 from placer.solvers.exact.min_cut import MinCut
@@ -42,7 +42,7 @@ class Auto:
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Solves with the solver chosen; the reason leads the stop reason.
+        """Solves with the solver chosen; the stop detail says why it was chosen.
 
         Args:
             time_limit_s: None lets it grow with the size: half a second at 10,000 ops, a few seconds at 100,000;
@@ -51,15 +51,16 @@ class Auto:
         """
         started = time.perf_counter()
         if why := cannot_fit(problem):
-            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+            seconds = time.perf_counter() - started
+            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, why)
         if objective == "step_time":
             found = StepTime().solve(problem, objective, time_limit_s=time_limit_s, seed=seed)
             if found.assignment is not None:
-                return _told(_unless_default_is_as_good(problem, found), "step time is what the execution model predicts")
+                return _chosen(_unless_default_is_as_good(problem, found), "the objective is the predicted step time")
             # What is left is to find anything that fits.
             fitting = CpSat().solve(problem, "total_cost", time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
             if fitting.assignment is None:
-                return replace(_told(fitting, "the memory limits bind"), objective=objective)
+                return replace(_chosen(fitting, "the memory limits bind"), objective=objective)
             priced = answer(
                 problem,
                 objective,
@@ -67,19 +68,20 @@ class Auto:
                 solver=fitting.solver,
                 started=started,
                 stop_reason=fitting.stop_reason,
+                stop_detail=fitting.stop_detail,
                 lower_bound_ns=found.lower_bound_ns,
             )
-            return _told(priced, "the memory limits bind, least total cost that fits")
+            return _chosen(priced, "the memory limits bind: this is the least total cost found that fits")
         if problem.num_devices == 2:
             cut = MinCut().solve(problem, objective)
             if cut.status is not Status.UNKNOWN:
-                return _told(cut, "two devices and no limit that binds")
-        why = "a memory limit binds" if problem.num_devices == 2 else f"{problem.num_devices} devices"
+                return _chosen(cut, "there are two devices and no memory limit binds")
+        why = "a memory limit binds" if problem.num_devices == 2 else f"there are {problem.num_devices} devices"
         if time_limit_s is None and problem.num_ops > CP_SAT_OPS:
             relaxed = Lagrangian().solve(problem, objective, seed=seed)
             if relaxed.status is not Status.UNKNOWN:
-                return _told(relaxed, why)
-        return _told(CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed), why)
+                return _chosen(relaxed, why)
+        return _chosen(CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed), why)
 
     def cite(self) -> str:
         """Those of the solvers it calls."""
@@ -98,10 +100,13 @@ def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> So
         assignment=default,
         status=Status.FEASIBLE,
         objective_ns=default_ns,
-        stop_reason=f"TensorFlow's own placement is kept where pins allow it, the best found would gain {gain} and under "
-        f"{WORTH_MOVING:.0%} is not worth a move ({found.stop_reason})",
+        stop_reason=StopReason.DEFAULT_KEPT,
+        stop_detail=f"the best plan found would gain {gain}, and less than {WORTH_MOVING:.0%} is not worth a move "
+        f"({found.stop_text})",
     )
 
 
-def _told(solution: Solution, why: str) -> Solution:
-    return replace(solution, stop_reason=f"{why}: {solution.stop_reason}")
+def _chosen(solution: Solution, why: str) -> Solution:
+    """The solution, whose stop detail also says why its solver was chosen."""
+    choice = f"chosen because {why}"
+    return replace(solution, stop_detail=f"{solution.stop_detail}; {choice}" if solution.stop_detail else choice)

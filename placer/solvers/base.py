@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from placer.common.gap import relative_gap
 from placer.problem.problem import Assignment, PlacementProblem
 
 Objective: TypeAlias = Literal["step_time", "total_cost"]
@@ -20,6 +21,22 @@ class Status(enum.StrEnum):
     """Proved: nothing fits."""
     UNKNOWN = "UNKNOWN"
     """Nothing found within the time limit, nothing proved."""
+
+
+class StopReason(enum.StrEnum):
+    """Why a search ended. The value is the sentence that users read."""
+
+    PROVED_OPTIMAL = "proved optimal"
+    LOCAL_OPTIMUM = "local optimum: no single move improves the plan"
+    COMPLETED = "the method ran to its end"
+    MOVE_BUDGET = "the move budget was used up"
+    TIME_LIMIT = "the time limit was reached"
+    NO_CHOICE = "no unit has a choice of devices"
+    DEFAULT_KEPT = "TensorFlow's own placement is kept where pins allow it"
+    ABANDONED = "the search was given up: no start came near the best known plan"
+    LIMIT_EXCEEDED = "the plan exceeds a memory limit"
+    NOT_FOUND = "no plan that meets the memory limits was found"
+    PROVED_INFEASIBLE = "proved: no plan meets the memory limits"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,13 +54,19 @@ class Solution:
     lower_bound_ns: int
     solver: str
     seconds: float
-    stop_reason: str
-    """Why the search ended, in words: "exact", "time limit", "local optimum", …"""
+    stop_reason: StopReason
+    stop_detail: str = ""
+    """What else there is to say of how the search ended, and why this solver was chosen; "" for nothing."""
+
+    @property
+    def stop_text(self) -> str:
+        """The stop reason and its detail as one sentence."""
+        return f"{self.stop_reason}; {self.stop_detail}" if self.stop_detail else str(self.stop_reason)
 
     @property
     def gap(self) -> float:
         """(objective - bound) / objective, 0 for a zero objective; 1 where there is no bound."""
-        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+        return relative_gap(self.objective_ns, self.lower_bound_ns)
 
 
 @runtime_checkable

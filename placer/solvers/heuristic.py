@@ -21,8 +21,8 @@ class Heuristic:
     name: str
     assign: Rule
     source: str
-    note: str | Callable[[PlacementProblem, Assignment], str] = "by rule"
-    """The stop reason."""
+    note: str | Callable[[PlacementProblem, Assignment], str] = "a fixed rule"
+    """What the method is, for the stop detail."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Only what exceeds a memory limit so placed."""
@@ -33,7 +33,7 @@ class Heuristic:
         started = time.perf_counter()
         assignment = self.assign(problem)
         note = self.note if isinstance(self.note, str) else self.note(problem, assignment)
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason=note)
+        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=note)
 
     def cite(self) -> str:
         """The source of the rule."""

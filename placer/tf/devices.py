@@ -14,11 +14,11 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 
-from cost_models.cache import calibrated
+from cost_models.calibrations import with_calibration
+from cost_models.cpu_names import cpu_name
 from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
-from cost_models.machines import CORE_CACHE_BYTES, THREADS_PER_CORE, Device, Link, Machine, load_machine
-from cost_models.processors import processor
+from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine, load_machine
 from placer.common.device_spec import parse
 
 
@@ -67,7 +67,7 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     ours = planned_bytes or {}
     held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
     reserves = {name: reserve_bytes(memory_bytes[name], nbytes - ours.get(name, 0)) for name, nbytes in held.items()}
-    return replace(calibrated(seen), reserve_bytes=reserves)
+    return replace(with_calibration(seen), reserve_bytes=reserves)
 
 
 def reserve_bytes(memory_bytes: int, held_bytes: int) -> int:
@@ -82,8 +82,8 @@ def machine_of(
     cores: int,
     host_bytes: int,
     host_model: str = "host",
-    threads_per_core: int = THREADS_PER_CORE,
-    core_cache_bytes: int = CORE_CACHE_BYTES,
+    threads_per_core: int = DEFAULT_THREADS_PER_CORE,
+    core_cache_bytes: int = DEFAULT_CORE_CACHE_BYTES,
 ) -> Machine:
     """A machine of `cpus` logical CPUs on one host of `cores` cores, and of GPUs given by model and memory in bytes.
 
@@ -144,7 +144,7 @@ def _processor() -> str:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:
         cpuinfo = ""
-    return processor(cpuinfo) or platform.machine() or "host"
+    return cpu_name(cpuinfo) or platform.machine() or "host"
 
 
 def _memory_bytes() -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
     from placer.tf.trace.tracing import Trace
@@ -26,8 +26,9 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
         TraceError: the function cannot be traced.
         TypeError: it cannot be called with these arguments.
     """
-    from placer.tf.run import calling
+    from placer.tf.rewrite.known_shapes import known_shapes
+    from placer.tf.state import variables
     from placer.tf.trace import reading, tracing
 
     traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
-    return reading.read(traced, calling.known_shapes(traced))
+    return reading.read(traced, known_shapes(traced), variables.decided())

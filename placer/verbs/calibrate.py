@@ -7,9 +7,11 @@ import itertools
 from dataclasses import replace
 
 from cost_models.auto import installed_tensorflow
-from cost_models.cache import keep
+from cost_models.calibrations import save_calibration
 from cost_models.machines import Machine
-from cost_models.store import Row, Store, StoreError
+from cost_models.measurements import Row
+from cost_models.ops import UnmeasurableError
+from cost_models.store import Store, StoreError
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
@@ -36,7 +38,6 @@ def calibrate(budget_s: float = 60.0) -> Machine:
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
     from cost_models.measuring.chains import reasons
-    from cost_models.measuring.inputs import UnmeasurableError
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()
@@ -47,12 +48,14 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             found = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)
             told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
-            told += f", but for {', '.join(calibration.kept)}, which could not be measured" if calibration.kept else ""
+            told += (
+                f", but for {', '.join(calibration.unmeasured)}, which could not be measured" if calibration.unmeasured else ""
+            )
             if calibration.spent_s > budget_s:
                 told += f"; no common ops: the constants took {calibration.spent_s:.0f} s, the budget was {budget_s:g} s"
             machine = replace(found, provenance=told)
-            keep(machine)  # what is stopped from here on keeps what it has
-            for device, op, figures in itertools.chain(calibration.measured, calibration.common_ops(machine)):
+            save_calibration(machine)  # what is stopped from here on keeps what it has
+            for device, op, figures in itertools.chain(calibration.op_measurements, calibration.common_ops(machine)):
                 Store().put([Row(device.model, version, op, figures)])
     except UnmeasurableError as error:
         raise PlacerError(f"this machine cannot be measured: {error}") from error

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.store import Row, Store, StoreError, signature_text
-from cost_models.work import work_of
+from cost_models.measurements import Row, signature_text
+from cost_models.ops import UnmeasurableError, work_of
+from cost_models.store import Store, StoreError
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.fusion import chains
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
         PlacerError: what was measured cannot be stored.
     """
     check_seconds("budget_s", budget_s)
-    from cost_models.measuring.inputs import UnmeasurableError
     from cost_models.measuring.timing import TooLongError, about_s, measure
     from placer.tf.devices import local_machine
 
@@ -114,7 +114,7 @@ def keep(harvest: Harvest, placement: Placement) -> int:
 
     found = harvest.measurements(placement, local_machine())
     try:
-        return Store().add(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
+        return Store().add_missing(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
     except StoreError as error:
         raise PlacerError(str(error)) from error
 
@@ -140,7 +140,7 @@ def _jobs(
     alone = {op: why or "no device here has a kernel for it" for op, why in reasons.items()}
     refused: dict[str, dict[str, int]] = {}
     for device in {d.model: d for d in reversed(tuple(devices))}.values():
-        there = store.texts(device.model, installed_tensorflow())
+        there = store.measured_signatures(device.model, installed_tensorflow())
         costs: dict[OpSignature, OpCost] = {}
         worth: dict[OpSignature, float] = {}
         runs: dict[OpSignature, float] = {}
@@ -173,7 +173,7 @@ def _count(refused: dict[str, dict[str, int]], why: str, op_type: str) -> None:
 
 def _why_not(op: OpSignature) -> str:
     """Why an op is not to be run; "" for one that is."""
-    from cost_models.measuring.inputs import UnmeasurableError, check_runnable
+    from cost_models.measuring.inputs import check_runnable
 
     try:
         check_runnable(op)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.errors import OptionError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.plan.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristics.tf_default import default_assignment

@@ -13,7 +13,7 @@ from cost_models.machines import Machine, MachineError, load_machine, shipped_ma
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.errors import InfeasibleError, OptionError, PlacementWarning, PlacerError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible

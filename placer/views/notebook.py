@@ -1,4 +1,4 @@
-"""A placement in a notebook: its figures, its devices, what it is compared with, and a picture where matplotlib is installed."""
+"""A placement in a notebook: its figures, devices, baselines and notes, and a picture if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -9,39 +9,38 @@ from placer.errors import OptionError
 from placer.plan.placement import Placement
 from placer.views.colours import colour
 from placer.views.picture import svg
-from placer.views.text import BASELINE_NAMES, against
+from placer.views.words import BASELINE_NAMES, against, headline, optimality
 
-BOXES = 14
+MAX_BOXES = 14
 _LEFT, _RIGHT = 'style="text-align:left;padding:2px 8px"', 'style="text-align:right;padding:2px 8px"'
 
 
 def notebook(placement: Placement) -> str:
-    """HTML for a cell's output. It takes its ink and paper from the notebook, so that it suits dark ones too."""
+    """HTML for a cell's output. It inherits the notebook's colours, so it suits a dark theme too."""
     p = placement
-    gap = f", gap {p.gap:.1%}" if p.gap else ""
     devices = []
     for name, t in p.totals.items():
         limit = format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none"
         devices.append([_swatch(name) + escape(name), f"{t.ops:,}", format_ns(t.time_ns), format_bytes(t.peak_bytes), limit])
-    others = [
+    baselines = [
         [escape(BASELINE_NAMES.get(name, name)), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), escape(against(p, b))]
         for name, b in p.baselines.items()
     ]
     copies = f"{len(p.transfers)} transfers, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)} per step"
     parts = [
-        f"<b>{escape(p.graph.name)}</b> on {escape(p.machine)}: {len(p.ops):,} ops, {format_ns(p.step_time_ns)} per step",
-        f"{copies}; {p.objective} {format_ns(p.objective_ns)}, {p.status.value}{gap}",
+        f"<b>{escape(p.graph.name)}</b>: {escape(headline(p))}",
+        f"{len(p.ops):,} ops on {escape(p.machine)}; {copies}; {escape(optimality(p))}",
         _table(["device", "ops", "time", "peak memory", "limit"], devices),
         _table(
-            ["against", "step time", "total cost", ""],
-            [["<b>this plan</b>", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""], *others],
+            ["placement", "step time", "total cost", ""],
+            [["<b>this plan</b>", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""], *baselines],
         ),
     ]
     if p.notes:
         items = "".join(f"<li>{escape(note)}</li>" for note in p.notes)
         parts.append(f"<details><summary>notes: {len(p.notes)}</summary><ul>{items}</ul></details>")
     try:
-        drawn = svg(p, boxes=BOXES)
+        drawn = svg(p, boxes=MAX_BOXES)
         fitting = drawn[drawn.index("<svg") :].replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
         picture = f'<div style="background:#fff;max-width:760px">{fitting}</div>'
         parts.append(f"<details open><summary>what runs where</summary>{picture}</details>")

@@ -1,4 +1,4 @@
-"""Text in colours, by rich, where that is installed."""
+"""Text in colours on a terminal, if rich is installed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _DEVICE = re.compile(r"\b([A-Z]+):(\d+)\b")
 _CPUS, _OTHERS = ("blue", "cyan"), ("green", "yellow", "magenta", "red")
-"""The terminal's own colours, nearest to those of `placer.views.colours`, so that they suit its background."""
+"""The terminal's own colours that are nearest to `placer.views.colours`; they suit its background."""
 
 
-def show(text: str) -> None:
-    """Prints to standard output: in colours on a terminal where rich is installed, as it is elsewhere."""
+def print_text(text: str) -> None:
+    """Prints to standard output, in colours if it is a terminal and rich is installed."""
     if sys.stdout.isatty():
         try:
             from rich.console import Console
@@ -33,21 +33,21 @@ def show(text: str) -> None:
 
 
 def coloured(text: str) -> Text:
-    """Devices in their colours, what labels a line bold, notes and what does not fit told apart."""
+    """The text with devices in their colours, labels bold, notes yellow, and violated limits red."""
     from rich.text import Text
 
-    told = Text(text)
-    told.highlight_regex(r"(?m)^[a-z]+( [a-z]+)*(?=  )", "bold")
-    told.highlight_regex(r"(?m)^note:.*$", "yellow")
-    told.highlight_regex(r"\b(?:INFEASIBLE|UNKNOWN)\b|exceeds the limit.*", "bold red")
+    coloured_text = Text(text)
+    coloured_text.highlight_regex(r"(?m)^[a-z]+( [a-z]+)*(?=  )", "bold")
+    coloured_text.highlight_regex(r"(?m)^note:.*$", "yellow")
+    coloured_text.highlight_regex(r"not possible:.*", "bold red")
     for kind, index in set(_DEVICE.findall(text)):
-        turn = _CPUS if kind == "CPU" else _OTHERS
-        told.highlight_regex(rf"\b{kind}:{index}\b", f"bold {turn[int(index) % len(turn)]}")
-    return told
+        cycle = _CPUS if kind == "CPU" else _OTHERS
+        coloured_text.highlight_regex(rf"\b{kind}:{index}\b", f"bold {cycle[int(index) % len(cycle)]}")
+    return coloured_text
 
 
 def rich(placement: Placement) -> str:
-    """The summary as rich's markup, which `rich.print(placement)` shows. Raises OptionError where rich is not installed."""
+    """The summary as rich's markup, which `rich.print(placement)` shows. Raises OptionError if rich is not installed."""
     from placer.views.text import summary
 
     try:

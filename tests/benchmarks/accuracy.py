@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and its plots from the measured step times in tests/data/truth.
+"""Writes docs/accuracy.md and its plots from the step times recorded in tests/data.
 
     python -m tests.benchmarks.accuracy
 
@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from cost_models import work
+from cost_models import analytic
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.fitted import FittedModel
-from cost_models.machines import parse_machine
 from cost_models.measured import MeasuredModel
+from cost_models.ops import OpType, View
+from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
 from placer.problem import formulate, lifetimes
 from placer.problem import schedule as simulate
@@ -35,10 +36,9 @@ from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, pre
 from tests.helpers.changed import changed
 
 ROOT = Path(__file__).parents[2]
-DATA, PAGE = ROOT / "tests" / "data" / "truth", ROOT / "docs" / "accuracy.md"
-ON_H200, ON_TWO = ROOT / "tests" / "data" / "truth_h200", ROOT / "tests" / "data" / "truth_two"
-AT_ONCE, TWO_AT_ONCE = ROOT / "tests" / "data" / "truth_h200_once", ROOT / "tests" / "data" / "truth_two_once"
-TWO_LATER = ROOT / "tests" / "data" / "truth_two_later"
+PAGE, PAGE_TEXT = ROOT / "docs" / "accuracy.md", Path(__file__).with_name("accuracy_page.md")
+"""The page, and its text with a name in braces for each figure."""
+DATA, ON_H200, ON_TWO = (ROOT / "tests" / "data" / f"recorded_{machine}" for machine in ("h100", "h200", "2xh200"))
 KINDS = {
     "default": "TensorFlow's default",
     "all_cpu": "all on the CPU",
@@ -49,164 +49,8 @@ KINDS = {
 BY_MODEL = (
     "workload | placements | rounds | auto: rank | median | 90% | analytic: rank | median | 90% | Grappler: rank | median | 90%"
 )
-FEWEST = 10
-"""Placements that an op type must be in to be told of."""
-
-TEXT = """# How true predictions are
-
-{placements} placements of {workloads} workloads on one machine with an NVIDIA H100 80GB HBM3 and 16 host cores: TensorFlow's
-default, all on the CPU, a hand split, the plan, other solvers' and random cuts, measured in turns in one process a workload
-by `bench_truth`; the step is the median of 15 rounds. Constants are by `placer calibrate`, ops by `placer profile`, and no
-step time was used for either. This page and its plots are written by `python -m tests.benchmarks.accuracy` from
-[tests/data/truth](../tests/data/truth/README.md), without a GPU; a test predicts it all again.
-
-{overall}
-
-![predicted against measured step times](images/accuracy.svg)
-
-![errors](images/accuracy_errors.svg)
-
-## By workload
-
-{by_workload}
-
-No rank where the slowest placement takes less than 1.3 times what the quickest does. "Rounds" is how well every other round of
-the measurements themselves ranks the placements as the rest of them do: where placements are alike, no prediction can do better.
-
-## By placement
-
-{by_kind}
-
-## By effect
-
-What the predictions would be if the model did not know of one of these:
-
-{effects}
-
-## By op type
-
-How far the steps are off in which an op type takes part, weighted by its part of all op time there; those with most of it
-first. A row does not blame the op: what is around it counts too.
-
-{op_types}
-
-## Memory
-
-The most that TensorFlow's allocator held of the GPU in a step after the first, beside the estimate that limits are kept by, for
-all {peaks} placements that use the GPU:
-
-{memory}
-
-What the estimates would be if the model did not know of one of these:
-
-{memory_effects}
-
-The rules come from TensorFlow's sources and from the allocations of single steps on another machine, with an H200
-(`bench_memory`). What is left is cuDNN's choice, the order of what is ready at once, and the allocator's cuts. For each
-convolution several algorithms are tried at its first run, which takes more than any later one, and the quickest is kept. Most of
-them need image, filter and result once more, as the matrix units take them. Of a convolution that is one op with its bias and
-activation, the last of the smaller detector's took both images once again here, with its network's input twice as wide not so,
-and on the H200 not; another took 7.5 MB in one process there and 3.3 MB in the next. No estimate is at most 5% below one card
-and 15% above the other, so the most that was seen is counted, which is too much for the larger detector. A step that lacks it
-runs by an algorithm that does without, if there is one. Under one placement of that detector (greedy) algorithms seem to have
-been tried in a later step. A free piece less than twice as large as what is asked for is given whole. Where TensorFlow has all of
-the memory from the start, as here, that seldom matters; where it grows, in regions of doubling size, steps on the H200 held 1%
-more than they asked for in the median and up to 22% (augmented convolutions), which a limit should leave. Random cuts
-leave the order of ops to when copies arrive, which no estimate knows.
-
-## On an H200
-
-{h200_placements} placements of 15 workloads on machines with an NVIDIA H200 and 16 host cores, in
-[tests/data/truth_h200](../tests/data/truth_h200/README.md), with what was measured of ops there. When the first 130 were
-measured, the median error was 19% and 90% were under 41%. Profiles of some of these steps then showed what crossing control
-edges cost, that loops on two devices have more of them, that a caller who waits long wakes late, and that the first op of each
-type in a step takes more of the host; and `placer calibrate` took what a call with a GPU takes for what any call takes, and
-what copies take at best for what they take. The LSTM's plan of then, with its counter on the GPU, took 13.6 ms where
-TensorFlow's default took 11.9; the plan of now has all of the loop on the host, as total cost's had, which took 4.5.
-TensorFlow's own estimates of ResNet50 are not there: time was up before the first was made.
-
-{h200_table}
-
-Where "rounds" is low, placements are alike: the recommender's default and its plan, the same devices, took 5.9 and 6.8 ms. The
-small MLP's are not: steps that cross between devices take more than is predicted, up to a quarter.
-Peaks of memory: of {h200_peaks} placements that use the GPU, {h200_memory}.
-
-{once_placements} placements of the same workloads on one more machine of the kind, all in one go after `placer calibrate` and
-90 s of `placer profile` there ([tests/data/truth_h200_once](../tests/data/truth_h200_once/README.md)). As they were measured the
-median error was 15% and 90% were under 37%. Profiles of the encoder then showed that the first launch of each kernel behind a
-copy takes twice as long as the next ones, 13 us and 6.4, as it does at the start of a step: what is calibrated for that is
-now counted behind copies too. By that the encoder's rank rose from .79 to .96 on the machine above; here its errors fell from
-29% to 23%, and its rank from .98 to .89.
-
-{once_table}
-
-Times there rose while placements were measured, by up to half (the encoder's default took 13 ms when it was made ready and 18 to
-21 later), and with them the share that is missing. Time was up after one placement of the recommender and five of ResNet50.
-Peaks of memory: of {once_peaks} placements that use the GPU, {once_memory}.
-
-## On two GPUs
-
-{two_placements} placements of 16 workloads on a machine with two NVIDIA H200 and 32 host cores, in one go after `calibrate`
-and 65 s of `profile`, which is time for a fifth of the ops
-([tests/data/truth_two_once](../tests/data/truth_two_once/README.md)):
-
-{two_table}
-
-- Small steps are predicted too long. What a call takes had been measured in plain graphs, where an op of its own hands on each
-  result, on the default device, which is a GPU: 159 us for a call on an H200's host that takes 91 as users make it, and 12 us for
-  a variable that takes 2. What a further device adds was measured of the host and the second GPU beside calls of the first. With
-  calls as `placer calibrate` found them on the machine below, of the same kind, rank correlation, median error and 90% of errors
-  over all placements here are: {two_calls}.
-- Decoding with its loop on two devices took longer than is predicted (see below); four of its placements were measured.
-
-Peaks of memory: of {two_peaks} GPUs of these placements, {two_memory}. What is too low are
-random cuts and HEFT.
-
-{later_placements} placements of 15 of these workloads on one more machine of the kind, calibrated as now but for two details,
-with 85 s of `profile` ([tests/data/truth_two_later](../tests/data/truth_two_later/README.md)). Time was short: four to six
-placements of seven workloads.
-
-{later_table}
-
-- Steps are predicted too short: what a call takes was the least of a few batches (82 us; calls are as quick as that in some and
-  take half as long again in others, by where threads wake), and what a waiting caller takes, 141 us, left out that results come
-  from a GPU later after a pause. `placer calibrate` takes the median and counts that: 327 us on the machine above.
-- What is on the host behind copies takes longer than is predicted, as on one GPU: decoding, and the detectors' suppressions.
-
-Peaks of memory: of {later_peaks} GPUs of these placements, {later_memory}.
-
-Four of the workloads a day before, in [tests/data/truth_two](../tests/data/truth_two/README.md), calibrated but not profiled:
-their ops are priced by fits to what was measured on the H100. What any call takes was measured on a GPU there.
-
-{on_two}
-
-## What is off most
-
-{worst}
-
-What profiles of these steps show of the rest:
-
-- On a GPU Grappler fuses convolutions with what follows; the fused kernel changes the layout of its inputs and outputs, some
-  ten kernels where the convolution by itself is one. On a GPU ops are measured as they are written (detectors).
-- What follows a wait runs on another thread, with nothing of it in that core's caches: of a loop that crosses in each round
-  small ops took 5 to 15 us on the host that take 1 to 3 in a row, products of 1 x 512 by 512 x 1536 took 50 instead of 20
-  (decoding on the H200, the plan and what is like it).
-- A product of 512 x 4096 by 4096 x 4096 took 34 ms on the H200's host in rows by which it is priced, and 25 in functions with
-  variables, in the same process (wide MLPs).
-- Memory not used lately: a product of 1 x 512 by 512 x 1536 took 60 us in a row and 120 to 220 between others (decoding).
-  On a host of 32 cores, a vector times 24 matrices of 4 MiB took 158 us each with one matrix for all, 275 us with one for each.
-  Taking a matrix of 213,000 strings apart took 3.0 ms in a row and
-  5.5 in a step (recommender).
-- The values of an axis, a permutation or of data to be sorted decide as well: reversing the columns of images took 2.0 ms,
-  reversing their order, which is what was measured, 0.4. Numbers that are in order already are sorted in a tenth of the time.
-- 16 products of 256 x 256 that need each other took 300 us each, with pauses or without, which is what one core takes for them,
-  and 50 in a row of hundreds, which one core cannot. What waking the threads takes is counted after pauses alone.
-- What no result needs still ran in placed functions where it crossed (attention training by greedy and HEFT).
-- From the moment a copy is given to the driver until what waits for it is told, profiles show medians of 26 to 75 us, most of it
-  until TensorFlow's poller looks: the calibrated 42 and 44 us are what the model needs. Half of a round trip, 70 us, has an op
-  and the launch of a kernel in it too, which the model counts by themselves.
-- A machine that others share is slower at times: the quickest of 15 rounds of small steps takes a quarter less than the median.
-"""
+MIN_PLACEMENTS = 10
+"""An op type in fewer placements has no row."""
 
 Change = Callable[[PlacementProblem], PlacementProblem]
 
@@ -271,27 +115,27 @@ def without(module: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def effects() -> Iterator[tuple[str, list[Found]]]:
-    """What the predictions would be if the model did not know of something."""
+    """The predictions of the model with one of its effects left out, and the name of that effect."""
     auto = auto_model()
     yield "nothing left out", everything(auto)
-    yield "ops take the least that was measured, not what is typical", everything(least_model())
-    yield "what a host makes is sent from pinned memory by placed functions, which it was not", everything(auto, pageable=False)
-    yield "no least interval between copies", everything(auto, lambda p: changed(p, links_interval_ns=None))
-    yield "threads of a CPU never sleep", everything(auto, lambda p: changed(p, devices_wake_ns=None))
+    yield "typical op times (with the least ones instead)", everything(least_model())
+    yield "ordinary memory of tensors that the host makes in placed functions", everything(auto, pageable=False)
+    yield "the least interval between copies", everything(auto, lambda p: changed(p, links_interval_ns=None))
+    yield "waking the threads of a CPU", everything(auto, lambda p: changed(p, devices_wake_ns=None))
     yield (
-        "calls take the same whatever devices they use",
+        "call times that depend on the devices in use",
         everything(auto, lambda p: changed(p, devices_call_ns=None, devices_split_ns=0)),
     )
     yield (
-        "nothing on a GPU waits for ops that tell the host how to go on",
+        "waiting for GPU ops whose results the host needs to continue",
         everything(auto, lambda p: changed(p, ops_awaited=None)),
     )
     with without(simulate, "SMALL_NS", 0):
-        yield "small ops of a CPU run side by side", everything(auto)
+        yield "small ops of a CPU run one at a time", everything(auto)
     with without(simulate, "WIDE_NS", 10**15):
-        yield "large ops of a CPU run side by side", everything(auto)
-    with without(formulate, "BY_ROWS", ("none",)):
-        yield "variables that are gathered from are not copied when read", everything(auto)
+        yield "large ops of a CPU run one at a time", everything(auto)
+    with without(formulate, "_with_copied_reads", list):
+        yield "reads that copy a variable which is also gathered from", everything(auto)
 
 
 # -- the page ------------------------------------------------------------------------------------------------------------
@@ -353,7 +197,7 @@ def op_types(auto: list[Found]) -> Iterator[str]:
     rows = []
     for (op, device), found in parts.items():
         share, error = np.array(found).T
-        if len(found) >= FEWEST:
+        if len(found) >= MIN_PLACEMENTS:
             rows.append(
                 (float(share.sum()), f"{op} | {device} | {len(found)} | {share.mean():.0%} | {share @ error / share.sum():+.0%}")
             )
@@ -366,12 +210,12 @@ def worst(auto: list[Found]) -> Iterator[str]:
 
 
 MEMORY_EFFECTS: tuple[tuple[str, Any, str, Any], ...] = (
-    ("ops start breadth first", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
-    ("results take the place of inputs", lifetimes, "IN_PLACE", frozenset()),
-    ("views are counted once", lifetimes, "VIEWS", frozenset()),
-    ("a copied variable is there twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
-    ("constants are pushed down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
-    ("kernels have a workspace", work, "FORMULAS", {}),
+    ("breadth-first start of ops", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
+    ("results in the memory of inputs", lifetimes, "entry_of", lambda op_type: OpType()),
+    ("views counted once", lifetimes, "view_of", lambda op: View.NONE),
+    ("a copied variable counted twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
+    ("constant push-down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
+    ("workspaces of kernels", analytic, "work_of", by_bytes),
 )
 """What is left out, by the name in a module that says so and what it is then."""
 
@@ -405,9 +249,9 @@ def elsewhere(folder: Path, scores: Mapping[str, Any], *models: str) -> Iterator
 
 
 def figures_of(key: str, folder: Path) -> dict[str, Any]:
-    """What the page tells of another machine, by the names that it has there."""
+    """The figures of another machine, by their names in the text of the page."""
     scores, held = bench_truth.score(folder), list(gpu_peaks(folder))
-    told = "the median error is {}, {} are within 15%, {} not over 5% too low"
+    told = "the median error is {}; {} are within 15%, and {} are at most 5% too low"
     return {
         f"{key}_table": table(BY_MODEL, elsewhere(folder, scores, *bench_truth.MODELS)),
         f"{key}_placements": scores["auto"]["all"]["placements"],
@@ -416,18 +260,14 @@ def figures_of(key: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def with_later_calls() -> dict[str, Any]:
-    """Over all placements on the first machine with two GPUs, calls taking what was calibrated on the second."""
-    record = json.loads((TWO_LATER / "mlp_inference.json").read_text())
-    found: dict[str, Any] = bench_truth.score(TWO_AT_ONCE, calls=parse_machine(record["machine"]))["auto"]["all"]
-    return found
-
-
 def main() -> None:
     auto, analytic = everything(auto_model()), everything(AnalyticModel())
     terms = list(effects())
     held = list(gpu_peaks(DATA))
     figures = {
+        "auto_rank": rank(score(auto)),
+        "auto_median": f"{score(auto).median_error:.0%}",
+        "memory_median": memory_row(held).partition(" | ")[0],
         "placements": len(auto),
         "workloads": len({each.workload for each in auto}),
         "overall": table("| rank correlation | median error | 90% of errors under", overall(auto, analytic)),
@@ -436,32 +276,26 @@ def main() -> None:
             "| Grappler: rank | median | 90%",
             workloads(auto, analytic),
         ),
-        "by_kind": table("placement | how many | median error, signed | median error", placements(auto)),
+        "by_kind": table("placement | number | median error, signed | median error", placements(auto)),
         "effects": table(
             "left out | rank correlation | median error | 90% of errors under",
             (f"{name} | {cells(score(found))}" for name, found in terms),
         ),
-        "op_types": table(
-            "op type | device | placements | mean part of the op time there | error of the steps, by that part", op_types(auto)
-        ),
+        "op_types": table("op type | device | placements | mean share of op time | weighted error of the steps", op_types(auto)),
         "peaks": len(held),
         "memory": table(
             "workload | default: measured MB | estimate MB | error | placements | median error | lowest | highest",
             memory_by_workload(held),
         ),
-        "memory_effects": table("left out | median error | within 15% | not over 5% too low", memory_effects(held)),
+        "memory_effects": table("left out | median error | within 15% | at most 5% too low", memory_effects(held)),
         **figures_of("h200", ON_H200),
-        **figures_of("once", AT_ONCE),
-        **figures_of("two", TWO_AT_ONCE),
-        **figures_of("later", TWO_LATER),
-        "two_calls": "{rank_correlation:.2f}, {median_error:.0%}, {error_90:.0%}".format(**with_later_calls()),
         "on_two": table(
             "workload | placements | rounds | rank correlation | median error | 90% of errors under",
             elsewhere(ON_TWO, bench_truth.score(ON_TWO), "auto"),
         ),
         "worst": table("workload | placement | measured ms | predicted ms | error", worst(auto)),
     }
-    PAGE.write_text(TEXT.format(**figures))
+    PAGE.write_text(PAGE_TEXT.read_text().format(**figures))
     (PAGE.parent / "images" / "accuracy.svg").write_text(scatter(auto, analytic))
     (PAGE.parent / "images" / "accuracy_errors.svg").write_text(errors_plot(auto, analytic))
 

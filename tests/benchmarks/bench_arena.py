@@ -1,9 +1,9 @@
-"""How good plans of real graphs are under limits that bind, and whether any heuristic is better: the tables of docs/arena.md.
+"""Makes the tables of docs/arena.md: plans of the shipped graphs when memory limits bind, and all solvers on them.
 
 Run: python -m tests.benchmarks.bench_arena [--objectives total_cost step_time] [--seconds 10] [--results FILE] [--write]
 
-The graphs are those that come with the package; each accelerator may hold what it must and half of what else it would like to.
-With --write the tables take the place of those in the page.
+The limit of each accelerator is half-way between its least peak and its peak without limits (``memory_share=0.5``). With
+--write the tables replace those of the page.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from pathlib import Path
 
 import placer
 from placer.common.units import format_bytes, format_ns
-from placer.research.arena.scores import ProblemScores, Score, scored
-from placer.research.instances.shipped import shipped_graphs
+from placer.graph.shipped import shipped_graphs
+from placer.research.arena.scores import ProblemScores, Score
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
 SHARE = 0.5
 OBJECTIVES = {"total_cost": ("total cost", ["auto"]), "step_time": ("step time", None)}
-"""The table and the solvers of each."""
+"""By objective: the name of its table, and the solvers that run."""
 OURS = ("auto", "step_time", "min_cut", "lagrangian", "cp_sat")
-"""What is no heuristic."""
+"""Registered solvers that are not heuristics."""
 
 
 def cost_table(comparison: placer.Comparison) -> list[str]:
-    """For each graph what `auto` finds for the total cost, and how far that can be from the optimum."""
+    """For each graph the total cost of the plan by `auto`, and its gap."""
     lines = [
         "| graph | ops | GPU may hold | total cost | bound | gap | status | seconds |",
         "|---|---:|---:|---:|---:|---:|---|---:|",
     ]
-    for problem in scored(comparison):
+    for problem in comparison.scores():
         score, record = score_of(problem, "auto"), problem.record
         cells = [
             problem.problem.removeprefix("shipped:"),
@@ -48,12 +48,12 @@ def cost_table(comparison: placer.Comparison) -> list[str]:
 
 
 def step_table(comparison: placer.Comparison) -> list[str]:
-    """For each graph what `step_time` finds, the bound, and the best of all heuristics."""
+    """For each graph the step time of the plan by `step_time`, its bound, and the best of all heuristics."""
     lines = [
         "| graph | step time | bound | gap | seconds | best heuristic | of ours | all on CPU |",
         "|---|---:|---:|---:|---:|---|---:|---:|",
     ]
-    for problem in scored(comparison):
+    for problem in comparison.scores():
         ours = score_of(problem, "step_time")
         others = [score for score in problem.scores if score.answered and score.label not in OURS]
         cells = [
@@ -71,7 +71,7 @@ def step_table(comparison: placer.Comparison) -> list[str]:
 
 
 def score_of(problem: ProblemScores, name: str) -> Score:
-    """Of one solver."""
+    """The score of a solver."""
     return next(score for score in problem.scores if score.label == name)
 
 
@@ -79,14 +79,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--results", type=Path, help="started again, what is there is not run again")
+    parser.add_argument("--results", type=Path, help="add each record there; recorded runs are not repeated")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     targets = [f"shipped:{name}" for name in shipped_graphs()]
     tables = {}
     for objective in asked.objectives:
         name, solvers = OBJECTIVES[objective]
-        found = placer.arena(
+        comparison = placer.arena(
             targets,
             solvers,
             objective=objective,
@@ -95,13 +95,13 @@ def main() -> None:
             results=asked.results,
             jobs=1,
         )
-        wrong = [text for problem in scored(found) for text in problem.contradictions]
-        if wrong:
-            raise SystemExit("\n".join(wrong))
-        tables[name] = "\n".join((cost_table if objective == "total_cost" else step_table)(found))
+        contradictions = [text for problem in comparison.scores() for text in problem.contradictions]
+        if contradictions:
+            raise SystemExit("\n".join(contradictions))
+        tables[name] = "\n".join((cost_table if objective == "total_cost" else step_table)(comparison))
         print(tables[name], flush=True)
         if objective == "step_time":
-            tables["all"] = found.summary(markdown=True)
+            tables["all"] = comparison.summary(markdown=True)
             print(tables["all"], flush=True)
     if asked.write:
         page = PAGE.read_text()

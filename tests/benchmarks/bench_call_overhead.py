@@ -1,8 +1,8 @@
-"""What calling a placed function costs beyond calling the plain one, everything on one device in both.
+"""Measures what a call of a placed function takes beyond a call of the plain one, with everything on one device.
 
     python -m tests.benchmarks.bench_call_overhead
 
-Small functions on CPU:0, where the call itself is most of the time. Plain and placed take turns, round by round.
+The functions are small and on CPU:0, so that the call itself is most of the time. Plain and placed calls take turns in rounds.
 """
 
 from __future__ import annotations

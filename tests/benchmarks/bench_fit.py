@@ -1,13 +1,13 @@
-"""Training steps that do not fit where TensorFlow would put them: its default, all on the CPU, a split by hand, placer's plan.
+"""Runs training steps that exceed a GPU's memory: TensorFlow's default, all on the CPU, a split by hand, placer's plan.
 
     python -m tests.benchmarks.bench_fit --devices two-cpu --size small
     python -m tests.benchmarks.bench_fit --json fit.json
     python -m tests.benchmarks.bench_fit --devices split adam deep
 
-Each variant of each program of `tests/helpers/fitting.py` runs in a process of its own, in which GPUs have the program's limit as
-TensorFlow's own: what needs more dies, out of memory. Every variant makes the same model and takes the same steps without TF32,
-so that losses compare; then it is timed with TF32, TensorFlow's default and what costs are measured with. What is in the JSON
-file already is not run again.
+Each variant of each program of `tests/helpers/fitting.py` runs in a process of its own. The program's memory limit is
+TensorFlow's limit of each GPU there, so a variant that needs more runs out of memory. Every variant makes the same model and
+takes the same steps without TF32, so that losses can be compared. Then it is timed with TF32, as TensorFlow has it by default
+and as costs are measured. Variants that the JSON file has already are not run again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
     """The losses of some steps, the time of one, peak memory, and for a plan what it promised and what crossed."""
     import tensorflow as tf
 
-    from placer.tf import _private
+    from placer.tf._private.runtime import recorded_partitions
     from placer.tf.run.running import seconds, step_of
 
     program = (SMALL if args.size == "small" else FULL)[name]()
@@ -116,7 +116,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
         if args.plans:
             args.plans.mkdir(parents=True, exist_ok=True)
             step.placement.save(args.plans / f"{name}.json")
-        with _private.recorded_partitions() as recorded:
+        with recorded_partitions() as recorded:
             first = float(step(*program.args))
         record |= compared(step.placement, crossings(step.placement, recorded))
     else:

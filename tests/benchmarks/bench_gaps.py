@@ -1,8 +1,8 @@
-"""How far from the optimum total-cost plans of real functions can be when the GPU may hold half of what they need.
+"""Gaps of total-cost plans of real functions when memory limits bind.
 
 Run: python -m tests.benchmarks.bench_gaps [workload ...] [--seconds 10]
 
-On an H100 and its host; the GPU may hold what must be there and half of what else a plan without limits holds.
+The plans are for an H100 and its host. The GPU's limit is half-way between its least peak and its peak without limits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
         limit = format_bytes(int(problem.devices.memory_limit_bytes[1]))
         line = f"{name:24s} {problem.num_ops:6d} ops  limit {limit:>9s}  {solution.seconds:6.2f} s  {solution.status:10s}"
         if solution.assignment is None:
-            print(line, solution.stop_reason, flush=True)
+            print(line, solution.stop_text, flush=True)
             continue
         assert validate(problem, solution.assignment, solution.objective_ns).ok
         print(f"{line} {solution.objective_ns / 1e6:9.3f} ms, gap {solution.gap:.2%}", flush=True)

@@ -1,10 +1,10 @@
-"""Programs spread over several GPUs: the plan beside one GPU, the best split by hand and the best of the heuristics.
+"""Compares plans for several GPUs with one GPU, with the best split by hand and with the best heuristic.
 
 Run: python -m tests.benchmarks.bench_gpus [case ...] [--seconds 2]
 
-Nothing runs: a step is what the execution model predicts, on machines that need not be here. Variables are free to be anywhere.
-By hand, layers are in contiguous shares and towers each on one GPU; of all that fit, the shortest counts. Planning is in seconds
-of CPU. The output is the table of docs/solvers.md.
+No function runs: step times are those of the execution model, on machines that need not be here. Variables may be anywhere. A
+split by hand has contiguous shares of the layers, or each tower on a GPU; the quickest that fits counts. Planning times are CPU
+seconds. The output is the table of docs/solvers.md.
 """
 
 from __future__ import annotations

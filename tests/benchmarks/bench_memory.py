@@ -1,13 +1,13 @@
-"""How true the predicted peaks of memory are: what TensorFlow's allocator held of a GPU in a step, beside the estimate.
+"""Compares predicted memory peaks with what TensorFlow's allocator held on a GPU in a step.
 
     python -m tests.benchmarks.bench_memory --out memory
     python -m tests.benchmarks.bench_memory --out memory --devices two-cpu --size small decoding fan
     python -m tests.benchmarks.bench_memory --out memory --score
 
-The workloads of `bench_truth` under a few placements, and the functions of `memory_effects`: each placement in a process of its
-own with nothing else in it, several side by side, since memory is not time; each has a part of the GPU from the start, so that
-its allocator works as it does by default. What is in the folder already is not measured again. Beside the figures it keeps every
-allocation of one step as the profiler tells it, which shows what was alive at the peak.
+It measures the workloads of `bench_truth` under a few placements, and the functions of `memory_effects`. Each placement runs in
+a process of its own. Several processes run at a time, because memory is measured and not time. Each has a share of the GPU from
+the start, so that its allocator works as it does by default. Records that the folder has already are not measured again. A
+record also has every allocation of one step from the profiler, which shows the tensors that were alive at the peak.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 
 from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
@@ -52,11 +52,11 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
 }
 STEPS = 3
 LIMIT_MIB = 8192
-"""Of each process."""
+"""GPU memory of each process."""
 FIRST = ("resnet50", "encoder")
-"""What takes longest to get ready starts first."""
+"""Workloads that take longest to prepare start first."""
 TOP = 8
-"""Tensors told of at a predicted peak."""
+"""Number of tensors that are printed for a predicted peak."""
 
 
 def main() -> int:

@@ -1,12 +1,12 @@
-"""What planning costs beside tracing and the first call, phase by phase, and how it grows with the number of ops.
+"""Measures the phases of planning beside tracing and the first call, and how they grow with the number of ops.
 
     python -m tests.benchmarks.bench_planning
 
-Plans stacked encoders' training steps for the devices TensorFlow sees; without a GPU, for two logical CPU devices of which one is
-priced as a GPU. The first line is a cold start: it pays for every import. "place+call" is the whole again, by `placer.place` and
-a first call, once the function is traced: planning, and what a plain function's first call takes too. The last line is a graph
-of 100,000 ops, made of copies of the 12-layer encoder's, each fed by the one before; it is solved only, having no function to
-rewrite.
+It plans training steps of stacked encoders for the devices that TensorFlow sees. Without a GPU these are two logical CPU
+devices, one of which is priced as a GPU. The first line is a cold start, which includes every import. "place+call" is
+`placer.place` and a first call of a function that is traced already: planning, and what the first call of a plain function
+takes too. The last line is a graph of 100,000 ops: copies of the graph of the 12-layer encoder, each fed by the one before. It
+has no function, so it is only solved.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import tensorflow as tf
 import placer
 from cost_models.base import OpSignature
 from examples.workloads import encoder_training
-from placer.graph.opgraph import OpGraph, OpNode, TensorEdge
+from placer.graph.op_graph import OpGraph, OpNode, TensorEdge
 from placer.tf.devices import full_name
 from placer.tf.rewrite.rewriting import rewrite
 

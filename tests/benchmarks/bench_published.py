@@ -1,13 +1,14 @@
-"""The published placement problems: values and bounds beside the best known ones and a plain constraint program's.
+"""Solves the published placement problems, and compares values and bounds with the best known and a plain constraint program.
 
 Run: python -m tests.benchmarks.bench_published [--tables max_load latency total_cost intra_operator]
-[--shares 0.5] [--only NAME ...] [--out published.json], then: python -m tests.benchmarks.bench_published --tables --page
-docs/published.md, which puts the results into their rows and leaves the other rows as they are.
+[--shares 0.5] [--only NAME ...] [--out published.json]
+Then: python -m tests.benchmarks.bench_published --tables --page docs/published.md
+replaces the rows of the new results and keeps the other rows.
 
-Each instance is solved in the time of its table by this package and then, as long, by one constraint program from everything
-on the CPU, save the instances of the contest on intra-operator parallelism. Values are recomputed from the files
-(`tests/helpers/published.py`). Results are written after each instance; started again,
-it goes on where it stopped.
+Each instance is solved by this package within the time limit of its table. Except for the contest on intra-operator
+parallelism, it is then solved by one constraint program within the same limit, started from everything on the CPU. Values are
+recomputed from the files (`tests/helpers/published.py`). Results are written after each instance, and a second start
+continues where the first stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from placer.research.pairwise.minimise import minimise_pairwise
 from placer.research.splits import latency_model
 from placer.research.splits.latency import minimise_latency
 from placer.research.splits.max_load import minimise_max_load
-from placer.research.splits.model import resolved
+from placer.research.splits.model import decide_anew
 from placer.research.splits.problem import SplitProblem
 from placer.solvers.primitives.cp_model import Model
 from placer.solvers.registry import solver
@@ -120,9 +121,9 @@ def split(table: str, path: Path, method: str, seconds: float) -> tuple[float, f
 def plain_split(table: str, problem: SplitProblem, seconds: float) -> tuple[Ints, int]:
     start, free = np.full(problem.units, problem.accelerators), np.ones(problem.units, np.bool_)
     if table == "latency":
-        found = latency_model.resolved(problem, start, free, seconds=seconds, seed=0)
+        found = latency_model.decide_anew(problem, start, free, seconds=seconds, seed=0)
     else:
-        found = resolved(problem, start, free, list(range(problem.devices)), seconds=seconds, seed=0)
+        found = decide_anew(problem, start, free, list(range(problem.devices)), seconds=seconds, seed=0)
     return start if found.device is None else found.device, found.bound_ns
 
 
@@ -291,18 +292,19 @@ HEAD = """\
 MAX_LOAD_SECTION = """\
 ## Max load, 90 s
 
-The load of the busiest device: its compute, and on an accelerator each tensor that goes in or out, once.
+The load of the busiest device. A load is the time of the ops and, on an accelerator, of one copy of each tensor that goes in
+or out.
 
 {rows}
 """
 LATENCY_SECTION = """\
 ## Latency, 120 s
 
-The time for one sample, each accelerator running one piece once; memory binds.
+The time for one sample. Each accelerator runs all its ops at once, and memory limits bind.
 
 {rows}
-The latencies known as best for inceptionv3 and the layers of resnet50 are experts' splits that do not keep to the memory limit;
-the bounds prove that no split within it reaches them. Their fullest accelerators hold more than they can: {experts}.
+The best known latencies for inceptionv3 and the layers of resnet50 are splits by experts that exceed the memory limit. The
+bounds prove that no split within the limit reaches them. The memory of their fullest accelerators, over the limit: {experts}.
 
 """
 TOTAL_COST_SECTION = """\
@@ -313,9 +315,9 @@ INTRA_OPERATOR_SECTION = """\
 ## Intra-operator parallelism
 
 Instances of the ASPLOS 2025 contest (M. D. Moffitt, P. Fegade, The ASPLOS 2025 / EuroSys 2025 contest on intra-operator
-parallelism for distributed deep learning, 2025, github.com/google/iopddl), within the contest's time limits, reading the file
-included: one choice for each op, costs of pairs, memory over time. Best score and its bound are those known of the contest;
-"over best" is how far ours is from it.
+parallelism for distributed deep learning, 2025, github.com/google/iopddl). Each op has one choice; there are costs of pairs
+of choices, and a limit on memory over time. The time limits are those of the contest and include reading the file. "Best
+score" and "its bound" are the best known of the contest; "over best" is the excess of placer's cost over that score.
 
 | instance | best score | its bound | placer | over best | bound | gap | s | limit, s |
 |---|---|---|---|---|---|---|---|---|

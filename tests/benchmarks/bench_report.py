@@ -1,8 +1,8 @@
-"""How long the HTML report takes to write and to open in headless Chromium, and how large it is.
+"""Measures the HTML report: its size, and the time to write it and to open it in headless Chromium.
 
     python -m tests.benchmarks.bench_report
 
-Opened is the time from navigation to the first drawn frame; expanded, that of opening one more scope.
+"Opened" is the time from navigation to the first drawn frame, "expanded" the time to open one more scope.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from placer.research.instances.shipped import shipped_graph
+from placer.graph.shipped import shipped_graph
 from placer.verbs.solve import solve
 from tests.helpers.browser import chromium, open_report
 from tests.helpers.graphs import stacked

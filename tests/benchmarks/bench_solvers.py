@@ -1,4 +1,4 @@
-"""Seconds that pricing, simulating and each solver take on a training step of stacked encoder layers, and how they grow.
+"""Measures pricing, simulating and each solver on training steps of stacked encoder layers of growing size.
 
 Run: python -m tests.benchmarks.bench_solvers [ops ...]      (default: 3000 12000 100000)
 """
@@ -28,7 +28,7 @@ from tests.helpers.changed import changed
 
 MOVES = 20
 LAYER = 40
-"""Forward ops of a layer; as many go backward, and four weights have three update ops each."""
+"""Forward ops of a layer. It has as many backward ops, and three update ops for each of four weights."""
 
 
 def training_step(ops: int, seed: int = 0, gpus: int = 1) -> PlacementProblem:
@@ -175,7 +175,7 @@ def main(sizes: list[int]) -> None:
             for what, name, case in (("greedy", "greedy", problem), ("auto", "auto", problem), ("70% memory", "auto", limited)):
                 solution = solver(name).solve(case, objective)
                 ratio = solution.objective_ns / baseline.objective_ns
-                note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_reason}"
+                note = f"{ratio:.3f} of tf_default, gap {solution.gap:.1%}, {solution.status}: {solution.stop_text}"
                 show(problem, f"{what} {objective}", solution.seconds, note)
 
 

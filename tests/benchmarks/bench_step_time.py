@@ -1,11 +1,11 @@
-"""Step times of TensorFlow's default, of all on the CPU, of placer's plan and of a split by hand.
+"""Measures step times: TensorFlow's default, all on the CPU, placer's plan, and a split by hand.
 
     python -m tests.benchmarks.bench_step_time --json step_time.json
     python -m tests.benchmarks.bench_step_time --devices two-cpu detector_256
 
-One process a workload, the variants interleaved in it: round by round, each in turn, starting with another one each round. A
-step is a call whose first result is fetched before the next begins; a figure is the median over the rounds of the mean step of
-a round. What is in the JSON file already is not measured again.
+Each workload runs in a process of its own. Its variants take turns in rounds, and each round starts with another variant. A
+step is a call whose first result is fetched before the next call begins. A figure is the median over the rounds of the mean
+step of a round. Workloads that the JSON file has already are not measured again.
 """
 
 from __future__ import annotations

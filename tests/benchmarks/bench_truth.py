@@ -30,10 +30,11 @@ import numpy as np
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
+from cost_models.exports import export_json, import_json
 from cost_models.machines import Machine, parse_machine
-from cost_models.store import Store, export_json, import_json
+from cost_models.store import Store
 from cost_models.transfers import unpinned_factor
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
@@ -325,10 +326,11 @@ class Case:
     def of(cls, label: str, work: Workload, traced: Trace, graph: OpGraph, machine: Machine, **options: Any) -> Case:
         """The function run by a plan that these options give; its trace and graph are read once for all of them."""
         import placer
-        from placer.tf.rewrite.rewriting import by_plan
+        from placer.tf.rewrite.rewriting import rewrite_by_plan
+        from placer.tf.run.exhausted import report
 
         placement = placer.solve(graph, machine, **options)
-        run = by_plan(traced, placement)
+        run = rewrite_by_plan(traced, placement, report)
         return cls(label, work, placement, run, run)
 
     @classmethod
@@ -406,25 +408,22 @@ def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:
 # -- scoring -------------------------------------------------------------------------------------------------------------
 
 
-def score(folder: Path, names: Collection[str] = (), calls: Machine | None = None) -> dict[str, Any]:
+def score(folder: Path, names: Collection[str] = ()) -> dict[str, Any]:
     """For each model: over all placements, and within each workload, how its predictions compare with the measurements.
 
     Args:
         names: of workloads; all if none is named.
-        calls: a machine of the same kind, whose calls take what is to be counted instead of what was found there.
     """
     with tempfile.TemporaryDirectory() as scratch:
         store = Store(Path(scratch) / "measurements.sqlite")
         if (folder / "measurements.json").exists():
-            store.add(import_json(folder / "measurements.json"))
+            store.add_missing(import_json(folder / "measurements.json"))
         models = {"auto": auto_model(store), "analytic": AnalyticModel()}
         pairs: dict[str, dict[str, tuple[list[float], list[float]]]] = {model: {} for model in MODELS}
         for path in sorted(folder.glob("*.json")):
             record = json.loads(path.read_text())
             if "cases" not in record or (names and record["workload"] not in names):
                 continue
-            if calls is not None:
-                record["machine"] = with_calls(parse_machine(record["machine"]), calls).to_toml()
             measured = [1e6 * float(np.median(case["rounds_ms"])) for case in record["cases"].values()]
             for name, model in models.items():
                 pairs[name][record["workload"]] = measured, predict(record, folder, model)
@@ -472,18 +471,6 @@ class Prediction:
         for op, device, time_ns in zip(self.graph, self.op_device.tolist(), times.tolist(), strict=True):
             if time_ns:
                 yield op.op_type, self.problem.devices.names[device], time_ns
-
-
-def with_calls(machine: Machine, like: Machine) -> Machine:
-    """A machine, but for what a call takes beside ops and waiting, which is as on another with equally named devices."""
-    return replace(
-        machine,
-        devices=tuple(replace(d, call_ns=like.device(d.name).call_ns) for d in machine.devices),
-        call_overhead_ns=like.call_overhead_ns,
-        split_ns=like.split_ns,
-        argument_ns=like.argument_ns,
-        passed_ns=like.passed_ns,
-    )
 
 
 def repeated(record: dict[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""Small functions that show one way each in which a step takes memory: what TensorFlow holds beside tensors, and how long for."""
+"""Small functions, each of which shows one way in which a step uses memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import tensorflow as tf
 from examples.workloads import Size, Workload
 
 SIDE = {"full": 2048, "small": 64}
-"""Of a matrix; 16 MiB of float32 where it is full."""
+"""Side of a matrix; at full size, one of float32 takes 16 MiB."""
 
 
 def effects(size: Size = "full") -> Iterator[tuple[str, Callable[[], Workload]]]:
-    """By name; each builder makes its arguments and variables where TensorFlow puts them."""
+    """Effects by name, each with a function that builds its workload where TensorFlow puts it."""
     side = SIDE[size]
     for dtype in (tf.float32, tf.bfloat16):
         for n in (side // 8, side):
@@ -44,8 +44,8 @@ def effects(size: Size = "full") -> Iterator[tuple[str, Callable[[], Workload]]]
         "views": lambda x: _bounded(tf.reshape(_bounded(x, 1.0), [-1]), 2.0),
         "view_and_original": _view_and_original,
         "broadcast": lambda x: _bounded(x[0], 1.0) + _bounded(x, 2.0),
-        "fan": partial(_fan, abreast=8),
-        "towers": partial(_towers, abreast=4, length=4),
+        "fan": partial(_fan, parallel=8),
+        "towers": partial(_towers, parallel=4, length=4),
         "ladder": partial(_ladder, length=8),
     }
     for name, fn in unary.items():
@@ -140,14 +140,14 @@ def _view_and_original(x: Any) -> Any:
     return _bounded(y, 3.0) + tf.reshape(z, tf.shape(y))
 
 
-def _fan(x: Any, abreast: int) -> Any:
+def _fan(x: Any, parallel: int) -> Any:
     """All are there before the first is used, if ops run breadth first."""
-    return tf.add_n([tf.reduce_max(_bounded(x, 0.1 * k), axis=0) for k in range(abreast)])
+    return tf.add_n([tf.reduce_max(_bounded(x, 0.1 * k), axis=0) for k in range(parallel)])
 
 
-def _towers(x: Any, abreast: int, length: int) -> Any:
+def _towers(x: Any, parallel: int, length: int) -> Any:
     ends = []
-    for k in range(abreast):
+    for k in range(parallel):
         y = tf.nn.softmax(x * (k + 1.5))
         for _ in range(length):
             y = tf.nn.softmax(y)

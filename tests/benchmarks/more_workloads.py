@@ -1,4 +1,4 @@
-"""Functions that the cost model is held against beside the shared ones of `examples.workloads`: other shapes, other ops."""
+"""Workloads for the benchmarks beside those of `examples.workloads`: other shapes and other ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the op graphs that come with the package, real functions traced at full size; and says where their costs come from.
+"""Makes the shipped op graphs from real functions at full size; or prints the sources of their costs.
 
 Run: python -m tests.benchmarks.ship_graphs [name ...]
      python -m tests.benchmarks.ship_graphs --costs
@@ -18,10 +18,10 @@ import placer
 from cost_models.auto import shipped_model
 from cost_models.machines import load_machine
 from examples.workloads import Size, Workload, detector, encoder_training, lstm_then_wide, recommender_training, resnet50_training
+from placer.graph import shipped
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
-from placer.research.instances import shipped
 from tests.benchmarks.more_workloads import attention_training, augmented_convolutions, decoding
 
 SHIPPED: dict[str, Callable[[Size], Workload]] = {

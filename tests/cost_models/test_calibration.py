@@ -1,4 +1,4 @@
-"""Calibrating: a machine comes out that loads, that later plans use, and that fits the copies it was made from."""
+"""A calibration can be loaded again, is used by later plans, and fits the copies that it was made from."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.base import OpSignature
-from cost_models.cache import cache_folder, calibrated, keep, machine_file, with_constants
+from cost_models.cache import cache_folder
+from cost_models.calibrations import calibration_file, save_calibration, with_calibration, with_constants
 from cost_models.machines import Machine, load_machine
+from cost_models.measurements import Measurement
 from cost_models.measuring import calibration, links
-from cost_models.measuring.calibration import Calibration, latency_and_rate
-from cost_models.measuring.calls import argument_ns, calls_ns, passed_ns
+from cost_models.measuring.calibration import Calibration
+from cost_models.measuring.calls import call_times_ns, per_passed_tensor_ns, per_variable_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
-from cost_models.measuring.links import Copy, copies
+from cost_models.measuring.links import CopyTime, copy_times, latency_and_rate
 from cost_models.measuring.samples import common
-from cost_models.store import Measurement, Store
-from cost_models.work import work_of
+from cost_models.ops import UnmeasurableError, work_of
+from cost_models.store import Store
 from placer.command.main import main
 from placer.common.device_spec import parse
-from placer.tf._private import recorded_partitions
+from placer.tf._private.runtime import recorded_partitions
 from placer.tf.devices import local_machine
 from tests.helpers.graphs import layers
 from tests.helpers.machines import cpus, two_cpus
@@ -42,27 +43,27 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_later_plans_use_what_calibrating_found(
+def test_later_plans_use_the_calibration(
     cache: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tf.get_logger(), "handlers", [caplog.handler])
     before = local_machine()
     assert main(["calibrate", "--budget-s", "5", "--json"]) == 0
-    assert not caplog.messages  # what TensorFlow warns of is not the user's to mend
-    found = local_machine()
-    assert load_machine(machine_file(before)).provenance == found.provenance != before.provenance
-    assert [(d.name, d.model, d.memory_bytes, d.cores) for d in found.devices] == [
+    assert not caplog.messages  # the user cannot do anything about TensorFlow's warnings
+    calibrated = local_machine()
+    assert load_machine(calibration_file(before)).provenance == calibrated.provenance != before.provenance
+    assert [(d.name, d.model, d.memory_bytes, d.cores) for d in calibrated.devices] == [
         (d.name, d.model, d.memory_bytes, d.cores) for d in before.devices
     ]
-    for device in found.devices:
+    for device in calibrated.devices:
         assert 0 < device.dispatch_ns < 10**6
         assert 0 <= device.threads <= device.cores
         assert all(0 < rate < 1e15 for rate in (device.memory_bytes_per_s, *device.flops.values()))
-    assert 0 < found.call_overhead_ns < 10**8
+    assert 0 < calibrated.call_overhead_ns < 10**8
     assert sum(Store().counts().values()) >= 5
 
     graph = layers(width=32)
-    assert placer.solve(graph).step_time_ns == placer.solve(graph, found).step_time_ns
+    assert placer.solve(graph).step_time_ns == placer.solve(graph, calibrated).step_time_ns
     capsys.readouterr()
     assert main(["devices"]) == 0
     assert "measured here by placer calibrate" in capsys.readouterr().out
@@ -77,64 +78,66 @@ def test_later_plans_use_what_calibrating_found(
 
     (cache / "taken").write_text("")
     monkeypatch.setenv("PLACER_CACHE", str(cache / "taken"))
-    monkeypatch.setattr(Calibration, "machine", lambda _: pytest.fail("what cannot be kept is told before the work"))
+    monkeypatch.setattr(Calibration, "machine", lambda _: pytest.fail("measured before the folder was checked"))
     assert main(["calibrate"]) == 1
 
 
 @pytest.mark.parametrize("budget_s", [1, 60])
-def test_a_budget_that_the_constants_use_up_is_told(cache: Path, budget_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_provenance_says_that_the_constants_used_up_the_budget(
+    cache: Path, budget_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def slow(measuring: Calibration) -> Machine:
         measuring._started -= 20
-        return measuring.seen
+        return measuring.uncalibrated
 
     monkeypatch.setattr(Calibration, "machine", slow)
-    monkeypatch.setattr(Calibration, "_time", lambda *_: None)
-    told = "; no common ops: the constants took 20 s, the budget was 1 s"
-    assert (told in placer.calibrate(budget_s).provenance) == (told in local_machine().provenance) == (budget_s == 1)
+    monkeypatch.setattr(Calibration, "_measure", lambda *_: None)
+    remark = "; no common ops: the constants took 20 s, the budget was 1 s"
+    assert (remark in placer.calibrate(budget_s).provenance) == (remark in local_machine().provenance) == (budget_s == 1)
 
 
-def test_what_is_kept_holds_for_such_devices_alone(cache: Path) -> None:
+def test_a_calibration_is_used_for_its_devices_only(cache: Path) -> None:
     one, two = load_machine("h100"), load_machine("2xh100")
-    assert calibrated(one) == one
+    assert with_calibration(one) == one
     faster = replace(one, call_overhead_ns=7, provenance="measured")
-    keep(faster)
-    assert calibrated(one) == faster
-    assert calibrated(two) == two
-    machine_file(one).write_text("name = ")
-    with pytest.warns(UserWarning, match="placer calibrate makes it again"):
-        assert calibrated(one) == one
+    save_calibration(faster)
+    assert with_calibration(one) == faster
+    assert with_calibration(two) == two
+    calibration_file(one).write_text("name = ")
+    with pytest.warns(UserWarning, match="placer calibrate makes a new one"):
+        assert with_calibration(one) == one
 
 
-def test_what_is_kept_holds_with_fewer_devices_too(cache: Path) -> None:
+def test_a_calibration_is_used_with_fewer_devices_too(cache: Path) -> None:
     one, two = load_machine("h100"), load_machine("2xh100")
     host = replace(one, devices=one.devices[:1], links=(), reserve_bytes={})
-    keep(replace(with_constants(two, one), call_overhead_ns=7, provenance="measured"))
+    save_calibration(replace(with_constants(two, one), call_overhead_ns=7, provenance="measured"))
     for fewer in (one, host):
-        assert calibrated(fewer).call_overhead_ns == 7
-        assert [device.name for device in calibrated(fewer).devices] == [device.name for device in fewer.devices]
+        assert with_calibration(fewer).call_overhead_ns == 7
+        assert [device.name for device in with_calibration(fewer).devices] == [device.name for device in fewer.devices]
     other_host = replace(one, devices=(replace(one.devices[0], model=f"{one.devices[0].model} v2"), *one.devices[1:]))
-    assert calibrated(other_host) == other_host
-    machine_file(two).write_text("name = ")
-    assert calibrated(one) == one
+    assert with_calibration(other_host) == other_host
+    calibration_file(two).write_text("name = ")
+    assert with_calibration(one) == one
 
 
-def test_what_was_kept_before_names_told_the_generation_holds_until_it_is_made_again(cache: Path) -> None:
+def test_a_calibration_from_before_names_had_the_generation_is_used_until_there_is_a_new_one(cache: Path) -> None:
     before = replace(load_machine("h100"), call_overhead_ns=7, provenance="measured")
     host, *others = before.devices
     now = replace(before, devices=(replace(host, model="16 Intel(R) Xeon(R) Processor (family 6, model 143) cores"), *others))
-    file = keep(before)
+    file = save_calibration(before)
     file.write_text(re.sub(r"threads_per_core.*\n", "", file.read_text("utf-8")), "utf-8")
     now = replace(now, devices=(replace(now.devices[0], threads_per_core=1), *others))
-    seen = replace(now, call_overhead_ns=9)
-    found = calibrated(seen)
-    assert (found.call_overhead_ns, found.devices) == (7, now.devices)
-    assert found.provenance == "measured; that tells no generation of the host: placer calibrate measures this one"
-    keep(replace(now, call_overhead_ns=8))
-    assert calibrated(seen) == replace(now, call_overhead_ns=8)
-    assert calibrated(before) == before
+    uncalibrated = replace(now, call_overhead_ns=9)
+    calibrated = with_calibration(uncalibrated)
+    assert (calibrated.call_overhead_ns, calibrated.devices) == (7, now.devices)
+    assert calibrated.provenance == "measured; stored without the host's CPU generation: placer calibrate measures this host"
+    save_calibration(replace(now, call_overhead_ns=8))
+    assert with_calibration(uncalibrated) == replace(now, call_overhead_ns=8)
+    assert with_calibration(before) == before
 
 
-def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.setenv("PLACER_CACHE", "")
     assert cache_folder() == Path("/somewhere/placer")
@@ -148,8 +151,8 @@ def test_the_folder_is_the_users_cache_unless_told_otherwise(monkeypatch: pytest
     assert cache_folder().parent == Path(tempfile.gettempdir())
 
 
-def test_devices_of_one_model_are_priced_alike() -> None:
-    """Two GPUs get what was measured on one, and the link between them stays as it was assumed."""
+def test_devices_of_one_model_get_the_same_constants() -> None:
+    """Two GPUs get the constants measured on one, and the link between them keeps its constants."""
     one, two = load_machine("h100"), load_machine("2xh100")
     devices, links = [replace(d, dispatch_ns=9) for d in one.devices], [replace(link, latency_ns=1) for link in one.links]
     merged = with_constants(two, replace(one, devices=tuple(devices), links=tuple(links)))
@@ -161,8 +164,8 @@ def test_devices_of_one_model_are_priced_alike() -> None:
 
 
 @pytest.mark.parametrize("like", [load_machine("h100"), load_machine("2xh100"), two_cpus(), cpus(3)], ids=lambda m: m.name)
-def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From calls that take what a machine says, that machine comes out; what any of them takes is measured on the host."""
+def test_the_constants_of_calls_are_separated(like: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that take as long as a machine says give this machine; the overhead of every call is measured on the host."""
     own = {"GPU:0": 90_000, "GPU:1": 300_000}
     devices = tuple(replace(d, call_ns=own.get(d.name, 0), cold_ns=7_000 if d.name in own else 3_000) for d in like.devices)
     calls = {"call_overhead_ns": 150_000, "argument_ns": 4_000, "passed_ns": 6_000, "waiting_ns": 200_000}
@@ -175,20 +178,23 @@ def test_what_calls_take_is_told_apart(like: Machine, monkeypatch: pytest.Monkey
         return machine.call_overhead_ns + each_ns * len(names) + own_ns + machine.split_ns * (len(names) - 1)
 
     host = machine.devices[0]
-    on_host = {"argument_ns": machine.argument_ns + 2 * host.host_op_ns, "passed_ns": machine.argument_ns + machine.passed_ns}
+    on_host = {
+        "per_variable_ns": machine.argument_ns + 2 * host.host_op_ns,
+        "per_passed_tensor_ns": machine.argument_ns + machine.passed_ns,
+    }
     for name, takes in {**on_host, "waiting_ns": machine.waiting_ns}.items():
         monkeypatch.setattr(calibration, name, {host.name: takes}.__getitem__)
     monkeypatch.setattr(calibration, "cold_ns", lambda name: machine.device(name).cold_ns)
-    monkeypatch.setattr(calibration, "calls_ns", lambda groups: [call_ns(names) for names in groups])
-    seen = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
-    assert Calibration(seen, 10.0, lambda *_: None)._calls(seen) == machine
+    monkeypatch.setattr(calibration, "call_times_ns", lambda groups: [call_ns(names) for names in groups])
+    uncalibrated = replace(like, devices=tuple(replace(d, call_ns=1) for d in like.devices))
+    assert Calibration(uncalibrated, 10.0, lambda *_: None)._with_call_constants(uncalibrated) == machine
     assert with_constants(like, machine).devices == machine.devices
 
 
 @pytest.mark.parametrize(
     ("cores", "alone", "together", "per_core"), [(16, 134e9, 1.1e12, 2), (2, 270e9, 525e9, 1), (2, 5e11, 525e9, 2)]
 )
-def test_threads_that_share_a_core_are_told_by_a_product_on_one(
+def test_threads_per_core_follow_from_a_product_on_one_core(
     cores: int, alone: float, together: float, per_core: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured(op: OpSignature, *_: object) -> Measurement:
@@ -200,9 +206,9 @@ def test_threads_that_share_a_core_are_told_by_a_product_on_one(
     assert Calibration(two_cpus(), 10.0, lambda *_: None)._threads_per_core(host) == per_core
 
 
-@pytest.mark.parametrize("measure", [lambda device: calls_ns([[device]]), passed_ns, argument_ns])
-def test_a_call_that_is_measured_stays_on_its_device(measure: Callable[[str], object]) -> None:
-    """Its results too, which TensorFlow hands on by ops that are on whatever device is the default one."""
+@pytest.mark.parametrize("measure", [lambda device: call_times_ns([[device]]), per_passed_tensor_ns, per_variable_ns])
+def test_a_measured_call_stays_on_its_device(measure: Callable[[str], object]) -> None:
+    """So do its results, which TensorFlow would pass through ops on the default device."""
     for device in ("CPU:1", "CPU:0"):
         with recorded_partitions() as graphs:
             measure(device)
@@ -210,7 +216,7 @@ def test_a_call_that_is_measured_stays_on_its_device(measure: Callable[[str], ob
         assert used == {device}
 
 
-def test_what_is_lost_in_the_noise_is_named_and_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_lost_in_the_noise_is_named_and_keeps_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(op: OpSignature, *_: object) -> Measurement:
         if op.op_type in lost_types:
             raise UnmeasurableError("its time is lost in the noise")
@@ -221,42 +227,42 @@ def test_what_is_lost_in_the_noise_is_named_and_stays_as_it_was(monkeypatch: pyt
     monkeypatch.setattr(calibration, "traffic_bytes_per_s", lambda *_: 1e10)
     for lost_types, named in (({"AddV2"}, ["dispatch"]), ({"MatMul", "Shape"}, ["ops that start no kernel", "matrix rates"])):
         measuring = Calibration(two_cpus(), 10.0, lambda *_: None)
-        found = measuring._device(host)
-        assert measuring.kept == [f"{what} of {host.name}" for what in named]
-        assert (found.dispatch_ns == 11) == ("AddV2" in lost_types)
-        assert (found.host_op_ns == 13) == ("Shape" in lost_types)
+        device = measuring._device(host)
+        assert measuring.unmeasured == [f"{what} of {host.name}" for what in named]
+        assert (device.dispatch_ns == 11) == ("AddV2" in lost_types)
+        assert (device.host_op_ns == 13) == ("Shape" in lost_types)
 
 
 @given(st.integers(1_000, 10**6), st.floats(1e8, 1e12), st.integers(0, 2**32 - 1))
-def test_latency_and_rate_are_found_in_copies_of_all_sizes(latency_ns: int, bytes_per_s: float, seed: int) -> None:
+def test_latency_and_rate_fit_copies_of_all_sizes(latency_ns: int, bytes_per_s: float, seed: int) -> None:
     sizes = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
     noise = np.random.default_rng(seed).normal(1, 0.01, len(sizes))
     exact = [latency_ns + 1e9 * nbytes / bytes_per_s for nbytes in sizes]
-    found_ns, rate = latency_and_rate([Copy(n, round(t * f)) for n, t, f in zip(sizes, exact, noise, strict=True)])
+    fitted_ns, rate = latency_and_rate([CopyTime(n, round(t * f)) for n, t, f in zip(sizes, exact, noise, strict=True)])
     for nbytes, time_ns in zip(sizes, exact, strict=True):
-        assert found_ns + 1e9 * nbytes / rate == pytest.approx(time_ns, rel=0.1)
+        assert fitted_ns + 1e9 * nbytes / rate == pytest.approx(time_ns, rel=0.1)
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-def test_copies_between_two_devices_take_time(fresh: bool) -> None:
-    """Two logical CPUs share their memory, so only handing over is left; what is run is what a GPU's link is measured by."""
-    found = copies("CPU:0", "CPU:1", (4, 2**16), 0.02, fresh=fresh)
-    assert [copy.nbytes for copy in found] == [4, 2**16]
-    assert all(0 < copy.time_ns < 10**8 for copy in found)
+@pytest.mark.parametrize("made_by_op", [True, False])
+def test_copies_between_two_devices_take_time(made_by_op: bool) -> None:
+    """Two logical CPUs share their memory, so only the hand-over takes time; a GPU's link is measured by the same calls."""
+    times = copy_times("CPU:0", "CPU:1", (4, 2**16), 0.02, made_by_op=made_by_op)
+    assert [copy.nbytes for copy in times] == [4, 2**16]
+    assert all(0 < copy.time_ns < 10**8 for copy in times)
 
 
-def test_copies_are_timed_as_far_as_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_that_do_not_fit_into_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
-    per_round = links._per_round_ns
-    monkeypatch.setattr(links, "_per_round_ns", lambda *args: (full if args[2] > 4 else per_round)(*args))
-    assert [copy.nbytes for copy in copies("CPU:0", "CPU:1", (4, 2**16, 2**28), 0.01)] == [4]
+    per_round = links._round_ns
+    monkeypatch.setattr(links, "_round_ns", lambda *args: (full if args[2] > 4 else per_round)(*args))
+    assert [copy.nbytes for copy in copy_times("CPU:0", "CPU:1", (4, 2**16, 2**28), 0.01)] == [4]
     with pytest.raises(tf.errors.ResourceExhaustedError):
-        copies("CPU:0", "CPU:1", (2**16, 2**28), 0.01)
+        copy_times("CPU:0", "CPU:1", (2**16, 2**28), 0.01)
 
 
-def test_the_common_ops_are_what_their_signatures_say() -> None:
+def test_common_ops_run_as_their_signatures_say() -> None:
     small = [op for op, _ in zip(common(), range(34), strict=False)]
     with plain_graphs():
         for op in small:

@@ -1,4 +1,4 @@
-"""What the host has for this process: limits of the control groups that it is in count, in both versions of their files."""
+"""The host memory for this process: limits of its control groups count, in both versions of their files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize(
-    ("groups", "files", "there", "free"),
+    ("groups", "files", "usable_gib", "free_gib"),
     [
         ("", {}, 64, 48),
         ("0::/", {}, 64, 48),
@@ -37,16 +37,16 @@ GIB = 2**30
     ],
 )
 def test_the_tightest_limit_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, files: dict[str, object], there: int, free: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, files: dict[str, object], usable_gib: int, free_gib: int
 ) -> None:
     proc = {"proc/meminfo": f"MemTotal: {64 * 2**20} kB\nMemAvailable: {48 * 2**20} kB\n", "proc/self/cgroup": groups}
     for name, content in (proc | {f"groups/{name}": content for name, content in files.items()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{content}\n" if content else "")
     monkeypatch.setattr(host_memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(host_memory, "GROUPS", tmp_path / "groups")
-    assert (host_bytes(), free_bytes()) == (there * GIB, free * GIB)
+    monkeypatch.setattr(host_memory, "CGROUPS", tmp_path / "groups")
+    assert (host_bytes(), free_bytes()) == (usable_gib * GIB, free_gib * GIB)
 
 
-def test_this_host_has_some() -> None:
+def test_this_host_has_memory() -> None:
     assert 0 < free_bytes() <= host_bytes() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models import Device, Link, Machine, MachineError, copy_costs, load_machine, parse_machine, shipped_machines
-from cost_models.machines import MAX_NS, RATES
+from cost_models.machines import MAX_NS, MIN_RATE_PER_S
 from cost_models.transfers import unpinned_factor
 from tests.helpers.graphs import towers
 
@@ -55,7 +55,7 @@ def test_toml_round_trip(machine):
 
 
 @given(machines())
-def test_copies_cost_nothing_only_where_nothing_moves(machine):
+def test_only_copies_that_move_nothing_are_free(machine):
     latency, per_byte, interval = copy_costs(machine)
     count = len(machine.devices)
     assert latency.shape == per_byte.shape == (2 * count, 2 * count)
@@ -73,7 +73,7 @@ def test_copies_cost_nothing_only_where_nothing_moves(machine):
                 assert (per_byte[others, d] > 0).all()
 
 
-def test_the_two_directions_and_the_views_of_host_memory():
+def test_directions_and_views_of_host_memory_differ():
     latency, per_byte, _ = copy_costs(TWO)
     cpu, gpu0, gpu1, host0, host1 = 0, 1, 2, 4, 5
     assert per_byte[cpu, gpu0] > per_byte[gpu0, cpu]
@@ -122,7 +122,7 @@ def test_shipped_machines():
     assert [d.name for d in TWO.devices] == ["CPU:0", "GPU:0", "GPU:1"]
 
 
-def test_a_file_of_ones_own(tmp_path):
+def test_a_machine_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(H100.to_toml())
     assert load_machine(path) == load_machine(str(path)) == H100
@@ -147,7 +147,7 @@ TEXT = H100.to_toml()
         ("devices = 3", ["devices", "[[devices]]"]),
     ],
 )
-def test_what_is_wrong_is_named(text, words):
+def test_an_error_names_the_place(text, words):
     with pytest.raises(MachineError) as caught:
         parse_machine(text, "x.toml")
     assert all(word in str(caught.value) for word in words), caught.value
@@ -160,18 +160,20 @@ TIMES = (*DEVICE_TIMES, "latency_ns", "call_overhead_ns", "argument_ns", "passed
 
 @pytest.mark.parametrize("key", [*SIZES, *TIMES])
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e-300", f"{10**30}", f"{10**400}", "true", '"1"'])
-def test_a_number_is_within_reason(key, value):
+def test_a_number_out_of_range_is_refused(key, value):
     text = re.sub(rf"^{key} = .*$", f"{key} = {value}", TEXT, flags=re.MULTILINE)
     with pytest.raises(MachineError, match=key):
         parse_machine(text)
 
 
 @pytest.mark.parametrize("machine", [H100, TWO], ids=lambda m: m.name)
-def test_the_slowest_machine_there_can_be_still_has_whole_costs(machine):
+def test_costs_on_the_slowest_possible_machine_are_integers(machine):
     slow = dataclasses.replace(
         machine,
-        devices=tuple(dataclasses.replace(d, memory_bytes_per_s=RATES[0], flops={"default": RATES[0]}) for d in machine.devices),
-        links=tuple(dataclasses.replace(link, latency_ns=MAX_NS, bytes_per_s=RATES[0]) for link in machine.links),
+        devices=tuple(
+            dataclasses.replace(d, memory_bytes_per_s=MIN_RATE_PER_S, flops={"default": MIN_RATE_PER_S}) for d in machine.devices
+        ),
+        links=tuple(dataclasses.replace(link, latency_ns=MAX_NS, bytes_per_s=MIN_RATE_PER_S) for link in machine.links),
         host_hop_ns=MAX_NS,
     )
     plan = placer.solve(towers(), slow, solver="tf_default")
@@ -179,7 +181,7 @@ def test_the_slowest_machine_there_can_be_still_has_whole_costs(machine):
     assert plan.total_cost_ns > MAX_NS
 
 
-def test_unknown_names_are_answered_with_the_known_ones():
+def test_errors_about_unknown_names_list_the_known_ones():
     with pytest.raises(MachineError, match=r"2xh100.*h100"):
         load_machine("h200")
     with pytest.raises(MachineError, match=r"nowhere\.toml"):

@@ -1,4 +1,4 @@
-"""The store of measurements: nothing is lost, whoever writes, and what is no store is set aside."""
+"""The store of measurements and its exports: no process loses a measurement, and a file that is no store is set aside."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from cost_models.auto import auto_model
 from cost_models.base import OpSignature, TensorSpec
+from cost_models.exports import export_json, import_json
 from cost_models.machines import load_machine
-from cost_models.store import Measurement, Row, Store, StoreError, export_json, import_json, signature_text
+from cost_models.measurements import Measurement, Row, signature_text
+from cost_models.store import Store, StoreError
 from placer.problem.formulate import MOST
 
 scalars = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
@@ -54,16 +56,14 @@ rows = st.builds(
 )
 
 
-def by_key(found: list[Row]) -> dict[tuple[str, str, str], Row]:
-    """Rows by what they are stored under, the last one of each."""
-    return {(row.device_model, row.tensorflow, signature_text(row.signature)): row for row in found}
+def by_key(given_rows: list[Row]) -> dict[tuple[str, str, str], Row]:
+    """The last row with each key of the store."""
+    return {(row.device_model, row.tensorflow, signature_text(row.signature)): row for row in given_rows}
 
 
 @given(st.lists(rows, max_size=12))
 @settings(max_examples=20)
-def test_what_goes_in_comes_out_of_the_store_and_of_an_export(
-    tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row]
-) -> None:
+def test_the_store_and_an_export_return_what_was_put_in(tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row]) -> None:
     folder = tmp_path_factory.mktemp("stores")
     store, other = Store(folder / "a.sqlite"), Store(folder / "b.sqlite")
     store.put(given_rows)
@@ -71,19 +71,19 @@ def test_what_goes_in_comes_out_of_the_store_and_of_an_export(
     assert sum(store.counts().values()) == len(by_key(given_rows))
 
     export_json(store.rows(), folder / "export.json")
-    assert other.add(import_json(folder / "export.json")) == len(by_key(given_rows))
+    assert other.add_missing(import_json(folder / "export.json")) == len(by_key(given_rows))
     assert list(other.rows()) == list(store.rows())
-    assert other.add(import_json(folder / "export.json")) == 0
+    assert other.add_missing(import_json(folder / "export.json")) == 0
 
 
 @given(st.lists(rows, max_size=12), st.sampled_from(["2.9.1", "2.20.0", "2.21.0", ""]))
 @settings(max_examples=20)
-def test_a_measurement_comes_before_a_harvest_and_one_under_this_version_before_one_under_the_newest(
-    tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row], here: str
+def test_measurements_count_before_harvests_and_this_version_before_the_newest(
+    tmp_path_factory: pytest.TempPathFactory, given_rows: list[Row], installed: str
 ) -> None:
     store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
     store.put(given_rows)
-    order = ["2.9.1", "2.20.0", "2.21.0", here]
+    order = ["2.9.1", "2.20.0", "2.21.0", installed]
     for model in {row.device_model for row in given_rows}:
         expected = {
             signature_text(row.signature): row.measured
@@ -92,8 +92,8 @@ def test_a_measurement_comes_before_a_harvest_and_one_under_this_version_before_
             for row in by_key(given_rows).values()
             if (row.device_model, row.tensorflow, row.measured.harvested) == (model, version, harvested)
         }
-        found = {text: measured for column in store.table(model, here).values() for text, measured in column.items()}
-        assert found == expected
+        stored = {text: measured for column in store.table(model, installed).values() for text, measured in column.items()}
+        assert stored == expected
 
 
 ROW = Row("a model", "2.21.0", OpSignature("MatMul", (), ()), Measurement(3, 1, 2, 0.1))
@@ -101,17 +101,17 @@ ROW = Row("a model", "2.21.0", OpSignature("MatMul", (), ()), Measurement(3, 1, 
 HARVESTED = replace(ROW, measured=Measurement(9, 1, 8, 0.1, harvested=True))
 
 
-def test_what_was_measured_takes_the_place_of_what_was_harvested_and_never_the_other_way(tmp_path: Path) -> None:
+def test_a_measurement_replaces_a_harvested_one_and_never_the_other_way(tmp_path: Path) -> None:
     store = Store(tmp_path / "a.sqlite")
-    assert [store.add([row]) for row in (HARVESTED, HARVESTED, ROW, HARVESTED, ROW)] == [1, 0, 1, 0, 0]
+    assert [store.add_missing([row]) for row in (HARVESTED, HARVESTED, ROW, HARVESTED, ROW)] == [1, 0, 1, 0, 0]
     assert list(store.rows()) == [ROW]
     store.put([HARVESTED])
-    assert store.texts(ROW.device_model, ROW.tensorflow) == set()
+    assert store.measured_signatures(ROW.device_model, ROW.tensorflow) == set()
     assert store.table(ROW.device_model, "")["MatMul"] == {signature_text(ROW.signature): HARVESTED.measured}
 
 
-def test_the_first_versions_store_and_export_are_read_and_written(tmp_path: Path) -> None:
-    """As that version made them: without the column, and the figure, that tells what was harvested."""
+def test_a_store_and_an_export_of_version_1_are_read_and_written(tmp_path: Path) -> None:
+    """Files as that version made them: without the column and the figure for harvested."""
     path = tmp_path / "a.sqlite"
     other = replace(HARVESTED, signature=OpSignature("Relu", (), ()))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -137,7 +137,8 @@ def test_the_first_versions_store_and_export_are_read_and_written(tmp_path: Path
 WRITER = """
 import sys
 from cost_models.base import OpSignature
-from cost_models.store import Measurement, Row, Store
+from cost_models.measurements import Measurement, Row
+from cost_models.store import Store
 path, writer = sys.argv[1], int(sys.argv[2])
 for k in range(20):
     signature = OpSignature("Op", (), (), (("writer", writer), ("k", k)))
@@ -145,7 +146,7 @@ for k in range(20):
 """
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     command = [sys.executable, "-W", "error", "-c", WRITER, str(path)]
     writers = [subprocess.Popen([*command, str(k)], stderr=subprocess.PIPE) for k in range(4)]
@@ -187,16 +188,16 @@ def test_a_database_of_another_program_or_version_is_set_aside(tmp_path: Path, s
 
 
 def floats(count: int) -> OpSignature:
-    """An op on so many of them."""
+    """An op on that many floats."""
     return OpSignature("Op", (TensorSpec("float32", (count,)),), (), (("k", count),))
 
 
 @given(st.lists(st.tuples(st.one_of(st.integers(0, 2500), st.integers(0, 20_000)), st.integers(0, 255)), min_size=1))
 @settings(max_examples=20)
-def test_whatever_single_bytes_of_a_store_became_plans_are_made(
+def test_plans_are_made_whatever_bytes_of_a_store_changed(
     tmp_path_factory: pytest.TempPathFactory, bytes_at: list[tuple[int, int]]
 ) -> None:
-    """The first pages say what is where; behind them are signatures and figures."""
+    """The first pages of the file are its index; behind them are signatures and figures."""
     store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
     store.put(Row("a model", "2.21.0", floats(k), Measurement(k, 0, k, 0.0)) for k in range(1, 101))
     content = bytearray(store.path.read_bytes())
@@ -208,16 +209,16 @@ def test_whatever_single_bytes_of_a_store_became_plans_are_made(
         warnings.simplefilter("ignore", UserWarning)
         assert all(auto_model(store).op_cost(floats(count), device).time_ns >= 0 for count in (1, 7, 120))
         assert len(list(store.rows())) <= sum(store.counts().values()) <= 100
-        assert len(store.texts("a model", "2.21.0")) <= 100
+        assert len(store.measured_signatures("a model", "2.21.0")) <= 100
 
 
 @given(st.floats(0, 1), st.binary(max_size=3000))
 @settings(max_examples=20)
-def test_a_damaged_store_never_stops_anyone(tmp_path_factory: pytest.TempPathFactory, kept: float, garbage: bytes) -> None:
+def test_a_damaged_store_never_stops_anyone(tmp_path_factory: pytest.TempPathFactory, kept_share: float, garbage: bytes) -> None:
     store = Store(tmp_path_factory.mktemp("stores") / "a.sqlite")
     store.put(Row("a model", "2.21.0", OpSignature("Op", (), (), (("k", k),)), Measurement(k, k, k, 0.0)) for k in range(100))
     whole = store.path.read_bytes()
-    store.path.write_bytes(whole[: int(kept * len(whole))] + garbage)
+    store.path.write_bytes(whole[: int(kept_share * len(whole))] + garbage)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         store.table("a model", "")
@@ -240,7 +241,7 @@ def test_errors_say_which_file(tmp_path: Path) -> None:
 
 
 def altered(content: Any) -> Iterator[Any]:
-    """Copies of JSON in each of which one value is another one."""
+    """Copies of JSON data, each with one value replaced."""
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         for other in (*altered(part), None, True, -1, 1.5, 1e300, 2**55, 2**70, float("nan"), "x", "\ud800", [], {}):
@@ -249,7 +250,7 @@ def altered(content: Any) -> Iterator[Any]:
             yield copy
 
 
-def test_what_no_export_can_hold_is_refused_before_it_reaches_the_store(tmp_path: Path) -> None:
+def test_an_altered_export_is_refused_before_it_reaches_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "a.sqlite")
     export_json([replace(ROW, signature=floats(8))], tmp_path / "export.json")
     refused = 0
@@ -260,11 +261,11 @@ def test_what_no_export_can_hold_is_refused_before_it_reaches_the_store(tmp_path
         except StoreError:
             refused += 1
     assert refused > 100
-    found = list(store.rows())
-    assert len(found) > 10
-    assert all(type(figure) is int and 0 <= figure < MOST for row in found for figure in astuple(row.measured.typical())[:3])
-    export_json(found, tmp_path / "again.json")
-    assert by_key(import_json(tmp_path / "again.json")).keys() == by_key(found).keys()
+    accepted = list(store.rows())
+    assert len(accepted) > 10
+    assert all(type(figure) is int and 0 <= figure < MOST for row in accepted for figure in astuple(row.measured.typical())[:3])
+    export_json(accepted, tmp_path / "again.json")
+    assert by_key(import_json(tmp_path / "again.json")).keys() == by_key(accepted).keys()
 
 
 READER = """
@@ -272,7 +273,7 @@ import os, sys
 from cost_models.store import Store, StoreError
 store = Store(sys.argv[1])
 if not os.getuid():
-    os.setuid(65534)  # who may write everywhere is nobody from here on
+    os.setuid(65534)  # root may write everywhere, so become the user nobody
 print(store.counts())
 try:
     store.put([])
@@ -289,7 +290,7 @@ def test_a_store_that_cannot_be_written_is_read(folder_mode: int) -> None:
         store.path.chmod(0o444)
         os.chmod(folder, folder_mode)
         command = [sys.executable, "-W", "error", "-c", READER, str(store.path)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         os.chmod(folder, 0o755)
-    assert told[0] == str({("a model", "2.21.0"): 1})
-    assert "cannot be written" in told[1]
+    assert output[0] == str({("a model", "2.21.0"): 1})
+    assert "cannot be written" in output[1]

@@ -238,7 +238,7 @@ def crossings(placement: Placement, partitions: Sequence[Any]) -> dict[str, int]
 
     Args:
         placement: the plan of the call, which was the first of its function.
-        partitions: what `placer.tf._private.recorded_partitions` collected.
+        partitions: what `placer.tf._private.runtime.recorded_partitions` collected.
     """
     found: Counter[str] = Counter()
     for tensor, _, _ in (copy for function in partitions for copy in copies(function.partition_graphs)):

@@ -79,7 +79,7 @@ class RandomLegal:
         started = time.perf_counter()
         rng = np.random.default_rng(self.seed)
         chosen = Assignment(np.array([rng.choice(np.flatnonzero(row)) for row in problem.units.allowed], np.int64))
-        solution = answer(problem, objective, chosen, solver=self.name, started=started, stop_reason="one draw")
+        solution = answer(problem, objective, chosen, solver=self.name, started=started, stop_detail="one draw")
         report = validate(problem, chosen)
         assert report.ok, report.violations
         return solution

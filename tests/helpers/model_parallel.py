@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from cost_models.machines import Machine
 from examples.workloads import Size, Workload, encoder_training
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Ints
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem

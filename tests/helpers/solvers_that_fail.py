@@ -12,7 +12,7 @@ import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 
 TINY = 10
 """Ops up to which they behave: as what is solved first, to load what a solver needs."""
@@ -42,7 +42,7 @@ class Failing:
         started = time.perf_counter()
         device = problem.units.allowed.argmax(axis=1)
         if problem.num_ops <= TINY:
-            return Solution(Assignment(device), Status.FEASIBLE, objective, 0, 0, self.name, 0.0, "")
+            return Solution(Assignment(device), Status.FEASIBLE, objective, 0, 0, self.name, 0.0, StopReason.COMPLETED)
         if self.ran:
             with Path(self.ran).open("a") as file:
                 file.write("ran\n")
@@ -64,8 +64,11 @@ class Failing:
         bound = 1 << 50 if self.name == "claims a bound" else 0
         value = 1 if self.name in {"claims less", "leaves the devices"} else 0
         if not value:
-            value = answer(problem, objective, Assignment(device), solver="", started=started, stop_reason="").objective_ns
-        return Solution(Assignment(device), Status.FEASIBLE, objective, value, bound, self.name, 0.0, f"seed {seed}")
+            value = answer(problem, objective, Assignment(device), solver="", started=started).objective_ns
+        detail = f"seed {seed}"
+        return Solution(
+            Assignment(device), Status.FEASIBLE, objective, value, bound, self.name, 0.0, StopReason.COMPLETED, detail
+        )
 
     def cite(self) -> str:
         return "nowhere"

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import placer
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.copies import copies
 from tests.helpers.machines import cpus
 from tests.helpers.model_parallel import Program, encoder, mlp_training, towers
@@ -44,7 +44,7 @@ def run(program: Program, devices: int, share: float) -> dict[str, Any]:
     placed = placer.place(work.fn, *work.args, devices=machine, variables="move", memory_limits=limits)
     seen = placed.observe(*work.args)
     plan, got = placed.placement, steps(placed, program, start)
-    with _private.recorded_partitions() as found:
+    with recorded_partitions() as found:
         again, args, _ = placed._fresh(work.args, {})
         tf.nest.map_structure(lambda t: t.numpy(), again(*args))
     planned = {(t.tensor, t.src, t.dst) for t in plan.transfers if t.nbytes}

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import InfeasibleError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from tests.helpers.fitting import SMALL
 from tests.helpers.graphs import GraphBuilder, floats
 from tests.helpers.machines import two_cpus

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.errors import InfeasibleError, OptionError, PlanError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.price import move_costs_ns, total_cost_ns
@@ -184,7 +184,7 @@ def test_a_saved_graph_is_solved_and_shown_without_tensorflow(tmp_path: Path) ->
     code = """
 import sys
 sys.modules["tensorflow"] = None
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.verbs.solve import solve
 plan = solve(OpGraph.load(sys.argv[1]), "h100")
 print(plan.summary(), plan.view("dot"))

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.problem.test_formulate import formulated
 
 
@@ -56,7 +56,7 @@ def test_a_constant_is_pushed_down_where_tensorflow_does(name: str) -> None:
     x, placed = tf.ones([3, 4]), tf.function(fn)
     problem = formulated(placer.build_graph(placed, x)).problem
     inner, late = (problem.ops.moment[problem.ops.names.index(op)] for op in ("inner", "late"))
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         placed(x)
     nodes = {node.name: node for function in recorded for graph in function.partition_graphs for node in graph.node}
     waits, todo = set(), ["inner"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cost_models.base import TensorSpec
 from cost_models.machines import load_machine
 from placer.errors import ConstraintError, DeviceError, OptionError
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.constraints import Constraints, constrain
 from tests.helpers.graphs import CPU_ONLY, GPU_ONLY, GraphBuilder, floats, layers, with_op

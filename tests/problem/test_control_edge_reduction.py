@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import placer
 from placer.problem.control_edge_reduction import left_waiting
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.machines import two_cpus
 
 OPS = 9
@@ -63,7 +63,7 @@ def test_a_loop_that_is_on_two_devices_is_told_of_each_round_there_and_back() ->
     counting = [op.name for op in placer.build_graph(function, x) if op.name.endswith(("/in0", "/out0"))]
     pins = {**dict.fromkeys(counting, "CPU:1"), "Mul": "CPU:0", "AddV2": "CPU:0", "Less": "CPU:0", "while": "CPU:0"}
     placed = placer.place(function, devices=two_cpus(), pins=pins)
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         np.testing.assert_array_equal(placed(x), 8 * x)
     told = {
         (transfer.tensor.removeprefix("^").rpartition("/")[2], transfer.src)

@@ -16,7 +16,7 @@ from cost_models.machines import Machine, load_machine
 from cost_models.overrides import Override, OverrideModel
 from cost_models.registry import cost_model
 from placer.errors import DeviceError, InfeasibleError, OptionError
-from placer.graph.opgraph import Kernel, OpGraph
+from placer.graph.op_graph import Kernel, OpGraph
 from placer.options import Options
 from placer.problem.constraints import constrain
 from placer.problem.formulate import Formulation, formulate

@@ -14,7 +14,7 @@ import placer
 from cost_models.base import OpSignature
 from cost_models.measuring.chains import Bench, plain_graphs
 from placer.problem.fusion import chains
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 
 pytestmark = pytest.mark.skipif(not test_util.IsMklEnabled(), reason="oneDNN is off here, so TensorFlow makes one op of fewer")
 
@@ -107,7 +107,7 @@ def test_chains_are_the_ops_that_tensorflow_runs_and_a_measurement_too() -> None
     kernels = {signature: kernel for last, signature in found.items() for _, kernel in [ran[last]]}
     with plain_graphs():
         for signature, kernel in kernels.items():
-            with _private.recorded_partitions() as recorded:
+            with recorded_partitions() as recorded:
                 Bench(signature, "CPU:0")
             assert [node.op for node in fused(recorded)] == [kernel], signature
 
@@ -139,7 +139,7 @@ def found_and_ran(
 
     given, function = {name: [tf.random.normal(shape) for shape in shapes(name)] for name in cases}, tf.function(step)
     graph = placer.OpGraph.from_json(json.loads(json.dumps(placer.build_graph(function, given).to_json())))
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         function(given)
     return (
         {key(chain.ops[-1].name): chain.signature for chain in chains(graph)},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from placer.graph.opgraph import OpGraph
+from placer.graph.op_graph import OpGraph
 from placer.problem.memory import peaks, usage
 from placer.problem.problem import Assignment
 from tests.helpers.changed import changed

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.plan.placement import Placement, Transfer
-from placer.tf import _private
+from placer.plan.parts import Transfer
+from placer.plan.placement import Placement
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.harness import Builder, Program, RandomLegal, check, plan, soft_placement
 from tests.helpers.machines import two_cpus
 
@@ -231,7 +232,7 @@ def test_a_constant_used_on_both_sides_is_copied_when_planned(build: Builder) ->
 
     program = build()
     placed = placer.place(program.fn, devices=two_cpus(), pins={"*left": "CPU:0", "*right": "CPU:1"})
-    with soft_placement(False), _private.recorded_partitions() as recorded:
+    with soft_placement(False), recorded_partitions() as recorded:
         placed(*program.args)
     sent = {n.attr["tensor_name"].s.decode() for f in recorded for g in f.partition_graphs for n in g.node if n.op == "_Send"}
     assert sent

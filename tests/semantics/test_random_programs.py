@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.graph.opgraph import OpNode
+from placer.graph.op_graph import OpNode
 from placer.tf.trace.tracing import traceable
 from tests.helpers.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
 from tests.helpers.programs import Source, every_row, programs

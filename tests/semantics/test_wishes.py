@@ -14,7 +14,7 @@ import tensorflow as tf
 import placer
 from placer.errors import ConstraintError, DeviceError, OptionError, PlacementWarning, PlanError
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.harness import Program, RandomLegal, check, plan, soft_placement
 from tests.helpers.machines import four_gpus, two_cpus
 
@@ -119,7 +119,7 @@ def test_a_scope_around_each_call_inside_a_function_is_heard(loop: bool) -> None
         ("float32[4,4] (on CPU:1)", "CPU:1", "CPU:0"),
         ("float32[4,4] (on CPU:0)", "CPU:0", "CPU:0"),
     }
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         tf.function(outer.python_function)(X)
     ran = {n.device[-5:] for f in recorded for g in f.partition_graphs for n in g.node if n.op == "Cumsum"}
     assert ran == {"CPU:0", "CPU:1"}

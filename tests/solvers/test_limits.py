@@ -174,7 +174,7 @@ def test_what_is_repaired_and_improved_fits(problem: PlacementProblem, seed: int
 def test_infeasible_by_how_many_bytes(changes: dict[str, object], told: str) -> None:
     solution = CpSat().solve(chain(**changes), "total_cost")
     assert solution.status is Status.INFEASIBLE
-    assert told in solution.stop_reason
+    assert told in solution.stop_detail
     assert cannot_fit(chain()) == ""
 
 

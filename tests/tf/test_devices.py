@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.cpu_names import cpu_generation, cpu_name, without_generation
 from cost_models.machines import Machine, load_machine, parse_machine
-from cost_models.processors import generation, processor, without_generation
 from placer.tf.devices import full_name, local_machine, machine_of, process_devices, reserve_bytes
 
 
@@ -69,8 +69,8 @@ def test_the_shipped_machine_comes_out_as_it_is() -> None:
 def test_a_processor_whose_name_hides_its_generation_is_told_from_others(name: str, called: str) -> None:
     one = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\n"
     one += f"model name\t: {name}\n" if name else ""
-    assert processor(f"{one}\n{one.replace('25', '26')}") == called
-    assert generation(f"2 {called} cores") == ((25, 1) if "family" in called else None)
+    assert cpu_name(f"{one}\n{one.replace('25', '26')}") == called
+    assert cpu_generation(f"2 {called} cores") == ((25, 1) if "family" in called else None)
     assert without_generation(f"2 {called} cores") == f"2 {name} cores"
 
 

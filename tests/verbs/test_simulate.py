@@ -11,8 +11,8 @@ import pytest
 import placer
 from placer.common.units import format_ns
 from placer.errors import InfeasibleError, OptionError
-from placer.graph.opgraph import OpGraph
-from placer.research.instances.shipped import shipped_graph
+from placer.graph.op_graph import OpGraph
+from placer.graph.shipped import shipped_graph
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from placer.plan.placement import Placement
 from placer.verbs.solve import solve
 from placer.views.listing import rows
 from placer.views.machine import describe
+from placer.views.words import headline
 from tests.helpers.graphs import GraphBuilder, floats, layers, towers
 from tests.helpers.machines import Simple, cpus, made_up
 
@@ -53,6 +54,29 @@ def test_texts_are_as_reviewed(name: str) -> None:
     assert TEXTS[name]() + "\n" == (GOLDEN / f"{name}.txt").read_text()
 
 
+@pytest.mark.parametrize("plan", [PLAN, PINNED, solve(layers(), "h100")])
+def test_the_counts_of_costs_add_up_to_the_ops(plan: Placement) -> None:
+    line = next(line for line in plan.summary().splitlines() if line.startswith("costs  "))
+    assert sum(int(part.split()[0]) for part in line.removeprefix("costs").split(", ")) == len(plan.ops)
+
+
+def headline_of(plan: Placement, **changed: Any) -> str:
+    default = replace(plan.baselines["tf_default"], **changed)
+    return headline(replace(plan, baselines={"tf_default": default}))
+
+
+def test_the_first_line_says_how_much_faster_than_tensorflows_default() -> None:
+    step_ns = PLAN.step_time_ns
+    assert PLAN.summary().startswith(f"towers: {headline(PLAN)}\n")
+    assert headline_of(PLAN, step_time_ns=3 * step_ns).startswith("predicted 3.00x faster than TensorFlow's default: 886 us")
+    assert headline_of(PLAN, step_time_ns=step_ns // 2).startswith("predicted 2.00x slower than TensorFlow's default: 886 us")
+    assert headline_of(PLAN, step_time_ns=step_ns + 1) == "predicted as fast as TensorFlow's default: 886 us per step"
+    assert headline_of(PLAN, feasible=False, note="why") == (
+        "predicted 886 us per step; TensorFlow's default is not possible: why"
+    )
+    assert headline(replace(PLAN, baselines={})) == "predicted 886 us per step"
+
+
 class PerKind(Simple):
     """What it knows of a kind of device comes from where nothing else does."""
 
@@ -81,7 +105,7 @@ def test_what_the_first_op_of_its_type_takes_more_is_told_and_kept() -> None:
         assert {d: ns - op.cold_ns.get(d, 0) for d, ns in op.time_ns.items()} == there.ops[name].time_ns
         for device, ns in op.cold_ns.items():
             first = f"{format_ns(ns)} of it as the first {plan.graph.op(name).op_type} of a step"
-            assert f"{format_ns(op.time_ns[device])} on {device} (analytic, {first})" in plan.explain(name)
+            assert f"{format_ns(op.time_ns[device])} on {device} (from a formula, {first})" in plan.explain(name)
             told.setdefault(plan.graph.op(name).op_type, set()).add(name)
         assert op.cold_ns or "of it as the first" not in plan.explain(name)
     assert len(told) > 1
@@ -181,7 +205,7 @@ def test_a_difference_is_that_of_the_figures() -> None:
 def test_a_difference_counts_its_ops_in_words(ops: int, head: str) -> None:
     found = PLAN.diff(PINNED)
     names = tuple(found.moved)[:ops]
-    few = replace(found, moved={name: found.moved[name] for name in names}, only_left=names, only_right=names)
+    few = replace(found, moved={name: found.moved[name] for name in names}, only_first=names, only_second=names)
     assert str(few).splitlines()[0] == head
 
 
@@ -210,12 +234,12 @@ def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("rich")
     from rich.text import Text
 
-    from placer.views.terminal import show
+    from placer.views.terminal import print_text
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    show(PLAN.summary())
+    print_text(PLAN.summary())
     shown = Text.from_ansi(capsys.readouterr().out)
     assert shown.plain.rstrip() == PLAN.summary()
     styles = {shown.plain[span.start : span.end]: str(span.style) for span in shown.spans}

@@ -1,4 +1,4 @@
-"""Solvers × problems × seeds, each run in a process of its own, several at a time; what was run before is not run again."""
+"""Runs every solver on every problem with every seed, each in a process of its own; recorded runs are not repeated."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from placer.common.units import check_seconds
 from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.comparison import Comparison, Record, add_line, key, open_lines
+from placer.research.arena.comparison import Comparison
 from placer.research.arena.problems import fingerprint, named_problems
+from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
 from placer.solvers.base import Solver
@@ -32,9 +33,9 @@ from placer.solvers.heuristic import Heuristic, Rule
 from placer.solvers.registry import solver, solvers
 
 WORKER = "PLACER_WORKER"
-"""Set in the environment of a run."""
-PATIENCE_S = 5.0
-"""A run is ended at twice its time limit, but not before this much after it."""
+"""The environment variable that is set in the process of a run."""
+MIN_GRACE_S = 5.0
+"""A run is ended at twice its time limit, but at least this long after it."""
 
 
 def arena(
@@ -47,77 +48,74 @@ def arena(
     jobs: int | None = None,
     signature: str | None = None,
     memory_share: float | None = None,
-    **given: Any,
+    **options: Any,
 ) -> Comparison:
     """Runs every solver on every problem with every seed and time limit.
 
-    Each run is a process of its own that does not load TensorFlow: a solver that crashes, does not come to an end, or declines is
-    a record that says so. What an answer costs and holds is priced and checked by the package, never taken from the solver.
+    Each run is a process of its own that does not load TensorFlow. A solver that crashes, runs for too long or declines gives a
+    record that says so. The package prices and checks every answer itself; it takes no figure from the solver.
 
     Args:
-        problems: targets as on the command line, or by name targets, graphs, plans and `PlacementProblem`s.
-        solvers: registered names, solvers, or functions from a problem to an assignment; every registered one if not given.
-        seeds: for solvers that are not plain rules; those run once.
-        time_limits_s: seconds a solver may search, each a run of its own; with several one sees the gap over time.
-        results: a file that each record is added to as it is there. What is in it already is not run again.
-        jobs: runs at a time; half of the processors if not given, as runs side by side slow each other down.
+        problems: targets as on the command line; or a mapping from names to targets, graphs, plans and `PlacementProblem`s.
+        solvers: registered names, solvers, or functions from a problem to an assignment; all registered solvers by default.
+        seeds: of the solvers. A plain rule ignores seeds and runs once.
+        time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time.
+        results: a file to which each record is added when its run ends. Runs that the file has already are not repeated.
+        jobs: number of runs at a time; half of the processors by default, because runs slow each other down.
         signature: of targets that are functions or SavedModels.
-        memory_share: makes limits bind: each accelerator may hold what it must and this share of what it would like to, see
-            `placer.research.arena.problems.limited`.
-        **given: options of the problems, as for `placer.solve`.
+        memory_share: limits the memory of each accelerator, see `placer.research.arena.problems.with_memory_share`.
+        **options: options of the problems, as for `placer.solve`.
 
     Raises:
-        OptionError: an option, a target or a solver that cannot be used.
-        PlanError: the file of results is something else, or cannot be written.
+        OptionError: an option, a target or a solver cannot be used.
+        PlanError: the file of results has another format, or cannot be written.
         TraceError: a function cannot be traced.
     """
     if WORKER in os.environ:
         raise OptionError('arena runs this file again for a solver that it defines: call arena under if __name__ == "__main__":.')
     for name in OF_A_RUN:
-        if name in given:
-            raise OptionError(
-                f"{name}={given[name]!r} is for one run: give arena its solvers, seeds and time_limits_s, lists all."
-            )
-    contestants = [_Contestant.of(one) for one in _listed("solvers", _registered() if solvers is None else solvers)]
-    numbers = [Options(seed=seed).seed for seed in _listed("seeds", seeds)]
-    limits = [check_seconds("time_limits_s", limit) for limit in _listed("time_limits_s", time_limits_s)]
+        if name in options:
+            raise OptionError(f"{name}={options[name]!r} is for one run: give arena the lists solvers, seeds and time_limits_s.")
+    contestants = [_Contestant.of(one) for one in _as_list("solvers", _registered() if solvers is None else solvers)]
+    seeds = [Options(seed=seed).seed for seed in _as_list("seeds", seeds)]
+    limits = [check_seconds("time_limits_s", limit) for limit in _as_list("time_limits_s", time_limits_s)]
     if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
         raise OptionError(f"jobs={jobs!r} is not a whole number of at least 1.")
-    objective = Options.of(given).objective
-    known = open_lines(results) if results is not None else []
+    objective = Options.of(options).objective
+    recorded = open_lines(results) if results is not None else []
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
         runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
-        named = named_problems(problems, given, signature=signature, memory_share=memory_share)
+        named = named_problems(problems, options, signature=signature, memory_share=memory_share)
         for k, (name, problem) in enumerate(named.items()):
-            asked, file = _asked(name, problem, objective), Path(folder, f"{k}.problem")
+            described, file = _described(name, problem, objective), Path(folder, f"{k}.problem")
             file.write_bytes(pickle.dumps(problem))
             for one, limit in itertools.product(contestants, limits):
-                for seed in numbers[:1] if one.rule else numbers:
-                    record = asked | one.told | {"seed": seed, "time_limit_s": limit, "placer": __version__}
-                    ends, figures = limit + max(limit, PATIENCE_S), Path(folder, f"{len(runs)}.json")
-                    job = Job(file, one.pickled, one.script, objective, seed, limit, ends, figures)
+                for seed in seeds[:1] if one.rule else seeds:
+                    record = described | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
+                    ends_after_s, figures = limit + max(limit, MIN_GRACE_S), Path(folder, f"{len(runs)}.json")
+                    job = Job(file, one.pickled, one.script, objective, seed, limit, ends_after_s, figures)
                     runs.setdefault(key(record), (record, job))
-        there = {key(record): record for record in known}
-        new = {identity: run for identity, run in runs.items() if identity not in there}
+        done = {key(record): record for record in recorded}
+        new = {identity: run for identity, run in runs.items() if identity not in done}
         with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
             futures = {pool.submit(_run, job): record for record, job in new.values()}
             try:
-                for done, future in enumerate(as_completed(futures)):
+                for count, future in enumerate(as_completed(futures), 1):
                     record = futures[future] | future.result()
-                    there[key(record)] = record
+                    done[key(record)] = record
                     if results is not None:
                         add_line(results, record)
-                    stage.at((done + 1) / len(new), f"{record['solver']} on {record['problem']}: {record['outcome']}")
+                    stage.at(count / len(new), f"{record['solver']} on {record['problem']}: {record['outcome']}")
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    wanted = [there[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
-    return Comparison(wanted, [record for record in known if key(record) not in runs])
+    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
+    return Comparison(wanted, [record for record in recorded if key(record) not in runs])
 
 
 def _run(job: Job) -> Record:
-    """The figures of one run, or how it ended without any."""
+    """The outcome and the figures of one run."""
     file = job.figures.with_suffix(".job")
     file.write_bytes(pickle.dumps(job))
     code = "import sys; from placer.research.arena.worker import work; work(sys.argv[1])"
@@ -133,12 +131,12 @@ def _run(job: Job) -> Record:
             "note": f"ended after {job.ends_after_s:g} s, over its time limit of {job.time_limit_s:g} s",
         }
     how = f"exit code {ended.returncode}" if ended.returncode >= 0 else signal.Signals(-ended.returncode).name
-    said = ended.stderr.strip().splitlines()
-    return {"outcome": "crashed", "note": ": ".join([how, *said[-1:]])}
+    lines = ended.stderr.strip().splitlines()
+    return {"outcome": "crashed", "note": ": ".join([how, *lines[-1:]])}
 
 
-def _asked(name: str, problem: PlacementProblem, objective: str) -> Record:
-    """What a record says of the problem."""
+def _described(name: str, problem: PlacementProblem, objective: str) -> Record:
+    """The fields of a record that describe the problem."""
     limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
     return {
         "problem": name,
@@ -151,9 +149,9 @@ def _asked(name: str, problem: PlacementProblem, objective: str) -> Record:
     }
 
 
-def _listed(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable) or not (listed := list(given)):
-        raise OptionError(f"{name}={given!r} is no list of at least one.")
+def _as_list(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable) or not (listed := list(values)):
+        raise OptionError(f"{name}={values!r} must be a list with at least one element.")
     return listed
 
 
@@ -163,36 +161,40 @@ def _registered() -> list[str]:
 
 @dataclass(frozen=True)
 class _Contestant:
-    """A solver as a record tells it and as another process gets it."""
+    """A solver as a record describes it, and as another process gets it."""
 
-    told: Record
+    described: Record
+    """The fields of a record that describe the solver."""
     pickled: bytes
+    """The solver, or its name."""
     script: str
-    """The file that defines it, where that is the program itself."""
+    """The program that runs now, if it defines the solver; else \"\"."""
     rule: bool
-    """Seeds change nothing."""
+    """Whether it is a plain rule, which ignores seeds."""
 
     @classmethod
-    def of(cls, asked: str | Solver | Rule) -> _Contestant:
-        chosen = solver(asked)
-        parts = [part for part in (asked, chosen, *_fields(chosen).values()) if callable(part) or part is chosen]
+    def of(cls, given: str | Solver | Rule) -> _Contestant:
+        chosen = solver(given)
+        parts = [part for part in (given, chosen, *_fields(chosen).values()) if callable(part) or part is chosen]
         script = ""
         if any(_module(part) == "__main__" for part in parts):
             script = str(getattr(sys.modules["__main__"], "__file__", ""))
             if not script:
-                raise OptionError(f"solver {chosen.name!r} is defined where no other process can read it: put it in a file.")
+                raise OptionError(
+                    f"solver {chosen.name!r} is not defined in a file, so no other process can load it: put it in a file."
+                )
         try:
-            pickled = pickle.dumps(asked)
+            pickled = pickle.dumps(given)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise OptionError(
                 f"solver {chosen.name!r} cannot be sent to another process ({error}): define it at the top level of a module."
             ) from error
-        told = {
+        described = {
             "solver": chosen.name,
             "options": _options(chosen),
             "code": digest({"placer.research.arena.worker", *map(_module, parts)}),
         }
-        return cls(told, pickled, script, isinstance(chosen, Heuristic))
+        return cls(described, pickled, script, isinstance(chosen, Heuristic))
 
 
 def _fields(chosen: Any) -> dict[str, Any]:
@@ -200,7 +202,7 @@ def _fields(chosen: Any) -> dict[str, Any]:
 
 
 def _options(chosen: Any) -> str:
-    """The options that are not at their defaults, as "key=value, …"."""
+    """The options that differ from their defaults, as "key=value, …"."""
     if not is_dataclass(chosen) or isinstance(chosen, Heuristic):
         return ""
     default = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(chosen)}

@@ -1,70 +1,55 @@
-"""Comparison: the records of an arena, as data, tables and pictures."""
+"""Comparison: the records of runs as data, tables and pictures."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from placer.errors import PlanError
-from placer.graph.opgraph import check_format
-
-Record: TypeAlias = dict[str, Any]
-"""One run, flat: text, numbers, booleans; what there is nothing to say of is not there."""
-
-FORMAT = "placer.arena"
-VERSION = 1
-KEY = ("problem_hash", "objective", "solver", "options", "code", "seed", "time_limit_s", "placer")
-"""The fields of a record that tell a run from all others; the rest describes the problem or is the outcome."""
-
-
-def key(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells a run from all others."""
-    return tuple(record[name] for name in KEY)
+from placer.research.arena import plots
+from placer.research.arena.records import FORMAT, VERSION, Record, read_lines
+from placer.research.arena.scores import ProblemScores, scored
+from placer.research.arena.tables import over_problems, per_problem
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of solvers on problems.
+    """The runs of solvers on problems.
 
-    ``records`` has a flat dict for each run, ready for ``pandas.DataFrame``; `docs/arena.md` lists its fields.
+    ``records`` has a flat dict for each run, ready for ``pandas.DataFrame``. `docs/arena.md` lists the fields.
     """
 
     records: Sequence[Record]
     others: Sequence[Record] = field(default=(), repr=False)
-    """Further runs: only what they prove and find of the same problems counts, for gaps and ratios."""
+    """Further runs of the same problems. Their bounds and answers count in gaps and ratios, but they have no line."""
+
+    def scores(self) -> list[ProblemScores]:
+        """For each problem, in the order of the records, the scores of all solvers."""
+        return scored(self.records, self.others)
 
     def table(self, *, markdown: bool = False) -> str:
-        """A table per problem: what each solver found, over its seeds, how far from the best bound and from the best answer."""
-        from placer.research.arena.tables import per_problem
-
-        return per_problem(self, markdown=markdown)
+        """A table for each problem: the answers of each solver over its seeds, with gaps to the bound and ratios to the best."""
+        return per_problem(self.records, self.others, markdown=markdown)
 
     def summary(self, *, markdown: bool = False) -> str:
-        """One table over all problems: how many each solver could do, how often it was best, how far off it was."""
-        from placer.research.arena.tables import over_problems
-
-        return over_problems(self, markdown=markdown)
+        """A table over all problems: how many each solver answered, how often it was best, and its gaps and ratios."""
+        return over_problems(self.records, self.others, markdown=markdown)
 
     def profiles(self) -> str:
         """An SVG picture of performance profiles (Dolan, Moré 2002): the share of problems within a factor of the best answer.
 
-        Raises OptionError where matplotlib is not installed.
+        Raises OptionError if matplotlib is not installed.
         """
-        from placer.research.arena.plots import profiles
-
-        return profiles(self)
+        return plots.profiles(self.records, self.others)
 
     def gaps(self) -> str:
         """An SVG picture for each problem of the gap to its best bound over the seconds spent, a point for each time limit.
 
-        Raises OptionError where matplotlib is not installed.
+        Raises OptionError if matplotlib is not installed.
         """
-        from placer.research.arena.plots import gaps
-
-        return gaps(self)
+        return plots.gaps(self.records, self.others)
 
     def to_json(self) -> dict[str, Any]:
         """Format, version and records as plain JSON types."""
@@ -74,76 +59,8 @@ class Comparison:
     def load(cls, path: str | Path) -> Comparison:
         """The records in a file of results.
 
-        Raises PlanError where it is missing, something else, broken, or of another version.
+        Raises PlanError if it is missing or broken, or has another format or version.
         """
         if not Path(path).exists():
             raise PlanError(f"there is no file {path}.")
         return cls(read_lines(path))
-
-
-def read_lines(path: str | Path) -> list[Record]:
-    """The records in a file of results; none where there is no file yet. A last line that was not written whole is left out.
-
-    Raises PlanError where the file is something else, broken, or of another version.
-    """
-    try:
-        text = Path(path).read_text()
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    lines = text.splitlines(keepends=True)
-    try:
-        rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    except ValueError as error:
-        raise PlanError(f"{path} is no file of results: a line of it is not JSON ({error}).") from error
-    if not rows:
-        return []
-    check_format(rows[0] if isinstance(rows[0], dict) else {}, FORMAT, VERSION, str(path))
-    if broken := [k for k, row in enumerate(rows[1:], 2) if not (isinstance(row, dict) and {*KEY, "outcome"} <= row.keys())]:
-        raise PlanError(f"{path}, line {broken[0]}: no record of a run. Take the line out, and the run is made again.")
-    return rows[1:]
-
-
-def open_lines(path: str | Path) -> list[Record]:
-    """The records in a file of results, which is made where it is missing and made ready for more.
-
-    Raises PlanError where it is something else or cannot be written.
-    """
-    records = read_lines(path)
-    try:
-        with Path(path).open("ab+") as file:
-            file.seek(0)
-            whole = file.read().rfind(b"\n") + 1
-            file.truncate(whole)  # takes out what an interrupted run left of a line
-    except OSError as error:
-        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
-    if not whole:
-        add_line(path, {"format": FORMAT, "version": VERSION})
-    return records
-
-
-def add_line(path: str | Path, record: Record) -> None:
-    """Adds a record to a file of results. PlanError where that cannot be."""
-    try:
-        with Path(path).open("a") as file:
-            file.write(json.dumps(record) + "\n")
-    except OSError as error:
-        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
-
-
-def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
-    """By `contestant`, a name that tells each from the others: solver, options, and the time limit where there are several."""
-    records = list(records)
-    several = len({record["time_limit_s"] for record in records}) > 1
-    return {
-        contestant(record): record["solver"]
-        + (f"({record['options']})" if record["options"] else "")
-        + (f" {record['time_limit_s']:g} s" if several else "")
-        for record in records
-    }
-
-
-def contestant(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What is one line of a table: a solver with its options and time limit, whatever the seed."""
-    return tuple(record[name] for name in ("solver", "options", "code", "time_limit_s", "placer"))

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from placer.command.targets import again, read_target
 from placer.errors import OptionError, PlanError
-from placer.graph.opgraph import OpGraph, check_format, read_json
+from placer.graph.op_graph import OpGraph, check_format, read_json
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.constraints import constrain
@@ -29,6 +28,7 @@ from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import Objective
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.fixed import all_on
+from placer.verbs.read_target import of_plan, read_target
 from placer.verbs.solve import look_up
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
@@ -70,7 +70,7 @@ def named_problems(
 def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
     """A problem itself; or the one that options make of a graph, of a plan's graph, or of what a target names.
 
-    A target is what `placer.command.targets.read_target` reads, ``family:SHAPE,KEY=NUMBER,...`` with keywords of `synthetic`,
+    A target is what `placer.verbs.read_target.read_target` reads, ``family:SHAPE,KEY=NUMBER,...`` with keywords of `synthetic`,
     ``adversarial:LOSER,WINNER,KEY=NUMBER,...`` with those of `adversarial`, a problem that `save_problem` wrote (``.npz``), or a
     workload of dnn-partitioning (``.json``), the accelerator holding half of it.
     """
@@ -88,7 +88,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     if isinstance(problem, str):
         problem, options = read_target(problem, signature)
     elif isinstance(problem, Placement):
-        problem, options = again(problem)
+        problem, options = of_plan(problem)
     if not isinstance(problem, OpGraph):
         raise OptionError(f"{problem!r} is no problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
     options = replace(options, **given)

@@ -1,4 +1,4 @@
-"""What records say of solvers: best bounds, gaps, ratios, statistics over seeds, performance profiles."""
+"""Statistics of records: best bounds, gaps, ratios, quantiles over seeds, performance profiles."""
 
 from __future__ import annotations
 
@@ -8,71 +8,72 @@ from typing import Any
 
 import numpy as np
 
-from placer.research.arena.comparison import Comparison, Record, contestant, labels
+from placer.common.gap import relative_gap
+from placer.research.arena.records import Record, contestant, labels
 
 
 @dataclass(frozen=True)
 class Score:
-    """One solver on one problem, over its seeds. Values are of the objective, in ns, of the answers that fit; none: empty."""
+    """One solver on one problem, over its seeds."""
 
     label: str
     runs: Sequence[Record]
     values_ns: Sequence[float]
-    """Ascending."""
+    """The objectives of the answers that meet all limits, ascending."""
     bound_ns: int
-    """The best that any run proved."""
+    """The best bound of all runs."""
     best_ns: float
-    """The least that any run found; inf where none did."""
+    """The best answer of all runs; inf if there is none."""
 
     @property
     def answered(self) -> bool:
-        """Whether any answer fits."""
+        """Whether any answer meets all limits."""
         return bool(self.values_ns)
 
     @property
     def median_ns(self) -> float:
-        """Inf where nothing fits."""
+        """The median; inf if no answer meets all limits."""
         return float(np.median(self.values_ns)) if self.values_ns else np.inf
 
     def quantile_ns(self, share: float) -> float:
-        """Linear between the values."""
+        """A quantile, interpolated linearly; inf if no answer meets all limits."""
         return float(np.quantile(self.values_ns, share)) if self.values_ns else np.inf
 
     @property
     def gap(self) -> float:
-        """(median - bound) / median, by the best bound of all runs."""
-        return gap_of(self.median_ns, self.bound_ns)
+        """(median - bound) / median, with the best bound of all runs; NaN if no answer meets all limits."""
+        return relative_gap(self.median_ns, self.bound_ns) if self.answered else np.nan
 
     @property
     def ratio(self) -> float:
-        """The median over the best answer of all runs; inf where nothing fits."""
+        """The median divided by the best answer of all runs; inf if no answer meets all limits."""
         if not self.answered:
             return np.inf
         return self.median_ns / self.best_ns if self.best_ns else 1.0 if self.median_ns == 0 else np.inf
 
     @property
     def best_run(self) -> Record:
-        """The answer that fits and is best, the first of equals; the first run where none does."""
+        """The run with the best answer that meets all limits, the first of equals; the first run if there is none."""
         fitting = [run for run in self.runs if fits(run)]
         return min(fitting, key=lambda run: run["objective_ns"]) if fitting else self.runs[0]
 
     @property
     def seconds(self) -> float:
-        """The median of the seconds spent planning; NaN where nothing was."""
+        """The median of the planning times; NaN if there are none."""
         spent = [run["seconds"] for run in self.runs if "seconds" in run]
         return float(np.median(spent)) if spent else np.nan
 
 
 @dataclass(frozen=True)
 class ProblemScores:
-    """All solvers on one problem, the best first."""
+    """The scores of all solvers on one problem, the best first."""
 
     problem: str
     record: Record
-    """Any of its records, for what it says of the problem."""
+    """One of its records, for the fields that describe the problem."""
     scores: Sequence[Score]
     contradictions: Sequence[str]
-    """Bounds above what another run found, in words: one of the two is wrong."""
+    """In words, bounds above the answer of another run: one of the two is wrong."""
 
 
 def fits(run: Mapping[str, Any]) -> bool:
@@ -80,59 +81,57 @@ def fits(run: Mapping[str, Any]) -> bool:
     return run["outcome"] == "answered" and bool(run["feasible"]) and "objective_ns" in run
 
 
-def gap_of(value_ns: float, bound_ns: float) -> float:
-    """(value - bound) / value, 0 for a value of 0; NaN for none."""
-    if not np.isfinite(value_ns):
-        return np.nan
-    return max(0.0, (value_ns - bound_ns) / value_ns) if value_ns else 0.0
+def scored(records: Sequence[Record], others: Sequence[Record] = ()) -> list[ProblemScores]:
+    """The scores of all solvers on each problem, in the order of the records.
 
-
-def scored(comparison: Comparison) -> list[ProblemScores]:
-    """By problem in the order of the records."""
-    named = labels(comparison.records)
+    Args:
+        records: runs.
+        others: further runs, which count in the best bound and the best answer of a problem only.
+    """
+    named = labels(records)
     by_problem: dict[tuple[str, str], list[Record]] = {}
-    for run in comparison.records:
+    for run in records:
         by_problem.setdefault((run["problem_hash"], run["objective"]), []).append(run)
-    found = []
+    problems = []
     for identity, runs in by_problem.items():
-        known = runs + [run for run in comparison.others if (run["problem_hash"], run["objective"]) == identity]
-        answers = [run for run in known if fits(run)]
+        all_runs = runs + [run for run in others if (run["problem_hash"], run["objective"]) == identity]
+        answers = [run for run in all_runs if fits(run)]
         best = min(answers, key=lambda run: run["objective_ns"], default=None)
-        bounding = [run for run in known if run["outcome"] == "answered"]
+        bounding = [run for run in all_runs if run["outcome"] == "answered"]
         bound = max((run["lower_bound_ns"] for run in bounding), default=0)
         by_contestant: dict[tuple[Any, ...], list[Record]] = {}
         for run in runs:
             by_contestant.setdefault(contestant(run), []).append(run)
         best_ns = best["objective_ns"] if best else np.inf
         scores = [
-            Score(named[who], its, sorted(run["objective_ns"] for run in its if fits(run)), bound, best_ns)
-            for who, its in by_contestant.items()
+            Score(named[identity], own, sorted(run["objective_ns"] for run in own if fits(run)), bound, best_ns)
+            for identity, own in by_contestant.items()
         ]
         scores.sort(key=lambda score: score.median_ns)
-        wrong = [
+        contradictions = [
             f"{run['solver']} proves a bound of {run['lower_bound_ns']} ns, and {best['solver']} found {best_ns} ns"
             for run in bounding
             if best and run["lower_bound_ns"] > best_ns
         ]
-        wrong += [
-            f"{run['solver']} says that nothing fits, and {best['solver']} found something that does"
+        contradictions += [
+            f"{run['solver']} says INFEASIBLE, and {best['solver']} found an answer that meets all limits"
             for run in bounding
             if best and run["status"] == "INFEASIBLE"
         ]
-        found.append(ProblemScores(runs[0]["problem"], runs[0], scores, list(dict.fromkeys(wrong))))
-    return found
+        problems.append(ProblemScores(runs[0]["problem"], runs[0], scores, list(dict.fromkeys(contradictions))))
+    return problems
 
 
-def performance_profiles(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
-    """By solver: steps (factor, share), the share of problems on which it is within that factor of the best answer.
+def performance_profiles(records: Sequence[Record], others: Sequence[Record] = ()) -> dict[str, list[tuple[float, float]]]:
+    """By label, the steps (factor, share) of a profile: the share of problems with an answer within that factor of the best.
 
     E. D. Dolan, J. J. Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91, 2002.
-    Where a solver has several seeds its median counts. Problems that no run answered are left out.
+    The median over seeds counts. Problems that no run answered are left out.
     """
-    problems = [scores for scores in scored(comparison) if any(score.answered for score in scores.scores)]
-    ratios: dict[str, list[float]] = {label: [] for label in labels(comparison.records).values()}
+    problems = [scores for scores in scored(records, others) if any(score.answered for score in scores.scores)]
+    ratios: dict[str, list[float]] = {label: [] for label in labels(records).values()}
     for problem in problems:
         for score in problem.scores:
             if score.answered:
                 ratios[score.label].append(score.ratio)
-    return {label: [(ratio, (k + 1) / len(problems)) for k, ratio in enumerate(sorted(found))] for label, found in ratios.items()}
+    return {label: [(ratio, k / len(problems)) for k, ratio in enumerate(sorted(own), 1)] for label, own in ratios.items()}

@@ -1,4 +1,4 @@
-"""What tells a solver from the same one before it was changed: its code."""
+"""A digest of the code of a solver, by which runs before and after a change are told apart."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def digest(modules: Iterable[str]) -> str:
     """The start of a SHA-256 of the files of these modules and of all that they import of this package, directly or not."""
     named = {name: Path(file) for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))}
     files = {file for file in named.values() if file.suffix == ".py"}
-    left = list(files)
-    while left:
-        new = _imported(left.pop()) - files
+    unread = list(files)
+    while unread:
+        new = _imported(unread.pop()) - files
         files |= new
-        left += new
+        unread += new
     hashed = hashlib.sha256()
     for file in sorted(files):
         hashed.update(file.read_bytes())
@@ -30,7 +30,7 @@ def digest(modules: Iterable[str]) -> str:
 
 @cache
 def _imported(file: Path) -> frozenset[Path]:
-    """The files of this package that a file imports, at whatever place in it."""
+    """The files of this package that a file imports, inside of functions too."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

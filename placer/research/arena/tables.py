@@ -1,4 +1,4 @@
-"""A comparison as tables, in plain text or markdown."""
+"""Records as tables, in plain text or markdown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
-from placer.research.arena.comparison import Comparison, labels
+from placer.research.arena.records import Record, labels
 from placer.research.arena.scores import ProblemScores, Score, scored
 
-CLOSE = 0.01
-"""In a summary: how near to the best answer counts as near."""
+NEAR_BEST_TOL = 0.01
+"""A summary counts the answers within this share of the best."""
 
 
-def per_problem(comparison: Comparison, *, markdown: bool = False) -> str:
-    """For each problem a heading, a table and, where bounds and answers contradict each other, what is wrong."""
+def per_problem(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
+    """For each problem a heading and a table; then the bounds and answers that contradict each other, if any do."""
     blocks = []
-    for problem in scored(comparison):
+    for problem in scored(records, others):
         blocks.append(("### " if markdown else "") + _heading(problem))
         blocks.append(_problem_table(problem, markdown=markdown))
         blocks += [f"WRONG: {text}." for text in problem.contradictions]
@@ -31,7 +31,7 @@ def _heading(problem: ProblemScores) -> str:
     limits = [f"{d} {format_bytes(r[f'limit_bytes.{d}'])}" for d in devices if f"limit_bytes.{d}" in r]
     score = problem.scores[0]
     known = [
-        f"best {format_ns(score.best_ns)}" if np.isfinite(score.best_ns) else "nothing that fits was found",
+        f"best {format_ns(score.best_ns)}" if np.isfinite(score.best_ns) else "no answer meets the limits",
         f"bound {format_ns(score.bound_ns)}" if score.bound_ns else "no bound",
     ]
     return (
@@ -62,7 +62,7 @@ def _problem_table(problem: ProblemScores, *, markdown: bool) -> str:
         row += [_ns(run[f"{other}_ns"]) if score.answered else "–"]
         row += [format_bytes(run[f"peak_bytes.{device}"]) if score.answered else "–" for device in devices]
         row += [f"{len(score.values_ns)}/{len(score.runs)}"] if seeds else []
-        note = "" if score.answered else " ".join(str(run["note"]).split())  # in one line, whatever a solver said
+        note = "" if score.answered else " ".join(str(run["note"]).split())  # on one line
         row += [f"{score.seconds:.2f}" if np.isfinite(score.seconds) else "–", note]
         rows.append(row)
     return (_markdown if markdown else table)(head, rows)
@@ -73,14 +73,14 @@ def _status(score: Score) -> str:
     return str(run.get("status", "") if run["outcome"] == "answered" else run["outcome"])
 
 
-def over_problems(comparison: Comparison, *, markdown: bool = False) -> str:
-    """One line for each solver, the one that is near the best most often first."""
-    problems = scored(comparison)
-    by_label: dict[str, list[Score]] = {label: [] for label in labels(comparison.records).values()}
+def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
+    """One line for each solver, first the one whose answers are most often near the best."""
+    problems = scored(records, others)
+    by_label: dict[str, list[Score]] = {label: [] for label in labels(records).values()}
     for problem in problems:
         for score in problem.scores:
             by_label[score.label].append(score)
-    head = ["solver", "answered", "best", f"within {CLOSE:.0%}", "of best", "worst", "gap", "seconds", ""]
+    head = ["solver", "answered", "best", f"within {NEAR_BEST_TOL:.0%}", "of best", "worst", "gap", "seconds", ""]
     lines = []
     for label, scores in by_label.items():
         answered = [score for score in scores if score.answered]
@@ -89,7 +89,7 @@ def over_problems(comparison: Comparison, *, markdown: bool = False) -> str:
         gaps = [score.gap for score in answered if score.bound_ns]
         spent = [score.seconds for score in answered]
         outcomes = [_status(score) for score in scores if not score.answered]
-        near = int((ratios <= 1 + CLOSE).sum())
+        near = int((ratios <= 1 + NEAR_BEST_TOL).sum())
         cells = [
             label,
             f"{len(answered)}/{len(scores)}",
@@ -112,6 +112,6 @@ def _ns(ns: float) -> str:
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column stands left and whose others stand right, the unnamed last one left too."""
+    """A table with its first column aligned left and the others right; an unnamed last column is aligned left too."""
     rule = ["---", *("---" if not name else "---:" for name in head[1:])]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in [head, rule, *rows])

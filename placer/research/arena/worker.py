@@ -1,4 +1,4 @@
-"""One run of one solver, in a process of its own, which ends itself when it is over its time, whatever the solver does."""
+"""One run of one solver. Its process ends itself when its time is over, whatever the solver does."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from placer.solvers.base import Objective
 
-START_S = 60.0
+MAX_START_S = 60.0
 """How long the program that defines a solver may take to load."""
 WARM_UP_S = 0.01
+"""Time limit of the run that loads the modules of a solver before the measured run."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run, and where to write the figures of it."""
+    """A run, and the file for its outcome and figures."""
 
     problem: Path
     """A pickled PlacementProblem."""
     solver: bytes
     """Pickled: a registered name, or a solver."""
     script: str
-    """The user's program, if the solver is defined there; "" otherwise."""
+    """The user's program if it defines the solver, else ""."""
     objective: Objective
     seed: int
     time_limit_s: float
     ends_after_s: float
-    """The process ends itself then."""
+    """Seconds after which the process ends itself."""
     figures: Path
 
 
 def work(path: str) -> None:
-    """Runs the `Job` pickled there and writes its figures as JSON."""
+    """Runs the `Job` that is pickled in a file, and writes its outcome and figures as JSON."""
     job: Job = pickle.loads(Path(path).read_bytes())
-    signal.setitimer(signal.ITIMER_REAL, START_S)  # its default action ends the process, whatever it is doing
+    signal.setitimer(signal.ITIMER_REAL, MAX_START_S)  # the default action of the signal ends the process
     if job.script:
         sys.modules["__main__"].__dict__.update(runpy.run_path(job.script, run_name="__worker__"))
     figures = run(job)
@@ -53,7 +54,7 @@ def work(path: str) -> None:
 
 
 def run(job: Job) -> dict[str, Any]:
-    """The figures of one run; what a solver claims is priced and checked again."""
+    """The outcome and the figures of a run. The claims of the solver are priced and checked again."""
     from placer.problem.price import total_cost_ns
     from placer.problem.schedule import Simulator
     from placer.problem.validate import validate
@@ -67,7 +68,7 @@ def run(job: Job) -> dict[str, Any]:
     try:
         chosen = solver(pickle.loads(job.solver))
         tiny = synthetic("chain", ops=4)
-        with suppress(Exception):  # loads what it loads when first needed, which is not planning
+        with suppress(Exception):  # loads modules that are needed first here; loading is not planning
             chosen.solve(tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
         if why := chosen.unsupported(problem, job.objective):
             return {"outcome": "declined", "note": why}
@@ -75,36 +76,36 @@ def run(job: Job) -> dict[str, Any]:
         solution: object = chosen.solve(problem, job.objective, time_limit_s=job.time_limit_s, seed=job.seed)
         seconds = time.perf_counter() - started
         if not isinstance(solution, Solution):
-            return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is no Solution"}
-        found: dict[str, Any] = {
+            return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is not a Solution"}
+        figures: dict[str, Any] = {
             "outcome": "answered",
             "status": solution.status.value,
             "lower_bound_ns": int(solution.lower_bound_ns),
             "feasible": False,
             "seconds": seconds,
-            "note": solution.stop_reason,
+            "note": solution.stop_text,
         }
         if solution.assignment is None:
-            return found
+            return figures
         assignment = checked(solution.assignment, problem, chosen.name)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
-        return {"outcome": "failed", "note": told}
+        note = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        return {"outcome": "failed", "note": note}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     report = validate(problem, assignment)
     priced = {"total_cost": total_cost_ns(problem, assignment), "step_time": Simulator(problem).step_ns(assignment)}
     objective_ns = priced[job.objective]
-    found |= {"feasible": report.ok, "objective_ns": objective_ns} | {f"{name}_ns": ns for name, ns in priced.items()}
-    found |= {f"peak_bytes.{name}": held for name, held in zip(problem.devices.names, report.peak_bytes, strict=True)}
-    wrong = ""
+    figures |= {"feasible": report.ok, "objective_ns": objective_ns} | {f"{name}_ns": ns for name, ns in priced.items()}
+    figures |= {f"peak_bytes.{name}": held for name, held in zip(problem.devices.names, report.peak_bytes, strict=True)}
+    claim = ""
     if priced["total_cost"] != report.total_cost_ns:
-        wrong = f"its total cost is {report.total_cost_ns} ns, priced at {priced['total_cost']} ns"
+        claim = f"its total cost is {report.total_cost_ns} ns by the check and {priced['total_cost']} ns by the model"
     if solution.objective_ns != objective_ns:
-        wrong = f"claims {solution.objective_ns} ns where its placement takes {objective_ns} ns"
+        claim = f"claims {solution.objective_ns} ns where its placement takes {objective_ns} ns"
     elif report.ok and solution.lower_bound_ns > objective_ns:
-        wrong = f"claims a lower bound of {solution.lower_bound_ns} ns and found {objective_ns} ns"
+        claim = f"claims a lower bound of {solution.lower_bound_ns} ns above its placement of {objective_ns} ns"
     elif not report.ok and solution.status.value in {"OPTIMAL", "FEASIBLE"}:
-        wrong = f"claims {solution.status.value}, but {report.violations[0]}"
-    return found | ({"outcome": "failed", "note": wrong} if wrong else {})
+        claim = f"claims {solution.status.value}, but {report.violations[0]}"
+    return figures | ({"outcome": "failed", "note": claim} if claim else {})

@@ -1,4 +1,4 @@
-"""Messages between variables: a lower bound on costs of variables and pairs, without memory, and values that come close to it."""
+"""Tree-reweighted message passing: a lower bound on the cost without the memory limit, and values that come close to it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 from placer.problem.arrays import Floats, Ints
 from placer.research.pairwise.core import Core, ranges
 
-KEPT = 0.5
-"""Of what a variable could share, for bounds with one value."""
+SHARED_FRACTION = 0.5
+"""The fraction of its cost that a variable passes on where a bound for each of its values is computed."""
 
 
 class Messages:
-    """Sequential tree-reweighted message passing over a `Core`, variables that do not wait for each other side by side.
+    """Sequential tree-reweighted message passing over a `Core`; independent variables are handled together.
 
-    Variables are in an order, those with more neighbours first. A sweep goes through it, or back: each variable shares what
-    it costs, by its own costs and what it was told, among its neighbours further on, and tells each the least that either
-    of its values costs then. Whatever was told before, what is taken off on the way adds up to a lower bound.
+    The variables are in an order, those with more neighbours first. A sweep goes through the order forward or backward. A
+    variable adds the messages it got to its own costs and splits the sum among its neighbours further on. The message to a
+    neighbour has the least cost for each of the neighbour's values. The minima that are subtracted on the way add up to a lower
+    bound, whatever the messages were before.
 
     V. Kolmogorov, Convergent tree-reweighted message passing for energy minimization, IEEE Transactions on Pattern Analysis and
     Machine Intelligence 28(10), 2006.
@@ -34,139 +35,143 @@ class Messages:
         first = np.append(0, np.cumsum(size))
         self._variable = variable
         self._value = ranges(core.start[variable], size)
-        """[values]: numbers of the core's values in the order used here."""
+        """[C]: the core's values in the order of this class."""
 
-        # Messages are kept by the variable they are told to.
+        # Messages are stored by the variable that gets them.
         pairs = [(v, u) for v in range(len(size)) for u in sorted(rank[list(core.table[variable[v]])].tolist())]
         to, by = np.array(pairs, np.int64).reshape(-1, 2).T
         place = {pair: m for m, pair in enumerate(pairs)}
         back = np.array([place[u, v] for v, u in pairs], np.int64)
         starts = np.append(0, np.cumsum(size[to]))
-        self._told = np.zeros(starts[-1])
-        told_value = ranges(first[to], size[to])
+        self._messages = np.zeros(starts[-1])
+        message_value = ranges(first[to], size[to])
         share = 1.0 / np.maximum(1, np.maximum(*(np.bincount(to[side], minlength=len(size)) for side in (by < to, by > to))))
 
         bounds = np.searchsorted(level[variable], np.arange(level.max(initial=-1) + 2))
-        told = np.searchsorted(to, bounds)
+        message_bounds = np.searchsorted(to, bounds)
         self._levels = []
-        for v0, v1, m0, m1 in zip(bounds[:-1], bounds[1:], told[:-1], told[1:], strict=True):
+        for v0, v1, m0, m1 in zip(bounds[:-1], bounds[1:], message_bounds[:-1], message_bounds[1:], strict=True):
             here = np.arange(m0, m1)
             self._levels.append(_Level(
                 slice(first[v0], first[v1]), slice(v0, v1), first[v0:v1] - first[v0], np.repeat(np.arange(v1 - v0), size[v0:v1]),
-                slice(starts[m0], starts[m1]), told_value[starts[m0] : starts[m1]] - first[v0],
+                slice(starts[m0], starts[m1]), message_value[starts[m0] : starts[m1]] - first[v0],
                 *(
-                    _Side.of(core, variable, size, first, starts, told_value, share, to, by, back, here[side], first[v0])
+                    _Side.of(core, variable, size, first, starts, message_value, share, to, by, back, here[side], first[v0])
                     for side in (by[here] > to[here], by[here] < to[here])
                 ),
             ))  # fmt: skip
 
     def sweep(self, cost: Floats, *, forward: bool) -> tuple[float, Ints]:
-        """A lower bound on the sum of the costs [values] of one value of each variable and of tables, and such values [V].
+        """A lower bound on the cost, and values [V] that are chosen on the way.
 
-        Values are chosen on the way: each the best with those chosen before, and by what the variables further on told.
+        The value of a variable is the best one, given the values chosen before and the messages of the variables further on.
+
+        Args:
+            cost: [C]: the cost of each value, instead of that of the core.
+            forward: the direction of the sweep.
         """
-        told, total = self._told, 0.0
+        messages, total = self._messages, 0.0
         own = cost[self._value]
         chosen = np.zeros(len(self._variable), np.int64)
         for level in self._levels if forward else reversed(self._levels):
             ahead, behind = (level.after, level.before) if forward else (level.before, level.after)
             count = level.values.stop - level.values.start
-            belief = own[level.values] + np.bincount(level.told_value, told[level.told], minlength=count)
-            known = belief
+            belief = own[level.values] + np.bincount(level.message_value, messages[level.messages], minlength=count)
+            conditional = belief
             if len(behind.other):
-                real = behind.columns(chosen) - told[behind.told]
-                known = belief + np.bincount(behind.value, real, minlength=count)
-            chosen[level.variables] = _first_least(known, level.first, level.of)
+                with_chosen = behind.columns(chosen) - messages[behind.received]
+                conditional = belief + np.bincount(behind.value, with_chosen, minlength=count)
+            chosen[level.variables] = _first_least(conditional, level.first, level.of)
             least = np.minimum.reduceat(belief, level.first)
             total += least.sum()
             belief -= least[level.of]
             if len(ahead.other):
-                shared = ahead.share * belief[ahead.value] - told[ahead.told]
+                shared = ahead.share * belief[ahead.value] - messages[ahead.received]
                 message = np.minimum.reduceat(ahead.costs + shared[ahead.gather], ahead.row)
                 least = np.minimum.reduceat(message, ahead.message)
                 total += least.sum()
-                told[ahead.tells] = message - least[ahead.edge]
+                messages[ahead.sent] = message - least[ahead.edge]
         values = np.empty_like(chosen)
         values[self._variable] = chosen
         return float(total), values
 
     def least(self, cost: Floats) -> Floats:
-        """[values]: a lower bound on the sum of costs where its variable takes this value, whatever the others take.
+        """[C]: a lower bound on the cost if the variable of a value takes that value.
 
-        In a sweep back, say, the sum over all variables up to one is at least what was told to those before it, plus, with a
-        value, what it keeps of that value's cost, plus what a table costs with it above what was told of it. Half is kept.
+        When a variable has had its turn in a sweep, the cost up to there is at least the sum of the minima so far. For one of its
+        values two terms are added: the part of its cost that it does not pass on, and the cost of its tables above the messages.
         """
         return np.maximum(self._least(cost, forward=True), self._least(cost, forward=False))
 
     def _least(self, cost: Floats, *, forward: bool) -> Floats:
-        told, total = self._told, 0.0
+        messages, total = self._messages, 0.0
         own = cost[self._value]
-        above = np.zeros(len(own))
+        unshared = np.zeros(len(own))
         for level in self._levels if forward else reversed(self._levels):
             ahead = level.after if forward else level.before
             count = level.values.stop - level.values.start
-            belief = own[level.values] + np.bincount(level.told_value, told[level.told], minlength=count)
+            belief = own[level.values] + np.bincount(level.message_value, messages[level.messages], minlength=count)
             least = np.minimum.reduceat(belief, level.first)
             total += least.sum()
             belief -= least[level.of]
-            above[level.values] = belief
+            unshared[level.values] = belief
             if len(ahead.other):
-                given = KEPT * ahead.share * belief[ahead.value]
-                costs = ahead.costs + (given - told[ahead.told])[ahead.gather]
+                shared = SHARED_FRACTION * ahead.share * belief[ahead.value]
+                costs = ahead.costs + (shared - messages[ahead.received])[ahead.gather]
                 message = np.minimum.reduceat(costs, ahead.row)
                 least = np.minimum.reduceat(message, ahead.message)
                 total += least.sum()
-                told[ahead.tells] = message - least[ahead.edge]
-                more = np.full(len(given), np.inf)
-                np.minimum.at(more, ahead.gather, costs - np.repeat(message, np.diff(np.append(ahead.row, len(costs)))))
-                above[level.values] += np.bincount(ahead.value, more - given, minlength=count)
+                messages[ahead.sent] = message - least[ahead.edge]
+                above_message = np.full(len(shared), np.inf)
+                np.minimum.at(above_message, ahead.gather, costs - np.repeat(message, np.diff(np.append(ahead.row, len(costs)))))
+                unshared[level.values] += np.bincount(ahead.value, above_message - shared, minlength=count)
         result = np.empty(len(own))
-        result[self._value] = total + above
+        result[self._value] = total + unshared
         return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """The neighbours, before or after it, of the variables of a level: E of them. Values are numbered from the level's first."""
+    """The E edges from the variables of a level to their neighbours on one side of it. Values are numbered within the level."""
 
     other: Ints
     """[E]: the neighbour."""
     size: Ints
-    """[E]: values of the variable here."""
-    told: Ints
-    """Positions of what they told, message by message; K in all."""
+    """[E]: the number of values of the variable in the level."""
+    received: Ints
+    """[K]: positions of the messages that the variables get, one after the other."""
     value: Ints
-    """[K]: the value it was told about."""
+    """[K]: the value that an entry of a message is about."""
     share: Floats
-    """[K]"""
+    """[K]: the share of its cost that the variable passes on."""
     costs: Floats
-    """By neighbour, by value of the neighbour, by value here; L in all."""
+    """[L]: by edge, by value of the neighbour, by value in the level."""
     table: Ints
-    """[E]: where each table begins in `costs`."""
+    """[E]: the start of each table in `costs`."""
     gather: Ints
-    """[L]: positions in [K]."""
+    """[L]: the position in [K]."""
     row: Ints
-    """Where costs of another value of a neighbour begin."""
-    tells: Ints
-    """[rows]: positions of what they are told."""
+    """[R]: the start in `costs` of each row, which is one value of a neighbour."""
+    sent: Ints
+    """[R]: positions of the messages that the neighbours get."""
     message: Ints
-    """[E]: the first row of each."""
+    """[E]: the first row of each edge."""
     edge: Ints
-    """[rows]: which of the E."""
+    """[R]: the edge of a row."""
 
     @classmethod
     def of(
-        cls, core: Core, variable: Ints, size: Ints, first: Ints, starts: Ints, told_value: Ints, share: Floats, to: Ints,
+        cls, core: Core, variable: Ints, size: Ints, first: Ints, starts: Ints, message_value: Ints, share: Floats, to: Ints,
         by: Ints, back: Ints, edges: Ints, offset: int,
     ) -> _Side:  # fmt: skip
         here, other = to[edges], by[edges]
         mine, theirs = size[here], size[other]
-        told = ranges(starts[edges], mine)
+        received = ranges(starts[edges], mine)
         pairs = zip(variable[other].tolist(), variable[here].tolist(), strict=True)
         start = np.append(0, np.cumsum(mine))[:-1]
         edge = np.repeat(np.arange(len(edges)), theirs)
         return cls(
-            other, mine, told, told_value[told] - offset, np.repeat(share[here], mine),
+            other, mine, received, message_value[received] - offset, np.repeat(share[here], mine),
             np.concatenate([np.zeros(0), *(core.table[u][v].ravel() for u, v in pairs)]),
             np.append(0, np.cumsum(mine * theirs))[:-1], ranges(start[edge], mine[edge]),
             np.append(0, np.cumsum(mine[edge]))[:-1], ranges(starts[back[edges]], theirs),
@@ -174,29 +179,30 @@ class _Side:
         )  # fmt: skip
 
     def columns(self, chosen: Ints) -> Floats:
-        """[K]: what each value here costs with what the neighbours chose."""
+        """[K]: the cost of each value in the level with the values that the neighbours chose."""
         return self.costs[ranges(self.table + chosen[self.other] * self.size, self.size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """Variables none of which is a neighbour of another."""
+    """Variables that are not neighbours of each other."""
 
     values: slice
     variables: slice
     first: Ints
-    """By variable: its first value, from the first of the level."""
+    """By variable: its first value, counted from the first value of the level."""
     of: Ints
-    """By value: its variable, from the first of the level."""
-    told: slice
-    told_value: Ints
-    """By what is told: the value it is about, from the first of the level."""
+    """By value: its variable, counted from the first variable of the level."""
+    messages: slice
+    """The messages that the variables get."""
+    message_value: Ints
+    """By entry of these messages: the value that it is about, counted from the first value of the level."""
     after: _Side
     before: _Side
 
 
 def _levels(core: Core, order: Ints) -> Ints:
-    """[V]: how many variables, at most, come one after the other as neighbours before this one."""
+    """[V]: the level of each variable: the length of the longest chain of neighbours that come before it in the order."""
     level = np.full(len(order), -1)
     for v in order.tolist():
         level[v] = max((level[u] + 1 for u in core.table[v] if level[u] >= 0), default=0)
@@ -204,6 +210,6 @@ def _levels(core: Core, order: Ints) -> Ints:
 
 
 def _first_least(cost: Floats, first: Ints, of: Ints) -> Ints:
-    """By variable: its first value of the least cost."""
+    """By variable: the first of its values with the least cost."""
     least = np.flatnonzero(cost == np.minimum.reduceat(cost, first)[of])
     return least[np.searchsorted(least, first)] - first

@@ -1,4 +1,4 @@
-"""The least cost of a pairwise problem: choices merged, memory priced, messages passed, then parts decided anew."""
+"""Minimises the cost of a pairwise problem: reduction, memory prices, message passing, then large-neighbourhood search."""
 
 from __future__ import annotations
 
@@ -10,60 +10,62 @@ import numpy as np
 
 from placer.problem.arrays import Floats, Ints
 from placer.research.pairwise.core import Core, core
-from placer.research.pairwise.descent import Descent
+from placer.research.pairwise.local_search import LocalSearch
 from placer.research.pairwise.memory import Memory
 from placer.research.pairwise.messages import Messages
 from placer.research.pairwise.prices import Prices
 from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem, pairwise_cost, peak_usage
 from placer.research.pairwise.solution import PairwiseSolution
-from placer.research.pairwise.window import around, decide_anew, something_that_fits
+from placer.research.pairwise.window import any_that_fit, decide_anew, window
 from placer.solvers.base import Status
 from placer.solvers.sources import BARAHONA, KOLMOGOROV, PERRON, SHAW, lines
 
-PRICED = 0.7
-"""Of the time, at most, for prices, if anything that fits was found by then."""
-EVERY = 40
-"""Rounds of prices of which the most promising values are made to fit and improved."""
-NEAR = 1.25
-"""Values that fit and cost more than so many times the best are not improved."""
-WINDOW, SMALLEST = 20, 4
-"""Variables of the first window, and of the smallest."""
-WINDOW_S = 2.0
-"""For one, at most."""
-SPARE = 0.03
-"""Of the time, for what ends late and for the answer."""
+PRICING_SHARE = 0.7
+"""The share of the time after which prices end, if some values fit by then."""
+IMPROVE_ROUNDS = 40
+"""After so many rounds of prices, the most promising values of these rounds are repaired and improved."""
+MAX_COST_RATIO = 1.25
+"""Values that fit are improved if they cost at most this many times the best."""
+FIRST_WINDOW, MIN_WINDOW = 20, 4
+"""Number of variables of the first window, and the least number."""
+WINDOW_LIMIT_S = 2.0
+"""Time limit for one window."""
+RESERVED_SHARE = 0.03
+"""The share of the time that is kept for steps that end late and for the answer."""
 
 
 def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, seed: int = 0) -> PairwiseSolution:
-    """Searches until the bound is met or the time is over.
+    """Searches for the choices of the least cost until the bound proves them or the time is over.
 
-    What follows from other choices is merged (`core`). At prices of memory over time, the rest is bounded by tree-reweighted
-    messages; prices climb by the volume algorithm. Values met on the way are made to fit and improved; then windows of the best
-    are decided anew by constraint programming.
+    1. The problem is reduced to its `core`.
+    2. The memory limit becomes memory prices, one for each moment. At given prices, tree-reweighted messages give a lower bound
+       and values; the volume algorithm raises the prices. Values on the way are repaired until they fit, and improved by local
+       search.
+    3. Large-neighbourhood search decides windows of variables anew by constraint programming.
     """
     started = time.perf_counter()
-    merged = core(problem)
-    if merged is None:
-        return _nothing(Status.INFEASIBLE, 0, started, "costs forbid every choice")
-    if (merged.room < 0).any():
-        over = -int(merged.room.min())
-        return _nothing(Status.INFEASIBLE, 0, started, f"what is in use in any case misses the limit by {over}")
-    search = _Search(merged)
-    if len(merged.cost):
-        if not search.start(PRICED * time_limit_s, seed):
-            return _nothing(Status.INFEASIBLE, 0, started, "no choices fit at all times")
-        search.price(started, (1 - SPARE) * time_limit_s)
-        search.decide_windows(started + (1 - SPARE) * time_limit_s, seed)
+    reduced = core(problem)
+    if reduced is None:
+        return _unsolved(Status.INFEASIBLE, 0, started, "costs forbid all choices")
+    if (reduced.room < 0).any():
+        over = -int(reduced.room.min())
+        return _unsolved(Status.INFEASIBLE, 0, started, f"the memory that any choices use exceeds the limit by {over}")
+    search = _Search(reduced)
+    if len(reduced.cost):
+        if not search.start(PRICING_SHARE * time_limit_s, seed):
+            return _unsolved(Status.INFEASIBLE, 0, started, "no choices fit in memory")
+        search.price(started, (1 - RESERVED_SHARE) * time_limit_s)
+        search.decide_windows(started + (1 - RESERVED_SHARE) * time_limit_s, seed)
     proved = search.cost <= search.bound
     bound = max(0, search.bound)
     if search.best is None:
-        return _nothing(Status.UNKNOWN, bound, started, "nothing that fits was found in the time")
-    choice = merged.choices(search.best)
+        return _unsolved(Status.UNKNOWN, bound, started, "time limit, without choices that fit")
+    choice = reduced.choices(search.best)
     cost = pairwise_cost(problem, choice)
     if cost >= FORBIDDEN and proved:
-        return _nothing(Status.INFEASIBLE, 0, started, "costs forbid all choices that fit")
+        return _unsolved(Status.INFEASIBLE, 0, started, "costs forbid all choices that fit")
     if cost >= FORBIDDEN or peak_usage(problem, choice) > problem.usage_limit:
-        return _nothing(Status.UNKNOWN, bound, started, "nothing that is allowed was found in the time")
+        return _unsolved(Status.UNKNOWN, bound, started, "time limit, without choices that are allowed")
     return PairwiseSolution(
         choice,
         Status.OPTIMAL if proved else Status.FEASIBLE,
@@ -75,103 +77,104 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
 
 
 def cite() -> str:
-    """The sources of the algorithm, one a line."""
+    """The sources of the algorithm, one on each line."""
     return lines(KOLMOGOROV, BARAHONA, SHAW, PERRON)
 
 
-def _nothing(status: Status, bound: int, started: float, why: str) -> PairwiseSolution:
+def _unsolved(status: Status, bound: int, started: float, why: str) -> PairwiseSolution:
     return PairwiseSolution(None, status, 0, bound, time.perf_counter() - started, why)
 
 
 class _Search:
     """The best values that fit, and the best bound."""
 
-    def __init__(self, merged: Core) -> None:
-        self.core = merged
-        self.memory = Memory(merged)
+    def __init__(self, reduced: Core) -> None:
+        self.core = reduced
+        self.memory = Memory(reduced)
         self.best: Ints | None = None
         self.cost = math.inf
-        self.bound = merged.constant
-        self.least = np.zeros(len(merged.value_cost))
-        """[C]: a lower bound on the cost with this value."""
-        self._take(np.zeros(len(merged.cost), np.int64))
+        self.bound = reduced.constant
+        self.value_bound = np.zeros(len(reduced.value_cost))
+        """[C]: a lower bound on the total cost if the variable has this value."""
+        self._take(np.zeros(len(reduced.cost), np.int64))
 
     def start(self, seconds: float, seed: int) -> bool:
-        """From what holds least, and if that cannot be made to fit from anything that does; False if nothing does, proved."""
+        """Finds first values that fit, by repair or by constraint programming. False if it is proven that no values fit."""
         self._improve(self._smallest(), np.zeros(len(self.core.room)))
         if self.best is None:
-            found, proved = something_that_fits(self.memory, seconds=seconds, seed=seed)
-            if found is None:
-                return not proved
-            self._improve(found, np.zeros(len(self.core.room)))
+            values, proven = any_that_fit(self.memory, seconds=seconds, seed=seed)
+            if values is None:
+                return not proven
+            self._improve(values, np.zeros(len(self.core.room)))
         return True
 
     def _take(self, values: Ints) -> None:
-        """Values that fit, where they are the cheapest."""
+        """Keeps values as the best if they fit and are cheaper."""
         if (cost := self.core.total(values)) < self.cost and (self.memory.held(values) <= self.core.room).all():
             self.best, self.cost = values.copy(), cost
 
     def price(self, started: float, seconds: float) -> None:
-        """Until prices settle, and on until something fits."""
-        merged, memory = self.core, self.memory
-        messages, prices = Messages(merged), Prices(len(merged.room))
-        rounds, promising, merit = 0, np.zeros(0, np.int64), math.inf
+        """Raises the bound by memory prices, until the prices settle and some values fit, or the time is over."""
+        reduced, memory = self.core, self.memory
+        messages, prices = Messages(reduced), Prices(len(reduced.room))
+        rounds, promising, least_priced = 0, np.zeros(0, np.int64), math.inf
         while self.cost > self.bound:
-            cost = merged.value_cost + memory.rent(prices.price)
+            cost = reduced.value_cost + memory.cost_at(prices.price)
             forth, values = messages.sweep(cost, forward=True)
             back, _ = messages.sweep(cost, forward=False)
-            excess = memory.held(values) - merged.room
-            income = float(prices.price @ merged.room)
-            bound = max(forth, back) + merged.constant - income
-            # Costs are integers; sums of floats may be a little off.
+            excess = memory.held(values) - reduced.room
+            income = float(prices.price @ reduced.room)
+            bound = max(forth, back) + reduced.constant - income
+            # Costs are integers. The tolerance allows for rounding in sums of floats.
             self.bound = max(self.bound, math.ceil(bound - 1e-9 * (abs(bound) + income) - 1e-3))
             if not (excess > 0).any():
                 self._take(values)
             rounds += 1
-            if (cost_and_rent := merged.total(values) + float(prices.price @ np.maximum(0, excess))) < merit:
-                promising, merit = values, cost_and_rent
-            if rounds % EVERY == 0:
+            if (priced := reduced.total(values) + float(prices.price @ np.maximum(0, excess))) < least_priced:
+                promising, least_priced = values, priced
+            if rounds % IMPROVE_ROUNDS == 0:
                 self._improve(promising, prices.price)
-                merit = math.inf
+                least_priced = math.inf
             spent = time.perf_counter() - started
-            if spent >= seconds or (self.best is not None and (spent >= PRICED * seconds or prices.settled)):
+            if spent >= seconds or (self.best is not None and (spent >= PRICING_SHARE * seconds or prices.settled)):
                 break
             prices.learn(bound, excess.astype(np.float64), self.cost if self.best is not None else 2 * abs(bound))
 
-        income = float(prices.best @ merged.room)
-        least = messages.least(merged.value_cost + memory.rent(prices.best)) + merged.constant - income
-        self.least = least - 1e-9 * (np.abs(least) + income) - 1e-3
+        income = float(prices.best @ reduced.room)
+        least = messages.least(reduced.value_cost + memory.cost_at(prices.best)) + reduced.constant - income
+        self.value_bound = least - 1e-9 * (np.abs(least) + income) - 1e-3
 
     def _smallest(self) -> Ints:
-        """Of each variable the value that holds the least over all moments."""
-        area = self.memory.rent(np.ones(len(self.core.room)))
+        """[V]: the value of each variable that uses the least memory, summed over all moments."""
+        area = self.memory.cost_at(np.ones(len(self.core.room)))
         return np.array([int(area[a:b].argmin()) for a, b in pairwise(self.core.start.tolist())], np.int64)
 
     def _improve(self, values: Ints, price: Floats) -> None:
-        descent = Descent(self.core, self.memory, values)
-        if descent.fit(price) and self.core.total(descent.values) < NEAR * self.cost:
-            descent.improve()
-            self._take(descent.values)
+        """Repairs values until they fit and improves them by local search."""
+        search = LocalSearch(self.core, self.memory, values)
+        if search.repair(price) and self.core.total(search.values) < MAX_COST_RATIO * self.cost:
+            search.improve()
+            self._take(search.values)
 
-    def decide_windows(self, ends: float, seed: int) -> None:
-        """Larger windows while they are decided in time, smaller ones where they are not; until all variables are one.
+    def decide_windows(self, deadline: float, seed: int) -> None:
+        """Large-neighbourhood search: windows grow while they are solved in time, and shrink if they are not.
 
-        Values with which nothing is cheaper, by the bound, are left out.
+        Values that the bound excludes from any cheaper answer are left out. A solved window of all variables is a proof.
         """
         if self.best is None:
             return
         rng = np.random.default_rng(seed)
-        descent = Descent(self.core, self.memory, self.best)
-        first, size = self.core.start[:-1], float(WINDOW)
-        while self.cost > self.bound and time.perf_counter() < ends:
-            allowed = self.least <= self.cost - 1
-            other = allowed.copy()
-            other[first + self.best] = False
-            open_ = np.logical_or.reduceat(other, first)
-            free = around(descent, open_, round(size), rng) if open_.any() else []
-            until = min(ends, time.perf_counter() + WINDOW_S)
-            decided = not free or decide_anew(descent, self.memory, free, allowed, ends=until, seed=seed)
-            self._take(descent.values)
-            if decided and len(free) == open_.sum():
+        search = LocalSearch(self.core, self.memory, self.best)
+        first, size = self.core.start[:-1], float(FIRST_WINDOW)
+        while self.cost > self.bound and time.perf_counter() < deadline:
+            allowed = self.value_bound <= self.cost - 1
+            alternatives = allowed.copy()
+            alternatives[first + self.best] = False
+            undecided = np.logical_or.reduceat(alternatives, first)
+            free = window(search, undecided, round(size), rng) if undecided.any() else []
+            window_deadline = min(deadline, time.perf_counter() + WINDOW_LIMIT_S)
+            solved = not free or decide_anew(search, self.memory, free, allowed, deadline=window_deadline, seed=seed)
+            self._take(search.values)
+            if solved and len(free) == undecided.sum():
                 self.bound = math.ceil(self.cost)
-            size = max(SMALLEST, size * (1.01 if decided else 0.8))
+            size = max(MIN_WINDOW, size * (1.01 if solved else 0.8))

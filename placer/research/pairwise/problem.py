@@ -1,4 +1,4 @@
-"""PairwiseProblem: one choice for each node, costs of nodes and of pairs, memory over time under one limit."""
+"""PairwiseProblem: a choice for each node, costs of choices and of pairs of choices, and a limit on memory over time."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ import numpy as np
 from placer.problem.arrays import Ints
 
 FORBIDDEN = 10**18
-"""A cost from which on a choice, or a pair of choices, must not be made."""
+"""A choice or a pair of choices with this cost or more is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairwiseProblem:
-    """Which of its choices each node takes, at the least sum of costs, with the memory in use within the limit at all times.
+    """One choice for each node, so that the sum of all costs is least and the memory in use never exceeds the limit.
 
-    It is what a compiler decides that shards the ops of a model over devices: a node is an op, a choice one way to shard it, the
-    cost of a pair what resharding between two ops takes. Shapes below: N nodes, C choices in all, E edges, S pairs of choices in
-    all. M. D. Moffitt, P. Fegade, The ASPLOS/EuroSys contest on intra-operator parallelism for distributed deep learning, 2025.
+    A compiler that shards a model over devices solves this problem. A node is an op, and a choice is one way to shard it. The
+    cost of a pair of choices is the cost of resharding between two ops. Shapes below: N nodes, C choices of all nodes, E edges,
+    S pairs of choices of all edges.
 
-    Raises ValueError where the arrays do not fit together.
+    M. D. Moffitt, P. Fegade, The ASPLOS/EuroSys contest on intra-operator parallelism for distributed deep learning, 2025.
+
+    Raises ValueError where the shapes of the arrays are inconsistent or a value is negative.
     """
 
     name: str
     usage_limit: int
 
     choice_start: Ints
-    """[N + 1]: the choices of node n are entries choice_start[n]:choice_start[n + 1], one at least."""
+    """[N + 1]: the choices of node n are entries choice_start[n]:choice_start[n + 1], at least one."""
     choice_cost: Ints
-    """[C]: not below 0."""
+    """[C]: at least 0."""
     choice_usage: Ints
-    """[C]: what the node holds while it holds anything."""
+    """[C]: the memory of the node during its interval."""
     node_interval: Ints
-    """[N, 2]: from when, and until before when, the node holds it; nothing where these are the same."""
+    """[N, 2]: begin and end of the time in which the node uses memory; the end is not part of it."""
 
     edge_nodes: Ints
-    """[E, 2]: two different nodes; several edges may join the same two."""
+    """[E, 2]: two different nodes. Several edges may join the same two nodes."""
     edge_start: Ints
-    """[E + 1]: the costs of edge e are entries edge_start[e]:edge_start[e + 1], a matrix row after row: a row for each choice of
-    its first node, a column for each of the second."""
+    """[E + 1]: the costs of edge e are entries edge_start[e]:edge_start[e + 1]. They are a matrix in row-major order, with a row
+    for each choice of the first node and a column for each choice of the second."""
     edge_cost: Ints
-    """[S]: not below 0."""
+    """[S]: at least 0."""
 
     def __post_init__(self) -> None:
         n, c, e, s = len(self.node_interval), len(self.choice_cost), len(self.edge_nodes), len(self.edge_cost)
@@ -50,36 +52,36 @@ class PairwiseProblem:
             "choice_start": (n + 1,), "choice_usage": (c,), "node_interval": (n, 2), "edge_nodes": (e, 2), "edge_start": (e + 1,),
         }  # fmt: skip
         for name, shape in shapes.items():
-            if (found := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {found} where {shape} belongs.")
-        for what, start, length in (("choice", self.choice_start, c), ("edge", self.edge_start, s)):
+            if (given := np.shape(getattr(self, name))) != shape:
+                raise ValueError(f"{name} has shape {given}; its shape must be {shape}.")
+        for name, start, length in (("choice", self.choice_start, c), ("edge", self.edge_start, s)):
             if start[0] != 0 or start[-1] != length or (np.diff(start) < 1).any():
-                raise ValueError(f"{what}_start does not run from 0 to {length} in steps of one at least.")
+                raise ValueError(f"{name}_start must rise from 0 to {length} in steps of at least 1.")
         if ((self.edge_nodes < 0) | (self.edge_nodes >= n)).any() or (self.edge_nodes[:, 0] == self.edge_nodes[:, 1]).any():
-            raise ValueError(f"an edge joins a node with itself, or one that is not among the {n}.")
+            raise ValueError(f"an edge joins a node with itself, or has a node that is not one of the {n}.")
         if (np.diff(self.edge_start) != self.choices[self.edge_nodes].prod(axis=1)).any():
-            raise ValueError("an edge has not as many costs as its nodes have pairs of choices.")
+            raise ValueError("an edge must have as many costs as its nodes have pairs of choices.")
         if any((values < 0).any() for values in (self.choice_cost, self.choice_usage, self.edge_cost)):
             raise ValueError("a cost or a usage is below 0.")
 
     @cached_property
     def nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return len(self.node_interval)
 
     @cached_property
     def choices(self) -> Ints:
-        """[N]: how many each node has."""
+        """[N]: the number of choices of each node."""
         return np.diff(self.choice_start)
 
     def table(self, edge: int) -> Ints:
-        """The costs of one edge, a row for each choice of its first node."""
+        """[choices of the first node, choices of the second]: the costs of an edge."""
         a, b = self.edge_nodes[edge]
         return self.edge_cost[self.edge_start[edge] : self.edge_start[edge + 1]].reshape(self.choices[a], self.choices[b])
 
 
 def pairwise_cost(problem: PairwiseProblem, choice: Ints) -> int:
-    """What the choices [N] of all nodes cost; at least `FORBIDDEN` where one of them, or a pair, must not be."""
+    """The cost of the choices [N] of all nodes; `FORBIDDEN` if one of them or a pair of them is not allowed."""
     first, second = problem.edge_nodes.T
     pair = problem.edge_start[:-1] + choice[first] * problem.choices[second] + choice[second]
     own = np.minimum(problem.choice_cost[problem.choice_start[:-1] + choice], FORBIDDEN)
@@ -90,11 +92,11 @@ def pairwise_cost(problem: PairwiseProblem, choice: Ints) -> int:
 
 
 def peak_usage(problem: PairwiseProblem, choice: Ints) -> int:
-    """The most memory in use at any time."""
-    since, until = problem.node_interval.T
-    held = np.where(since < until, problem.choice_usage[problem.choice_start[:-1] + choice], 0)
+    """The most memory in use at any time, for the choices [N] of all nodes."""
+    begin, end = problem.node_interval.T
+    held = np.where(begin < end, problem.choice_usage[problem.choice_start[:-1] + choice], 0)
     times = np.unique(problem.node_interval)
     change = np.zeros(len(times), np.int64)
-    np.add.at(change, np.searchsorted(times, since), held)
-    np.subtract.at(change, np.searchsorted(times, until), held)
+    np.add.at(change, np.searchsorted(times, begin), held)
+    np.subtract.at(change, np.searchsorted(times, end), held)
     return int(change.cumsum().max(initial=0))

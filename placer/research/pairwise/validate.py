@@ -1,4 +1,4 @@
-"""Re-checks the choices of a pairwise problem from the problem alone: plain loops that share no code with what solvers use."""
+"""Checks the choices of a pairwise problem, in plain loops that share no code with the solver."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem
 
 @dataclass(frozen=True, slots=True)
 class PairwiseReport:
-    """What an independent check found."""
+    """The result of an independent check."""
 
     violations: tuple[str, ...]
-    """In words; empty where the choices hold."""
+    """In words; empty if the choices are allowed and fit."""
     cost: int
-    """Without what is forbidden."""
+    """The sum of the costs that are not forbidden."""
     peak_usage: int
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is violated."""
+        """Whether there are no violations."""
         return not self.violations
 
 
 def validate_pairwise(problem: PairwiseProblem, choice: Ints, cost: int | None = None) -> PairwiseReport:
-    """Checks the choices [N], the memory limit and, where one is claimed, the cost.
+    """Checks the choices [N], the memory limit and, if ``cost`` is given, the cost.
 
-    Choices of another shape, or that a node does not have, are reported as such with cost and peak 0.
+    If the choices have another shape, or a node does not have its choice, the cost and the peak of the report are 0.
     """
     chosen, start = choice.tolist(), problem.choice_start.tolist()
     if len(chosen) != problem.nodes:
         return PairwiseReport((f"{len(chosen)} nodes have a choice where the problem has {problem.nodes} nodes",), 0, 0)
-    strangers = [n for n, c in enumerate(chosen) if not 0 <= c < start[n + 1] - start[n]]
-    if strangers:
-        broken = tuple(f"node {n} takes choice {chosen[n]} of {start[n + 1] - start[n]}" for n in strangers)
-        return PairwiseReport(broken, 0, 0)
+    unknown = [n for n, c in enumerate(chosen) if not 0 <= c < start[n + 1] - start[n]]
+    if unknown:
+        violated = tuple(f"node {n} takes choice {chosen[n]} of {start[n + 1] - start[n]}" for n in unknown)
+        return PairwiseReport(violated, 0, 0)
 
     violations, total = [], 0
     for n, c in enumerate(chosen):
@@ -55,10 +55,10 @@ def validate_pairwise(problem: PairwiseProblem, choice: Ints, cost: int | None =
         violations.append(f"the cost is said to be {cost} and is {total}")
 
     events = []
-    for n, (since, until) in enumerate(problem.node_interval.tolist()):
-        if since < until:
+    for n, (begin, end) in enumerate(problem.node_interval.tolist()):
+        if begin < end:
             held = int(problem.choice_usage[start[n] + chosen[n]])
-            events += [(since, 1, held), (until, 0, -held)]  # at one time, what ends goes before what begins
+            events += [(begin, 1, held), (end, 0, -held)]  # at the same time, ends come before begins
     peak = held = 0
     for _, _, change in sorted(events):
         held += change

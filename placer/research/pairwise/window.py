@@ -1,4 +1,4 @@
-"""Large-neighbourhood search: some variables are decided anew by constraint programming, the others stay."""
+"""Large-neighbourhood search: a window of variables is decided anew by constraint programming, and the others stay."""
 
 from __future__ import annotations
 
@@ -8,57 +8,63 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placer.problem.arrays import Bools, Floats, Ints
-from placer.research.pairwise.core import different
-from placer.research.pairwise.descent import GAIN, Descent
+from placer.research.pairwise.core import distinct_moments
+from placer.research.pairwise.local_search import MIN_GAIN, LocalSearch
 from placer.research.pairwise.memory import Memory
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
-SHORT = 0.2
-"""Of windows, where memory is short."""
+FULL_MOMENT_SHARE = 0.2
+"""The share of windows that are chosen around a moment with little room."""
 
 
-def around(descent: Descent, open_: Bools, size: int, rng: np.random.Generator) -> list[int]:
-    """`size` of the open [V] variables near to each other, or all if there are not more; now and then where memory is short."""
-    core, candidates = descent.core, np.flatnonzero(open_)
+def window(search: LocalSearch, undecided: Bools, size: int, rng: np.random.Generator) -> list[int]:
+    """At most ``size`` of the undecided [V] variables, ascending: connected ones, or ones that use memory at a full moment."""
+    core, candidates = search.core, np.flatnonzero(undecided)
     queue = [int(rng.choice(candidates))]
-    if rng.random() < SHORT and len(core.room):
-        # Half of them from those that can hold something at a moment with little room, the less the likelier.
-        moment = int(np.argsort(descent.room, kind="stable")[int(len(core.room) * rng.random() ** 3)])
-        there = core.value[(core.since <= moment) & (moment < core.until)]
-        holders = np.unique(np.searchsorted(core.start, there, side="right") - 1)
-        queue = rng.permutation(holders[open_[holders]])[: (size + 1) // 2].tolist() or queue
+    if rng.random() < FULL_MOMENT_SHARE and len(core.room):
+        # Half of the window can use memory at this moment, which is likelier to be one with little room.
+        moment = int(np.argsort(search.room, kind="stable")[int(len(core.room) * rng.random() ** 3)])
+        values = core.value[(core.since <= moment) & (moment < core.until)]
+        holders = np.unique(np.searchsorted(core.start, values, side="right") - 1)
+        queue = rng.permutation(holders[undecided[holders]])[: (size + 1) // 2].tolist() or queue
     chosen = dict.fromkeys(queue)
     while len(chosen) < min(size, len(candidates)):
         if not queue:
             queue.append(int(rng.choice(candidates)))
             chosen[queue[0]] = None
         v = queue[int(rng.integers(len(queue)))]
-        others = [u for u in core.table[v] if open_[u] and u not in chosen]
+        others = [u for u in core.table[v] if undecided[u] and u not in chosen]
         if others:
             u = others[int(rng.integers(len(others)))]
             chosen[u] = None
             queue.append(u)
         else:
-            queue.remove(v)  # all around it is chosen
+            queue.remove(v)  # all its neighbours are chosen
     return sorted(chosen)
 
 
-def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bools, *, ends: float, seed: int) -> bool:
-    """Gives the free variables the cheapest values that fit, the others as they are; whether that could be told in the time.
+def decide_anew(search: LocalSearch, memory: Memory, free: list[int], allowed: Bools, *, deadline: float, seed: int) -> bool:
+    """Gives the free variables the cheapest values that fit; the others stay. Returns whether that is proven.
 
-    Values are those `allowed` [C] and the present ones. It ends at `ends` on `time.perf_counter`, or soon after.
+    A value is left out if a lower bound on its cost exceeds the present cost. The bound of a value is its cost with the variables
+    that stay, plus half of the least cost in its row of each table between free variables.
 
-    A choice of values costs at least what each costs with those that stay and, of each table between free variables, half of
-    the least in its row and in its column: values that would cost more than the present ones by that are left out.
+    Args:
+        search: the present values, which are changed.
+        memory: of the same core.
+        free: the variables to decide.
+        allowed: [C]: values that may be taken beside the present ones.
+        deadline: the `time.perf_counter` value at which the search ends, or soon after.
+        seed: of the solver.
     """
     from ortools.sat.python import cp_model
 
-    core, inside = descent.core, set(free)
+    core, inside = search.core, set(free)
     edges = [(v, u) for v in free for u in core.table[v] if v < u and u in inside]
-    outer = {v: _outer(descent, v, inside) for v in free}
-    at = {v: int(descent.values[v]) for v in free}
+    outer = {v: _outer(search, v, inside) for v in free}
+    at = {v: int(search.values[v]) for v in free}
     present = sum(outer[v][at[v]] for v in free) + sum(core.table[v][u][at[v], at[u]] for v, u in edges)
     least = {
         v: outer[v] + sum((table.min(axis=1) / 2 for u, table in core.table[v].items() if u in inside), np.zeros(len(outer[v])))
@@ -93,29 +99,29 @@ def decide_anew(descent: Descent, memory: Memory, free: list[int], allowed: Bool
         costs += table.astype(np.int64).ravel().tolist()
     model.minimize(cp_model.LinearExpr.weighted_sum(terms, costs))
 
-    room = descent.room + memory.spread(memory.of(core.start[free] + descent.values[free]))
+    room = search.room + memory.spread(memory.of(core.start[free] + search.values[free]))
     _limit(model, takes, values, memory, room)
-    solver = _solver(max(0.0, ends - time.perf_counter()), seed)
+    solver = _solver(max(0.0, deadline - time.perf_counter()), seed)
     status: Any = solver.solve(model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < present - GAIN:
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < present - MIN_GAIN:
         for v in free:
             value = int(values[v][next(i for i, take in enumerate(takes[v]) if solver.boolean_value(take))])
             if value != at[v]:
-                descent.change((v, value))
+                search.change((v, value))
     return bool(status == cp_model.OPTIMAL)
 
 
-def _outer(descent: Descent, variable: int, inside: set[int]) -> Floats:
-    """What each value costs with the variables that stay."""
-    costs = descent.costs(variable).copy()
-    for other, table in descent.core.table[variable].items():
+def _outer(search: LocalSearch, variable: int, inside: set[int]) -> Floats:
+    """The cost of each value with the variables that stay."""
+    costs = search.costs(variable).copy()
+    for other, table in search.core.table[variable].items():
         if other in inside:
-            costs -= table[:, descent.values[other]]
+            costs -= table[:, search.values[other]]
     return costs
 
 
-def something_that_fits(memory: Memory, *, seconds: float, seed: int) -> tuple[Ints | None, bool]:
-    """A value for each variable, whatever it costs, or None; and whether None is proved."""
+def any_that_fit(memory: Memory, *, seconds: float, seed: int) -> tuple[Ints | None, bool]:
+    """Values [V] that fit, whatever they cost, or None; and whether it is proven that there are none."""
     from ortools.sat.python import cp_model
 
     core = memory.core
@@ -143,20 +149,28 @@ def _solver(seconds: float, seed: int) -> CpSolver:
 
 
 def _limit(model: CpModel, takes: dict[int, list[IntVar]], values: dict[int, Ints], memory: Memory, room: Ints) -> None:
-    """Variables `takes` say which of their `values` they take; at each moment these hold `room` [T] at most."""
+    """Adds the memory limit: at each moment, the values that the variables take use at most ``room`` [T].
+
+    Args:
+        model: gets the constraints.
+        takes: for each variable, a literal for each of its values.
+        values: for each variable, the values that its literals stand for.
+        memory: of the core.
+        room: [T].
+    """
     from ortools.sat.python.cp_model import LinearExpr
 
     core = memory.core
     numbers = np.concatenate([core.start[v] + values[v] for v in takes])
-    entries, mine = memory.of(numbers), np.repeat(np.arange(len(numbers)), memory.entries[numbers + 1] - memory.entries[numbers])
+    entries, owner = memory.of(numbers), np.repeat(np.arange(len(numbers)), memory.entries[numbers + 1] - memory.entries[numbers])
     since, until, amount = core.since[entries], core.until[entries], core.amount[entries]
-    kept = different(len(numbers), mine, since, until, amount, room)
+    kept = distinct_moments(len(numbers), owner, since, until, amount, room)
     held = np.zeros((len(numbers), len(kept) + 1), np.int64)
-    np.add.at(held, (mine, np.searchsorted(kept, since)), amount)
-    np.subtract.at(held, (mine, np.searchsorted(kept, until)), amount)
+    np.add.at(held, (owner, np.searchsorted(kept, since)), amount)
+    np.subtract.at(held, (owner, np.searchsorted(kept, until)), amount)
     held = held.cumsum(axis=1)[:, :-1]
-    most = np.maximum.reduceat(held, np.append(0, np.cumsum([len(values[v]) for v in takes]))[:-1]).sum(axis=0)
+    most_held = np.maximum.reduceat(held, np.append(0, np.cumsum([len(values[v]) for v in takes]))[:-1]).sum(axis=0)
     flat = [take for v in takes for take in takes[v]]
-    for moment in np.flatnonzero(most > room[kept]).tolist():
-        some = np.flatnonzero(held[:, moment])
-        model.add(LinearExpr.weighted_sum([flat[i] for i in some], held[some, moment].tolist()) <= int(room[kept[moment]]))
+    for moment in np.flatnonzero(most_held > room[kept]).tolist():
+        users = np.flatnonzero(held[:, moment])
+        model.add(LinearExpr.weighted_sum([flat[i] for i in users], held[users, moment].tolist()) <= int(room[kept[moment]]))

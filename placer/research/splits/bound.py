@@ -1,4 +1,4 @@
-"""No split has a lower max load than this."""
+"""Lower bounds on the max load of every split, from the work, from minimum cuts and from packing."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from placer.problem.arrays import Bools, Ints
 from placer.research.splits.model import WORKERS
 from placer.research.splits.problem import SplitProblem
 
-UNLIMITED = 1 << 50
-PRICES = 8
-"""The most prices of memory tried for one accelerator."""
+UNLIMITED_NS = 1 << 50
+"""The capacity of an arc that no minimum cut may cut."""
+MAX_PRICES = 8
+"""The most memory prices that are tried for one accelerator."""
 
 
 def max_load_bound_ns(problem: SplitProblem) -> int:
-    """The best of what all work, each unit, and each two units that a net joins, demand.
+    """The largest of three lower bounds on the max load of a split, in ns.
 
-    - All work, were units divisible and copies free.
-    - Some device has unit u. On an accelerator, that has no less to do than the cheapest set of units with u in it: the time of
-      its units and the nets it cuts, a minimum cut.
-    - Two units are on one device or on two. On two, each accelerator has no less to do than the cheapest set with one of them in
-      it and the other out.
+    - All work, if units could be divided and copies were free.
+    - For each unit u: some device has u. The load of an accelerator with u is at least that of the cheapest set of units that
+      contains u. The load of a set is the time of its units and the cost of the nets it cuts, so that set is a minimum cut.
+    - For each two units of a net: they are on one device or on two. On two, the load of each accelerator is at least that of the
+      cheapest set with one of the units and without the other.
     """
     if not problem.units:
         return 0
     cuts, cpu = Cuts(problem), problem.unit_time_ns[:, 0].tolist()
-    alone = [cuts.least([u], []) if ok else UNLIMITED for u, ok in enumerate(problem.unit_supported.tolist())]
+    alone = [cuts.least([u], []) if ok else UNLIMITED_NS for u, ok in enumerate(problem.unit_supported.tolist())]
     bound: int = max(_work_ns(problem), *map(min, alone, cpu))
     nets = problem.nets
     pairs = {
@@ -38,7 +39,7 @@ def max_load_bound_ns(problem: SplitProblem) -> int:
         for b in others
     }
     for a, b in sorted(pairs):
-        if min(alone[a], alone[b], cpu[a], cpu[b]) == UNLIMITED:
+        if min(alone[a], alone[b], cpu[a], cpu[b]) == UNLIMITED_NS:
             continue
         together = min(cuts.least([a, b], []), cpu[a] + cpu[b])
         if together <= bound:
@@ -52,27 +53,30 @@ def max_load_bound_ns(problem: SplitProblem) -> int:
 
 
 def _work_ns(problem: SplitProblem) -> int:
-    """All units shared by accelerators and CPUs, however they are divided: CPUs take those that they are least slow at."""
+    """The load if units could be divided and copies were free. CPUs take the units that they slow down least."""
     cpu, accelerator = problem.unit_time_ns[problem.unit_supported].T
     order = np.argsort(cpu / np.maximum(1e-9, accelerator), kind="stable")
     done = np.append(0, np.cumsum(cpu[order])), np.append(0, np.cumsum(accelerator[order]))
     low, high = 0, int(accelerator.sum())
     while low < high:
         load = (low + high) // 2
-        left = done[1][-1] - np.interp(problem.cpus * load, *done)
-        low, high = (low, load) if left <= problem.accelerators * load else (load + 1, high)
-    return max(0, low - 1)  # a nanosecond for what floats round
+        on_accelerators = done[1][-1] - np.interp(problem.cpus * load, *done)
+        low, high = (low, load) if on_accelerators <= problem.accelerators * load else (load + 1, high)
+    return max(0, low - 1)  # minus a nanosecond for rounding
 
 
 def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, seed: int) -> int:
-    """What loads demand when copies are free and memory without limit: units packed into devices, by constraint programming.
+    """A lower bound on the max load, from packing units into devices with free copies and unlimited memory.
 
     Args:
-        at_most_ns: the max load of a split.
+        problem: the problem.
+        at_most_ns: the max load of a known split.
+        seconds: time limit of the constraint solver.
+        seed: of the constraint solver.
     """
     from ortools.sat.python import cp_model
 
-    # In the largest unit of time that all are multiples of: published layers' times are whole microseconds.
+    # Times are in the largest unit that divides them all: those of published layers are whole microseconds.
     grain = max(1, int(np.gcd.reduce(problem.unit_time_ns, axis=None)))
     time = (problem.unit_time_ns // grain).tolist()
     model: Any = cp_model.CpModel()
@@ -100,7 +104,7 @@ def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, 
 
 
 class Cuts:
-    """Least loads of an accelerator by what it must hold and must not, each a minimum cut."""
+    """The least load of an accelerator that has some units and lacks others, as a minimum cut."""
 
     def __init__(self, problem: SplitProblem) -> None:
         units, nets = problem.units, problem.nets
@@ -110,60 +114,61 @@ class Cuts:
         capacity = problem.unit_time_ns[:, 1].tolist()
         for m, cost in enumerate(nets.cost_ns.tolist()):
             members = nets.unit[nets.start[m] : nets.start[m + 1]].tolist()
-            some, rest = units + 2 + 2 * m, units + 3 + 2 * m
-            tail += [some] + members + [rest] * len(members)
-            head += [rest] + [some] * len(members) + members
-            capacity += [cost] + [UNLIMITED] * 2 * len(members)
+            net_in, net_out = units + 2 + 2 * m, units + 3 + 2 * m
+            tail += [net_in] + members + [net_out] * len(members)
+            head += [net_out] + [net_in] * len(members) + members
+            capacity += [cost] + [UNLIMITED_NS] * 2 * len(members)
         self._arcs: tuple[Ints, Ints, Ints] = (np.array(tail), np.array(head), np.array(capacity, np.int64))
 
     def least(self, inside: list[int], outside: list[int]) -> int:
-        """The least load, whatever its bytes."""
+        """The least load of an accelerator with the units ``inside`` and without those ``outside``; memory is not limited."""
         return self._cut(inside, outside)[0]
 
     def least_that_fits(self, inside: list[int], outside: list[int]) -> tuple[int, Bools]:
-        """A bound on the least load of what an accelerator can hold, and, [U], something near it; `inside` must be so.
+        """A lower bound on that least load within the memory limit, and [U], a set that fits and comes close to it.
 
-        Units pay for their bytes, and what full use of the limit would pay is taken off. Each set makes that a straight line over
-        the price; the next price is where the lines of the last set that fits and of the last that does not meet.
+        ``inside`` itself must fit. This is a Lagrangian bound: each unit pays a price for its bytes, and the price of the whole
+        limit is subtracted. For a fixed set that is a straight line over the price. The next price is where the line of the last
+        set that fits and the line of the last set that does not fit meet.
         """
-        best, there = self._cut(inside, outside)
-        limit, over = self._limit, (best, self._bytes[there].sum())
-        if over[1] <= limit:
-            return best, there
-        load, near = self._cut(inside, [u for u in range(len(self._bytes)) if u not in {*inside}])
-        fits = (load, self._bytes[near].sum())
-        for _ in range(PRICES):
-            price = (fits[0] - over[0]) / (over[1] - fits[1])
-            rent = np.floor(price * self._bytes).astype(np.int64)
-            paid, there = self._cut(inside, outside, rent)
-            best = max(best, paid - math.floor(price * limit) - 1)  # a nanosecond for what floats round
-            line = paid - int(rent[there].sum()), self._bytes[there].sum()
-            if line in (over, fits):
+        bound, chosen = self._cut(inside, outside)
+        limit, too_large = self._limit, (bound, self._bytes[chosen].sum())
+        if too_large[1] <= limit:
+            return bound, chosen
+        load, fitting = self._cut(inside, [u for u in range(len(self._bytes)) if u not in {*inside}])
+        fits = (load, self._bytes[fitting].sum())
+        for _ in range(MAX_PRICES):
+            price = (fits[0] - too_large[0]) / (too_large[1] - fits[1])
+            memory_price = np.floor(price * self._bytes).astype(np.int64)
+            priced_load, chosen = self._cut(inside, outside, memory_price)
+            bound = max(bound, priced_load - math.floor(price * limit) - 1)  # minus a nanosecond for rounding
+            line = priced_load - int(memory_price[chosen].sum()), self._bytes[chosen].sum()
+            if line in (too_large, fits):
                 break
             if line[1] > limit:
-                over = line
+                too_large = line
             else:
-                fits, near = line, there
-        return best, near
+                fits, fitting = line, chosen
+        return bound, fitting
 
-    def _cut(self, inside: list[int], outside: list[int], rent: Ints | None = None) -> tuple[int, Bools]:
-        """The least load and rent, [U]: of what set of units."""
+    def _cut(self, inside: list[int], outside: list[int], memory_price: Ints | None = None) -> tuple[int, Bools]:
+        """The least load, with a price [U] for each unit added, and [U], the set of units that has it."""
         from ortools.graph.python import max_flow
 
         tail, head, capacity = self._arcs
         units = len(self._bytes)
-        if rent is not None:
+        if memory_price is not None:
             capacity = capacity.copy()
-            capacity[:units] += rent
+            capacity[:units] += memory_price
         flow = max_flow.SimpleMaxFlow()
         flow.add_arcs_with_capacity(
             np.append(tail, [self._source] * len(inside) + outside),
             np.append(head, inside + [self._sink] * len(outside)),
-            np.append(capacity, [UNLIMITED] * (len(inside) + len(outside))),
+            np.append(capacity, [UNLIMITED_NS] * (len(inside) + len(outside))),
         )
         flow.solve(self._source, self._sink)
         least: int = flow.optimal_flow()
         with_source = np.array(flow.get_source_side_min_cut(), np.int64)
-        there = np.zeros(units, np.bool_)
-        there[with_source[with_source < units]] = True
-        return least, there
+        chosen = np.zeros(units, np.bool_)
+        chosen[with_source[with_source < units]] = True
+        return least, chosen

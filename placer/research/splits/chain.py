@@ -1,4 +1,4 @@
-"""The least max load over contiguous splits, by a dynamic programme over ideals.
+"""The contiguous split of the least max load, by a dynamic programme over ideals.
 
 J. Tarnawski et al., Efficient Algorithms for Device Placement of DNN Graph Operators, NeurIPS 2020.
 """
@@ -11,13 +11,13 @@ from placer.problem.arrays import Bools, Ints
 from placer.research.splits.problem import SplitProblem
 from placer.solvers.primitives.ideals import contained, ideals, precedence
 
-IDEALS = 1_000
-"""More make the programme linear: over prefixes of depth-first orders."""
-NEVER = np.iinfo(np.int64).max // 4
+MAX_IDEALS = 1_000
+"""A problem with more ideals is solved over the prefixes of depth-first orders only."""
+IMPOSSIBLE_NS = np.iinfo(np.int64).max // 4
 
 
 def unit_order(problem: SplitProblem) -> list[tuple[int, int]]:
-    """Which unit comes before which, without circles."""
+    """Pairs (a, b) of units where a must come before b; units in a circle are in no order."""
     order = np.argsort(problem.consumer_op, kind="stable")
     maker = problem.op_unit[problem.tensor_op[problem.consumer_tensor[order]]]
     user = problem.op_unit[problem.consumer_op[order]]
@@ -25,18 +25,18 @@ def unit_order(problem: SplitProblem) -> list[tuple[int, int]]:
 
 
 def chain_split(problem: SplitProblem) -> Ints:
-    """[U]: a device for each unit: consecutive pieces, one to a device, of the least max load among such that fit."""
-    family, _ = ideals(problem.units, unit_order(problem), IDEALS)
+    """[U]: the device of each unit, when every device has one contiguous piece; the least max load of such splits that fit."""
+    family, _ = ideals(problem.units, unit_order(problem), MAX_IDEALS)
     on_accelerator, on_cpu = piece_loads_ns(problem, family)
     k, cpus, count = problem.accelerators, problem.cpus, len(family)
     every = np.arange(count)
-    best: dict[tuple[int, int], Ints] = {(0, 0): np.where(every == 0, 0, NEVER)}
-    came: dict[tuple[int, int], tuple[Ints, Bools]] = {}  # the ideal before, and whether the last piece is on an accelerator
+    best: dict[tuple[int, int], Ints] = {(0, 0): np.where(every == 0, 0, IMPOSSIBLE_NS)}
+    origin: dict[tuple[int, int], tuple[Ints, Bools]] = {}  # the ideal before the last piece; is that on an accelerator?
     for a in range(k + 1):
         for c in range(cpus + 1):
             if a + c == 0:
                 continue
-            value, before = np.full(count, NEVER), np.zeros(count, np.int64)
+            value, before = np.full(count, IMPOSSIBLE_NS), np.zeros(count, np.int64)
             on = np.zeros(count, np.bool_)
             for used, piece, is_accelerator in (((a - 1, c), on_accelerator, True), ((a, c - 1), on_cpu, False)):
                 if used in best:
@@ -45,11 +45,11 @@ def chain_split(problem: SplitProblem) -> Ints:
                     better = reached[i, every] < value
                     value = np.where(better, reached[i, every], value)
                     before, on = np.where(better, i, before), np.where(better, is_accelerator, on)
-            best[a, c], came[a, c] = value, (before, on)
+            best[a, c], origin[a, c] = value, (before, on)
     device = np.full(problem.units, problem.accelerators)
     a, c, j = k, cpus, count - 1
     while a + c:
-        before, on = came[a, c]
+        before, on = origin[a, c]
         i, is_accelerator = int(before[j]), bool(on[j])
         device[family[j] & ~family[i]] = a - 1 if is_accelerator else k + c - 1
         a, c, j = a - is_accelerator, c - (not is_accelerator), i
@@ -57,7 +57,10 @@ def chain_split(problem: SplitProblem) -> Ints:
 
 
 def piece_loads_ns(problem: SplitProblem, family: Bools) -> tuple[Ints, Ints]:
-    """[I, I] twice: the load of what ideal j has beyond ideal i, on an accelerator and on a CPU; `NEVER` where it may not be."""
+    """Two [I, I]: the load of the units in ideal j but not in ideal i, on an accelerator and on a CPU.
+
+    `IMPOSSIBLE_NS` where j does not contain i, or where the units may not be there or do not fit.
+    """
     nets, count = problem.nets, len(family)
     members = np.zeros((problem.units, len(nets.cost_ns)), np.float32)
     members[nets.unit, np.repeat(np.arange(len(nets.cost_ns)), np.diff(nets.start))] = 1
@@ -69,13 +72,13 @@ def piece_loads_ns(problem: SplitProblem, family: Bools) -> tuple[Ints, Ints]:
         cut[i, i:] = ((inside > 0) & (inside < size)) @ nets.cost_ns
 
     def beyond(amount: Ints) -> Ints:
-        """[I, I]: of what units have, what those in j and not in i have."""
+        """[I, I]: the sum of an amount [U] over the units in ideal j but not in ideal i."""
         total = family.astype(np.int64) @ amount
-        more: Ints = total - total[:, None]
-        return more
+        difference: Ints = total - total[:, None]
+        return difference
 
     allowed = contained(family)
     fits = allowed & (beyond(problem.unit_bytes) <= problem.memory_limit_bytes)
     fits &= beyond((~problem.unit_supported).astype(np.int64)) == 0
     cpu, accelerator = problem.unit_time_ns.T
-    return np.where(fits, beyond(accelerator) + cut, NEVER), np.where(allowed, beyond(cpu), NEVER)
+    return np.where(fits, beyond(accelerator) + cut, IMPOSSIBLE_NS), np.where(allowed, beyond(cpu), IMPOSSIBLE_NS)

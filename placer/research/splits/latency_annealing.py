@@ -1,4 +1,4 @@
-"""Splits by simulated annealing on the latency (Kirkpatrick, Gelatt, Vecchi 1983)."""
+"""Simulated annealing on the latency of a split (Kirkpatrick, Gelatt, Vecchi 1983)."""
 
 from __future__ import annotations
 
@@ -12,52 +12,58 @@ from placer.problem.arrays import Ints
 from placer.research.splits.problem import SplitProblem, loads_ns
 from placer.solvers.primitives.grouping import grouped
 
-COLD = 0.01
-"""The last temperature, as a part of the first."""
-WORK = 0.02
-"""What all loads together count beside the latency, so that what does not wait is kept short too."""
-CLUSTERS = (2, 3, 5, 8, 13)
+END_TEMPERATURE = 0.01
+"""The last temperature as a share of the first."""
+LOAD_WEIGHT = 0.02
+"""Weight of the sum of all loads beside the latency, so that work that delays nothing is reduced too."""
+CLUSTER_SIZES = (2, 3, 5, 8, 13)
+"""Numbers of connected units that move together."""
 
 
-def anneal(problem: SplitProblem, start: Ints, *, moves: int, ends: float, seed: int, hot: float) -> Ints:
-    """[U]: the split of the least latency on the way from `start`, which must fit and make nothing wait in circles."""
+def anneal(problem: SplitProblem, start: Ints, *, moves: int, deadline: float, seed: int, start_temperature: float) -> Ints:
+    """[U]: the split of the least latency on the way from ``start``, which must fit and have a latency.
+
+    ``start_temperature`` is a share of the latency of ``start``.
+    """
     state = _State(problem, start)
     rng = random.Random(seed)
     k, units = problem.accelerators, problem.units
-    now = state.latency()
-    if now is None or not units:
+    first_latency = state.latency()
+    if first_latency is None or not units:
         return start
-    least, best, scale = now, list(state.device), hot * now
-    worth = now + WORK * sum(state.load)
+    best_latency, best, scale = first_latency, list(state.device), start_temperature * first_latency
+    value = first_latency + LOAD_WEIGHT * sum(state.load)
     for move in range(moves):
-        if move % 64 == 0 and time.perf_counter() > ends:
+        if move % 64 == 0 and time.perf_counter() > deadline:
             break
         unit = rng.randrange(units)
-        here, near = state.device[unit], state.near[unit]
+        here, neighbours = state.device[unit], state.neighbours[unit]
         chance = rng.random()
         to = k if chance < 0.9 else rng.randrange(k)
-        if chance < 0.75 and near:
-            to = state.device[rng.choice(near)]
+        if chance < 0.75 and neighbours:
+            to = state.device[rng.choice(neighbours)]
         if to == here:
             continue
-        group = state.cluster(unit, rng.choice(CLUSTERS)) if rng.random() < 0.25 else [unit]
+        group = state.cluster(unit, rng.choice(CLUSTER_SIZES)) if rng.random() < 0.25 else [unit]
         if not state.may_move(group, to):
             continue
         state.move(group, to)
-        value = state.latency()
-        if value is not None:
-            new = value + WORK * sum(state.load)
-            if new <= worth or rng.random() < math.exp((worth - new) / max(1e-9, scale * COLD ** (move / moves))):
-                worth = new
-                if value < least:
-                    least, best = value, list(state.device)
+        latency = state.latency()
+        if latency is not None:
+            new_value = latency + LOAD_WEIGHT * sum(state.load)
+            if new_value <= value or rng.random() < math.exp(
+                (value - new_value) / max(1e-9, scale * END_TEMPERATURE ** (move / moves))
+            ):
+                value = new_value
+                if latency < best_latency:
+                    best_latency, best = latency, list(state.device)
                 continue
         state.move(group, here)
     return np.array(best, np.int64)
 
 
 class _State:
-    """A split, its loads kept up to date, and its latency played anew when asked for. CPUs are one device, k."""
+    """A split with its loads, which moves update. All CPUs are one device, k."""
 
     def __init__(self, problem: SplitProblem, device: Ints) -> None:
         k, nets = problem.accelerators, problem.nets
@@ -74,35 +80,37 @@ class _State:
         self._time = problem.unit_time_ns[:, 1].tolist()
         self._nbytes, self._limit = problem.unit_bytes.tolist(), problem.memory_limit_bytes
         self._supported = problem.unit_supported.tolist()
-        near: list[dict[int, None]] = [{} for _ in range(problem.units)]
+        neighbours: list[dict[int, None]] = [{} for _ in range(problem.units)]
         for a, b in zip(problem.op_unit[maker].tolist(), problem.op_unit[user].tolist(), strict=True):
-            near[a][b] = near[b][a] = None
-        self.near = [[b for b in found if b != a] for a, found in enumerate(near)]
+            neighbours[a][b] = neighbours[b][a] = None
+        self.neighbours = [[b for b in others if b != a] for a, others in enumerate(neighbours)]
         self.device: list[int] = np.minimum(device, k).tolist()
         self.load: list[int] = loads_ns(problem, device)[:k].tolist()
-        there = grouped(np.minimum(device, k), k + 1)
-        self._held = [sum(self._nbytes[u] for u in units) for units in there]
-        self._count = [len(units) for units in there]
+        units_of = grouped(np.minimum(device, k), k + 1)
+        self._held = [sum(self._nbytes[u] for u in units) for units in units_of]
+        self._count = [len(units) for units in units_of]
 
     def cluster(self, unit: int, size: int) -> list[int]:
-        """So many connected units of one device."""
-        found, at = {unit: None}, 0
-        queue = [unit]
-        while at < len(queue) and len(found) < size:
-            for other in self.near[queue[at]]:
-                if other not in found and self.device[other] == self.device[unit]:
-                    found[other] = None
+        """At most ``size`` units of one device that are connected with a unit, itself first."""
+        cluster = {unit: None}
+        queue, at = [unit], 0
+        while at < len(queue) and len(cluster) < size:
+            for other in self.neighbours[queue[at]]:
+                if other not in cluster and self.device[other] == self.device[unit]:
+                    cluster[other] = None
                     queue.append(other)
             at += 1
-        return list(found)[:size]
+        return list(cluster)[:size]
 
     def may_move(self, group: list[int], to: int) -> bool:
+        """Whether a device supports these units and has memory for them."""
         if to == self._k:
             return True
         fits = self._held[to] + sum(self._nbytes[u] for u in group) <= self._limit
         return fits and all(self._supported[u] for u in group)
 
     def move(self, group: list[int], to: int) -> None:
+        """Moves units of one device to another."""
         for unit in group:
             here = self.device[unit]
             if here < self._k:
@@ -116,7 +124,7 @@ class _State:
             self._count[to] += 1
 
     def _share(self, unit: int, device: int) -> int:
-        """What a unit adds to an accelerator's load, beside all others there."""
+        """The load that a unit adds to an accelerator, given all other units there."""
         share: int = self._time[unit]
         for net in self._nets[unit]:
             members = self._members[net]
@@ -128,35 +136,35 @@ class _State:
         return share
 
     def latency(self) -> int | None:
-        """As `placer.research.splits.problem.latency_ns` defines it."""
+        """The latency in ns, as `placer.research.splits.problem.latency_ns` defines it."""
         k, after, cpu = self._k, self._after, self._cpu
         where = [self.device[unit] for unit in self._unit]
         block = [k + op if d == k else d for op, d in enumerate(where)]
         waits = [0] * (k + self._ops)
         held: list[list[int]] = [[] for _ in range(k)]
         for op, users in enumerate(after):
-            mine = block[op]
-            if mine < k:
-                held[mine].append(op)
+            own = block[op]
+            if own < k:
+                held[own].append(op)
             for user in users:
-                if block[user] != mine:
+                if block[user] != own:
                     waits[block[user]] += 1
         start = [0] * (k + self._ops)
         ready = [d for d in range(k) if self._count[d] and not waits[d]]
         ready += [b for op, b in enumerate(block) if b == k + op and not waits[b]]
-        left = sum(1 for d in range(k) if self._count[d]) + where.count(k)
+        waiting = sum(1 for d in range(k) if self._count[d]) + where.count(k)
         longest = 0
         while ready:
-            now = ready.pop()
-            left -= 1
-            ends = start[now] + (self.load[now] if now < k else cpu[now - k])
-            longest = max(longest, ends)
-            for op in held[now] if now < k else (now - k,):
+            current = ready.pop()
+            waiting -= 1
+            end = start[current] + (self.load[current] if current < k else cpu[current - k])
+            longest = max(longest, end)
+            for op in held[current] if current < k else (current - k,):
                 for user in after[op]:
-                    then = block[user]
-                    if then != now:
-                        start[then] = max(start[then], ends)
-                        waits[then] -= 1
-                        if not waits[then]:
-                            ready.append(then)
-        return None if left else longest
+                    follower = block[user]
+                    if follower != current:
+                        start[follower] = max(start[follower], end)
+                        waits[follower] -= 1
+                        if not waits[follower]:
+                            ready.append(follower)
+        return None if waiting else longest

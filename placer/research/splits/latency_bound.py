@@ -1,4 +1,4 @@
-"""No split has a lower latency than this."""
+"""Lower bounds on the latency of every split, from single paths through the graph."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ import time
 import numpy as np
 
 from placer.problem.arrays import Bools, Ints
-from placer.research.splits.bound import UNLIMITED, Cuts
+from placer.research.splits.bound import UNLIMITED_NS, Cuts
 from placer.research.splits.problem import SplitProblem
 
 
 def shortest_path_ns(problem: SplitProblem) -> int:
-    """The longest path, each op where it takes least, copies free."""
+    """A lower bound: the longest path in ns, with each op where it is fastest and copies free."""
     return int(_ends_ns(problem, _least_ns(problem)).max(initial=0))
 
 
 def pieces_of_path(problem: SplitProblem, *, time_limit_s: float) -> tuple[int, Ints]:
-    """How fast accelerators can make the path that is longest on CPUs, and, [U], a split for that, which may wait in circles.
+    """A lower bound in ns from the path that is longest on CPUs, and, [U], a split that comes from it.
 
-    An accelerator runs once, so that what it has of a path is one piece of it, whose ops are all done when everything on that
-    accelerator is. That has no less to do than the cheapest set of units with the piece in it and the rest of the path out: the
-    time of its units and of the copies in and out, a minimum cut. The best pieces, at most as many as there are accelerators,
-    none too large for one, are found by a dynamic programme; then what is the cheapest set that fits bounds those, and they are
-    chosen again. When the time is over, the work on the path stands for a cut.
+    An accelerator runs once, so its part of the path is one contiguous piece. The ops of the piece are done when all work of the
+    accelerator is done. Its load is at least that of the cheapest set of units that has the piece and not the rest of the path,
+    which is a minimum cut. A dynamic programme chooses the best pieces: at most one for each accelerator, each within the memory
+    limit. The loads of chosen pieces are then bounded by the cheapest sets that fit, and the programme is repeated until it
+    chooses pieces with such bounds only. When the time is over, the work of the piece replaces the cut.
+
+    In the split, accelerators may wait for each other in a circle.
     """
-    ends = time.perf_counter() + time_limit_s
+    deadline = time.perf_counter() + time_limit_s
     path = _longest_path(problem)
     cuts, unit = Cuts(problem), problem.op_unit[path].tolist()
     cpu, work = problem.op_time_ns[path].T.tolist()
     sets = _pieces(problem, unit)
     load = {
-        (i, j): cuts.least(sorted(piece), sorted({*unit} - piece)) if time.perf_counter() < ends else sum(work[i:j])
+        (i, j): cuts.least(sorted(piece), sorted({*unit} - piece)) if time.perf_counter() < deadline else sum(work[i:j])
         for (i, j), piece in sets.items()
     }
     fitting: dict[tuple[int, int], Bools] = {}
     while True:
         least, chosen = _chosen(cpu, load, problem.accelerators)
-        if time.perf_counter() > ends or not (left := [piece for piece in chosen if piece not in fitting]):
+        if time.perf_counter() > deadline or not (unbounded := [piece for piece in chosen if piece not in fitting]):
             break
-        for piece in left:
+        for piece in unbounded:
             bound, fitting[piece] = cuts.least_that_fits(sorted(sets[piece]), sorted({*unit} - sets[piece]))
             load[piece] = max(load[piece], bound)
     device = np.full(problem.units, problem.accelerators)
@@ -50,9 +52,9 @@ def pieces_of_path(problem: SplitProblem, *, time_limit_s: float) -> tuple[int, 
 
 
 def _pieces(problem: SplitProblem, unit: list[int]) -> dict[tuple[int, int], set[int]]:
-    """From where to where an accelerator may have a path of these units, and its units there, the ends ascending."""
+    """By (begin, end): the units of each piece of a path that an accelerator can have. ``unit`` has the unit of each op of it."""
     last = {u: k for k, u in enumerate(unit)}
-    found = {}
+    pieces = {}
     for j in range(1, len(unit) + 1):
         piece: set[int] = set()
         for i in range(j - 1, -1, -1):
@@ -62,15 +64,15 @@ def _pieces(problem: SplitProblem, unit: list[int]) -> dict[tuple[int, int], set
             if problem.unit_bytes[[*piece]].sum() > problem.memory_limit_bytes:
                 break
             if not piece & {*unit[:i]}:
-                found[i, j] = piece.copy()
-    return found
+                pieces[i, j] = piece.copy()
+    return pieces
 
 
 def _chosen(cpu: list[int], load: dict[tuple[int, int], int], accelerators: int) -> tuple[int, list[tuple[int, int]]]:
-    """The least time of a path whose ops take so long on CPUs and whose pieces so long on accelerators, and its pieces."""
-    least = np.full((accelerators + 1, len(cpu) + 1), UNLIMITED)  # by pieces at most, of the path up to an op
+    """The least time of a path, given the times of its ops on CPUs and of its pieces on accelerators; and the pieces chosen."""
+    least = np.full((accelerators + 1, len(cpu) + 1), UNLIMITED_NS)  # [at most so many pieces, first ops of the path]
     least[:, 0] = 0
-    begin = np.full_like(least, -1)  # of the piece that ends there
+    begin = np.full_like(least, -1)  # where the piece that ends there begins
     ending: dict[int, list[tuple[int, int]]] = {}
     for (i, j), ns in load.items():
         ending.setdefault(j, []).append((i, ns))
@@ -80,19 +82,19 @@ def _chosen(cpu: list[int], load: dict[tuple[int, int], int], accelerators: int)
             better = np.flatnonzero(least[:-1, i] + ns < least[1:, j]) + 1
             least[better, j] = least[better - 1, i] + ns
             begin[better, j] = i
-    pieces, j, left = [], len(cpu), accelerators
+    pieces, j, unused = [], len(cpu), accelerators
     while j:
-        i = int(begin[left, j])
+        i = int(begin[unused, j])
         if i < 0:
             j -= 1
         else:
             pieces.append((i, j))
-            j, left = i, left - 1
+            j, unused = i, unused - 1
     return int(least[-1, -1]), pieces
 
 
 def _least_ns(problem: SplitProblem) -> Ints:
-    """[N]: each op where it takes least."""
+    """[N]: the time of each op where it is fastest."""
     least = problem.op_time_ns[:, 0].copy()
     supported = problem.unit_supported[problem.op_unit]
     least[supported] = problem.op_time_ns[supported].min(axis=1)
@@ -100,7 +102,7 @@ def _least_ns(problem: SplitProblem) -> Ints:
 
 
 def _ends_ns(problem: SplitProblem, time_ns: Ints) -> Ints:
-    """[N]: when each op ends if nothing but its inputs makes it wait."""
+    """[N]: when each op ends if it waits for its inputs only."""
     end = time_ns.tolist()
     order = np.argsort(problem.consumer_op, kind="stable")
     maker, user = problem.tensor_op[problem.consumer_tensor[order]].tolist(), problem.consumer_op[order].tolist()

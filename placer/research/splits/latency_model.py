@@ -1,4 +1,4 @@
-"""Splits for latency by constraint programming: some units decided anew, or all of them."""
+"""Minimises the latency by constraint programming, over some units or all."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import math
 from typing import Any
 
 from placer.problem.arrays import Bools, Ints
-from placer.research.splits.model import WORKERS, Resolved, either
+from placer.research.splits.model import WORKERS, Decided, either
 from placer.research.splits.problem import SplitProblem, latency_ns
 
 
-def resolved(problem: SplitProblem, device: Ints, free: Bools, *, seconds: float, seed: int) -> Resolved:
-    """The least latency with the free units decided anew, and the others as they are.
+def decide_anew(problem: SplitProblem, device: Ints, free: Bools, *, seconds: float, seed: int) -> Decided:
+    """Minimises the latency over the places of the free units; the other units stay.
 
     Args:
-        device: [U]: meets the memory limit and makes nothing wait in circles; its latency is the worst answer.
+        problem: the problem.
+        device: [U]: a split within the memory limit in which accelerators do not wait in a circle. No worse split is returned.
+        free: [U]: the units to decide.
+        seconds: time limit.
+        seed: of the solver.
     """
     from ortools.sat.python import cp_model
 
@@ -22,7 +26,7 @@ def resolved(problem: SplitProblem, device: Ints, free: Bools, *, seconds: float
     k, supported = problem.accelerators, problem.unit_supported.tolist()
     here = device.tolist()
     never, always = model.new_constant(0), model.new_constant(1)
-    on: list[list[Any]] = []  # by unit, then accelerator; CPUs last
+    on: list[list[Any]] = []  # [U][k + 1]: the literal for each accelerator, and for the CPUs last
     for u in range(problem.units):
         if free[u]:
             row = [model.new_bool_var("") if supported[u] or d == k else never for d in range(k + 1)]
@@ -71,9 +75,9 @@ def resolved(problem: SplitProblem, device: Ints, free: Bools, *, seconds: float
     status: Any = solver.solve(model)
     bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Resolved(None, bound)
-    found = device.copy()
+        return Decided(None, bound)
+    decided = device.copy()
     for u, row in enumerate(on):
         if free[u]:
-            found[u] = next(d for d, literal in enumerate(row) if solver.boolean_value(literal))
-    return Resolved(found, bound)
+            decided[u] = next(d for d, literal in enumerate(row) if solver.boolean_value(literal))
+    return Decided(decided, bound)

@@ -1,4 +1,4 @@
-"""Splits by constraint programming: some units decided anew on some devices, or all of them."""
+"""Minimises the max load by constraint programming, over all units or over those of some devices."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from placer.problem.arrays import Bools, Ints
 from placer.research.splits.problem import SplitProblem, loads_ns
 
 WORKERS = 2
+"""Threads of the solver."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resolved:
-    """What a search came to."""
+class Decided:
+    """The answer of a search over free units."""
 
     device: Ints | None
-    """[U]; None where nothing was found."""
+    """[U]; None if no split was found."""
     bound_ns: int
-    """No way to decide these units has a lower max load of these devices."""
+    """A lower bound on the value, however the free units are decided."""
 
 
-def resolved(
+def decide_anew(
     problem: SplitProblem,
     device: Ints,
     free: Bools,
@@ -33,13 +34,17 @@ def resolved(
     seconds: float,
     seed: int,
     at_least_ns: int = 0,
-) -> Resolved:
-    """The least max load of some devices, their free units decided anew.
+) -> Decided:
+    """Minimises the max load of some devices over the places of the free units.
 
     Args:
-        device: [U]: where the other units are; where the free ones are is a hint, and as good as this is the worst answer.
-        free: [U]: on one of `devices`, and may go to any of them.
-        at_least_ns: a bound known before.
+        problem: the problem.
+        device: [U]: a split. Units that are not free stay; the free ones have their device as a hint. No worse split is returned.
+        free: [U]: the units to decide. Each is on one of `devices` and may go to any of them.
+        devices: the devices whose max load is minimised.
+        seconds: time limit.
+        seed: of the solver.
+        at_least_ns: a known lower bound.
     """
     from ortools.sat.python import cp_model
 
@@ -60,16 +65,16 @@ def resolved(
     nets = problem.nets
     for m, cost in enumerate(nets.cost_ns.tolist()):
         members = nets.unit[nets.start[m] : nets.start[m + 1]]
-        loose = members[free[members]].tolist()
-        settled = set(device[members[~free[members]]].tolist())
+        free_members = members[free[members]].tolist()
+        fixed_devices = set(device[members[~free[members]]].tolist())
         for d in devices:
             if d >= k:
                 continue
-            inside, outside = d in settled, bool(settled - {d})
+            inside, outside = d in fixed_devices, bool(fixed_devices - {d})
             if inside and outside:
                 fixed[d] += cost
-            elif loose:
-                work[d].append((_cut(model, [on[u].get(d) for u in loose], inside, outside), cost))
+            elif free_members:
+                work[d].append((_cut(model, [on[u].get(d) for u in free_members], inside, outside), cost))
     top = model.new_int_var(at_least_ns, int(loads_ns(problem, device)[devices].max()), "")
     for d in devices:
         model.add(sum(literal * cost for literal, cost in work[d]) + int(fixed[d]) <= top)
@@ -77,7 +82,7 @@ def resolved(
             model.add(sum(row[d] * nbytes[u] for u, row in on.items() if d in row) <= problem.memory_limit_bytes - int(held[d]))
     if free.all():
         _break_symmetry(model, problem, on)
-    hint = _in_order(problem, device) if free.all() else device
+    hint = _renumbered(problem, device) if free.all() else device
     for u, row in on.items():
         for d, literal in row.items():
             model.add_hint(literal, bool(hint[u] == d))
@@ -89,19 +94,21 @@ def resolved(
     status: Any = solver.solve(model)
     bound = max(at_least_ns, math.ceil(solver.best_objective_bound - 0.5))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Resolved(None, bound)
-    found = device.copy()
+        return Decided(None, bound)
+    decided = device.copy()
     for u, row in on.items():
-        found[u] = next(d for d, literal in row.items() if solver.boolean_value(literal))
-    return Resolved(found, bound)
+        decided[u] = next(d for d, literal in row.items() if solver.boolean_value(literal))
+    return Decided(decided, bound)
 
 
 def _cut(model: Any, here: list[Any], inside: bool, outside: bool) -> Any:
-    """A literal that is true where an accelerator holds some but not all of a net.
+    """A literal that is true if an accelerator holds some but not all members of a net.
 
     Args:
-        here: of each member that is not settled, whether it is there; None where it cannot be.
-        inside, outside: whether settled members are there, and elsewhere.
+        model: gets the constraints.
+        here: for each free member, the literal that it is on the accelerator; None if it cannot be there.
+        inside: whether a member that stays is on the accelerator.
+        outside: whether a member that stays is elsewhere.
     """
     cut = model.new_bool_var("")
     outside |= any(literal is None for literal in here)
@@ -120,7 +127,7 @@ def _cut(model: Any, here: list[Any], inside: bool, outside: bool) -> Any:
 
 
 def either(model: Any, literals: list[Any]) -> Any:
-    """A literal that is true where some but not all of these are; it may be true elsewhere too, which nothing rewards."""
+    """A literal that is true if some but not all of these are. It may be true otherwise too; that only costs more."""
     some = model.new_bool_var("")
     for a, b in zip(literals, literals[1:] + literals[:1], strict=True):
         model.add_bool_or(~a, b, some)
@@ -128,7 +135,7 @@ def either(model: Any, literals: list[Any]) -> Any:
 
 
 def _break_symmetry(model: Any, problem: SplitProblem, on: dict[int, dict[int, Any]]) -> None:
-    """An accelerator takes a unit only after the one before it took one of those ahead, the longest of which come first."""
+    """Orders the accelerators by their longest unit: d has a unit only if d - 1 has a longer one."""
     for d in range(1, problem.accelerators):
         earlier: Any = None
         for u in _longest_first(problem):
@@ -137,19 +144,19 @@ def _break_symmetry(model: Any, problem: SplitProblem, on: dict[int, dict[int, A
                     model.add(on[u][d] == 0)
                 else:
                     model.add_implication(on[u][d], earlier)
-                now = model.new_bool_var("")
-                model.add_bool_or([on[u][d - 1], ~now] + ([] if earlier is None else [earlier]))
-                earlier = now
+                up_to_u = model.new_bool_var("")
+                model.add_bool_or([on[u][d - 1], ~up_to_u] + ([] if earlier is None else [earlier]))
+                earlier = up_to_u
 
 
 def _longest_first(problem: SplitProblem) -> list[int]:
-    """Units by their time on an accelerator."""
+    """Units by descending time on an accelerator."""
     order: list[int] = np.argsort(-problem.unit_time_ns[:, 1], kind="stable").tolist()
     return order
 
 
-def _in_order(problem: SplitProblem, device: Ints) -> Ints:
-    """The same split with accelerators numbered by the longest unit on each."""
+def _renumbered(problem: SplitProblem, device: Ints) -> Ints:
+    """The same split, its accelerators numbered in the order of `_break_symmetry`."""
     number: dict[int, int] = {}
     for u in _longest_first(problem):
         if (d := int(device[u])) < problem.accelerators:

@@ -1,4 +1,4 @@
-"""SplitProblem: a graph over like accelerators and CPUs, for throughput or for latency, as Tarnawski et al. 2020 pose it."""
+"""SplitProblem: ops shared among equal accelerators and CPUs, for throughput or for latency (Tarnawski et al. 2020)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ SplitObjective: TypeAlias = Literal["max_load", "latency"]
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """Which device each unit of ops runs on: one of k like accelerators or of l CPUs.
+    """The choice of a device for each unit of ops: one of k equal accelerators, or one of l equal CPUs.
 
-    All copies go through host memory: a tensor that is made on an accelerator and used elsewhere is copied out once, and
-    copied in once to each accelerator that uses it; a CPU pays nothing. Shapes below: N ops in topological order, U units,
-    T tensors, C consumer entries. Devices 0..k-1 are the accelerators, k..k+l-1 the CPUs. An accelerator holds the bytes of its
-    units up to the limit.
+    All copies go through host memory. A tensor that is made on an accelerator and used elsewhere is copied out once, and it is
+    copied in once to each accelerator that uses it. CPUs use host memory, so they pay for no copy. The units of an accelerator
+    hold at most ``memory_limit_bytes``.
+
+    Shapes below: N ops in topological order, U units, T tensors, C consumer entries. Devices 0..k-1 are the accelerators,
+    k..k+l-1 the CPUs.
 
     J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient Algorithms for Device Placement of DNN
     Graph Operators, NeurIPS 2020.
 
-    Raises ValueError where the arrays do not fit together.
+    Raises ValueError where the shapes of the arrays or the order of the ops are inconsistent.
     """
 
     name: str
@@ -41,12 +43,12 @@ class SplitProblem:
     unit_bytes: Ints
     """[U]"""
     unit_supported: Bools
-    """[U]: may be on an accelerator."""
+    """[U]: whether the unit may be on an accelerator."""
 
     tensor_op: Ints
-    """[T]: producing op."""
+    """[T]: the op that makes the tensor."""
     tensor_ns: Ints
-    """[T]: time for one copy into or out of an accelerator."""
+    """[T]: time of one copy into or out of an accelerator."""
     consumer_start: Ints
     """[T + 1]: consumers of tensor t are entries consumer_start[t]:consumer_start[t+1]."""
     consumer_op: Ints
@@ -59,33 +61,33 @@ class SplitProblem:
             "tensor_ns": (t,), "consumer_start": (t + 1,), "consumer_op": (c,),
         }  # fmt: skip
         for name, shape in shapes.items():
-            if (found := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {found} where {shape} belongs.")
+            if (given := np.shape(getattr(self, name))) != shape:
+                raise ValueError(f"{name} has shape {given}; its shape must be {shape}.")
         if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
-            raise ValueError("consumer_start does not run from 0 to the number of consumers.")
+            raise ValueError("consumer_start must rise from 0 to the number of consumers.")
         if (self.tensor_op[self.consumer_tensor] >= self.consumer_op).any():
-            raise ValueError("an op feeds one that does not come after it.")
+            raise ValueError("ops are not in topological order: a consumer comes before its producer.")
         if self.accelerators < 1 or self.cpus < 1:
-            raise ValueError(f"there are {self.accelerators} accelerators and {self.cpus} CPUs; there must be one of each.")
+            raise ValueError(f"{self.accelerators} accelerators and {self.cpus} CPUs: at least one of each is needed.")
 
     @cached_property
     def ops(self) -> int:
-        """N."""
+        """Number of ops, N."""
         return len(self.op_unit)
 
     @cached_property
     def units(self) -> int:
-        """U."""
+        """Number of units, U."""
         return len(self.unit_bytes)
 
     @cached_property
     def devices(self) -> int:
-        """All of them."""
+        """Number of devices, k + l."""
         return self.accelerators + self.cpus
 
     @cached_property
     def consumer_tensor(self) -> Ints:
-        """[C]: the tensor an entry consumes."""
+        """[C]: the tensor that is consumed."""
         return np.repeat(np.arange(len(self.tensor_op)), np.diff(self.consumer_start))
 
     @cached_property
@@ -97,16 +99,16 @@ class SplitProblem:
 
     @cached_property
     def nets(self) -> Nets:
-        """What can cost an accelerator a copy."""
+        """The sets of units that share a tensor; see `Nets`."""
         return Nets.of(self)
 
 
 @dataclass(frozen=True, eq=False)
 class Nets:
-    """Sets of units, M of them with E members in all: the unit that makes a tensor and those that use it.
+    """The nets of a hypergraph over units: for each tensor, the unit that makes it and the units that use it.
 
-    An accelerator that holds some but not all of a net pays its cost: it takes the tensor in, or gives it out, once. Equal nets
-    are one; those of one unit are left out.
+    There are M nets with E members in all. An accelerator that holds some but not all units of a net pays the cost of the net: it
+    copies the tensor in once, or out once. Nets with the same units are merged; nets of a single unit are left out.
     """
 
     cost_ns: Ints
@@ -118,7 +120,7 @@ class Nets:
 
     @classmethod
     def of(cls, problem: SplitProblem) -> Nets:
-        """In the order of the first tensors of each."""
+        """The nets of a problem, in the order of their first tensors."""
         members: dict[tuple[int, ...], int] = {}
         user = problem.op_unit[problem.consumer_op]
         for t, maker in enumerate(problem.op_unit[problem.tensor_op].tolist()):
@@ -134,7 +136,7 @@ class Nets:
 
 
 def loads_ns(problem: SplitProblem, device: Ints) -> Ints:
-    """[k + l]: what each device does for one sample: its units' time there and, on an accelerator, its copies."""
+    """[k + l]: the time each device needs for one sample: the times of its units and, on an accelerator, of its copies."""
     k, nets = problem.accelerators, problem.nets
     load = np.zeros(problem.devices, np.int64)
     kind = (device < k).astype(np.int64)
@@ -148,22 +150,23 @@ def loads_ns(problem: SplitProblem, device: Ints) -> Ints:
 
 
 def max_load_ns(problem: SplitProblem, device: Ints) -> int:
-    """The time from one sample to the next when all devices work side by side: that of the busiest."""
+    """The load of the busiest device, which is the time between two samples when all devices work side by side."""
     return int(loads_ns(problem, device).max())
 
 
 def excess_bytes(problem: SplitProblem, device: Ints) -> int:
-    """By how many bytes the fullest accelerator misses the limit; 0 where all hold."""
+    """By how many bytes the fullest accelerator exceeds the limit; 0 if none does."""
     held = np.zeros(problem.devices, np.int64)
     np.add.at(held, device, problem.unit_bytes)
     return max(0, int(held[: problem.accelerators].max()) - problem.memory_limit_bytes)
 
 
 def latency_ns(problem: SplitProblem, device: Ints) -> int | None:
-    """The time for one sample; None where two accelerators would wait for each other.
+    """The time for one sample; None if accelerators wait for each other in a circle.
 
-    An accelerator starts once all that it takes from elsewhere is there, copies it in, runs all its ops, and copies out what is
-    used elsewhere; only then any of it is there. CPU ops run as soon as their inputs are there, however many at once.
+    An accelerator starts when all its inputs from other devices are made. It copies them in, runs all its ops and copies out the
+    results that other devices use; no result is available before that. An op on a CPU runs as soon as its inputs are available,
+    and any number of ops run at the same time.
     """
     k = problem.accelerators
     where = device[problem.op_unit]
@@ -177,7 +180,7 @@ def latency_ns(problem: SplitProblem, device: Ints) -> int | None:
 
 
 def longest_path_ns(duration_ns: Ints, src: Ints, dst: Ints) -> int | None:
-    """The longest path through blocks that last so long and wait for each other; None where they wait in a circle."""
+    """The longest path through blocks, of which ``dst[i]`` waits for ``src[i]``; None if blocks wait in a circle."""
     follows: list[list[int]] = [[] for _ in duration_ns]
     for a, b in zip(src.tolist(), dst.tolist(), strict=True):
         follows[a].append(b)
@@ -185,10 +188,10 @@ def longest_path_ns(duration_ns: Ints, src: Ints, dst: Ints) -> int | None:
     duration = duration_ns.tolist()
     start = [0] * len(duration)
     ready = [b for b, count in enumerate(waits) if not count]
-    longest = played = 0
+    longest = finished = 0
     while ready:
         a = ready.pop()
-        played += 1
+        finished += 1
         end = start[a] + duration[a]
         longest = max(longest, end)
         for b in follows[a]:
@@ -196,4 +199,4 @@ def longest_path_ns(duration_ns: Ints, src: Ints, dst: Ints) -> int | None:
             waits[b] -= 1
             if not waits[b]:
                 ready.append(b)
-    return longest if played == len(duration) else None
+    return longest if finished == len(duration) else None

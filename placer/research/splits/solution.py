@@ -1,10 +1,11 @@
-"""What solvers of split problems answer."""
+"""SplitSolution: the answer of a solver for split problems."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
+from placer.common.gap import relative_gap
 from placer.problem.arrays import Ints
 from placer.research.splits.problem import SplitObjective
 from placer.solvers.base import Status
@@ -12,7 +13,7 @@ from placer.solvers.base import Status
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitSolution:
-    """A split that meets the memory limit, its value, and a proved bound on that of all that do."""
+    """A split within the memory limit, its value, and a proven lower bound on the value of every such split."""
 
     device: Ints | None
     """[U]; None for UNKNOWN and INFEASIBLE."""
@@ -25,7 +26,7 @@ class SplitSolution:
 
     @classmethod
     def of(cls, device: Ints, objective: SplitObjective, objective_ns: int, bound_ns: int, started: float) -> SplitSolution:
-        """The best that a search found until now: OPTIMAL where the bound proves it. `started` is on `time.perf_counter`."""
+        """A split with its status: OPTIMAL if the bound proves it, else FEASIBLE. ``started`` is a `time.perf_counter` value."""
         proved = objective_ns <= bound_ns
         return cls(
             device,
@@ -40,4 +41,4 @@ class SplitSolution:
     @property
     def gap(self) -> float:
         """(objective - bound) / objective, 0 for a zero objective."""
-        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+        return relative_gap(self.objective_ns, self.lower_bound_ns)

@@ -14,7 +14,7 @@ from placer.problem.memory import excess, usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.two_sided_relaxation import merged
 from placer.solvers.exact.min_cut import Cut, expansion, minimum_cut
 from placer.solvers.heuristics.fixed import all_on
@@ -304,15 +304,15 @@ class Lagrangian:
         relaxed = lagrangian(problem, time_limit_s=time_limit_s, seed=seed)
         if not relaxed.found:
             taken = time.perf_counter() - started
-            reason = "no cut at any price of memory could be made to fit"
-            return Solution(None, Status.UNKNOWN, objective, 0, relaxed.bound_ns, self.name, taken, reason)
+            detail = "no cut, at any memory price, could be repaired"
+            return Solution(None, Status.UNKNOWN, objective, 0, relaxed.bound_ns, self.name, taken, StopReason.NOT_FOUND, detail)
         return answer(
             problem,
             objective,
             relaxed.found[0],
             solver=self.name,
             started=started,
-            stop_reason="memory priced where it is short",
+            stop_detail="memory has a price where limits bind",
             lower_bound_ns=relaxed.bound_ns,
         )
 

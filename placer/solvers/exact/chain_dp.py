@@ -46,8 +46,8 @@ class ChainDp:
         """There is nothing to search."""
         started = time.perf_counter()
         assignment, everything = contiguous(problem)
-        reason = "contiguous splits, every ideal" if everything else "contiguous splits, prefixes of depth-first orders"
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason=reason)
+        detail = "contiguous splits, every ideal" if everything else "contiguous splits, prefixes of depth-first orders"
+        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=detail)
 
     def cite(self) -> str:
         """The paper."""

@@ -11,7 +11,7 @@ from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.branch_and_bound import branched
 from placer.solvers.bounds.lagrangian import Relaxed, lagrangian
 from placer.solvers.heuristics.fixed import all_on
@@ -53,7 +53,8 @@ class CpSat:
         """
         started = time.perf_counter()
         if why := cannot_fit(problem):
-            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+            seconds = time.perf_counter() - started
+            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, why)
         reduced = reduce(problem)
         original, problem = problem, reduced.problem
         limited = limits_can_bind(problem)
@@ -76,10 +77,10 @@ class CpSat:
             if short:
                 return self._infeasible(objective, short, started)
             best = None if excess(problem, nearest).any() else nearest
-        reason = "time limit"
+        reason = StopReason.TIME_LIMIT
         while (left := time_limit_s - (time.perf_counter() - started)) > 0:
             if best is not None and total_cost_ns(problem, best) <= bound:
-                reason = "optimal"
+                reason = StopReason.PROVED_OPTIMAL
                 break
             if model is None:
                 model = _limited_model(problem, relaxed, starts)
@@ -102,14 +103,14 @@ class CpSat:
         if best is None:
             return Solution(
                 None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started,
-                f"nothing that meets the limits found in {time_limit_s:g} s",
+                StopReason.NOT_FOUND, f"within {time_limit_s:g} s",
             )  # fmt: skip
         best = reduced.invert(best)
         return answer(original, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
 
     def _infeasible(self, objective: Objective, short: int, started: float) -> Solution:
-        why = f"no assignment meets the limits; they would have to be at least {short} bytes higher in all"
-        return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, time.perf_counter() - started, why)
+        detail, seconds = f"they would have to be at least {short} bytes higher in all", time.perf_counter() - started
+        return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, detail)
 
     def cite(self) -> str:
         """The solver, and what comes before it."""

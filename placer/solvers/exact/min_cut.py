@@ -11,7 +11,7 @@ from placer.problem.arrays import Floats, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.sources import IHLER, STONE, lines
 
 SOURCE, SINK = 0, 1
@@ -324,12 +324,13 @@ class MinCut:
             cut.assignment,
             solver=self.name,
             started=started,
-            stop_reason="exact",
+            stop_reason=StopReason.PROVED_OPTIMAL,
             lower_bound_ns=cut.bound_ns,
         )
         if solution.status is not Status.FEASIBLE:
             return solution
-        return replace(solution, stop_reason="copies within a GPU that no cut can express are priced after it")
+        detail = "copies within a GPU, which no cut can express, are priced after the cut"
+        return replace(solution, stop_reason=StopReason.COMPLETED, stop_detail=detail)
 
     def cite(self) -> str:
         """Cuts and hyperedges."""

@@ -73,5 +73,5 @@ earliest_finish = partial(
     "earliest_finish",
     earliest_finish_assignment,
     lines(here("the processor choice of HEFT on the execution model"), TOPCUOGLU),
-    note="list schedule done",
+    note="a list schedule",
 )

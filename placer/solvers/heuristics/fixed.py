@@ -24,7 +24,7 @@ def all_on(problem: PlacementProblem, kind: str) -> Assignment:
 
 def _note(problem: PlacementProblem, assignment: Assignment, kind: str) -> str:
     elsewhere = int((np.array(problem.devices.kinds)[assignment.device] != kind).sum())
-    return f"by rule; {elsewhere} of {problem.num_units} units cannot be on a {kind}" if elsewhere else "by rule"
+    return f"a fixed rule; {elsewhere} of {problem.num_units} units cannot be on a {kind}" if elsewhere else "a fixed rule"
 
 
 def _solver(kind: str) -> Heuristic:

@@ -33,5 +33,5 @@ greedy = partial(
     "greedy",
     greedy_assignment,
     here("the cheapest device of each unit, then one pass of single moves"),
-    note="one pass done",
+    note="one pass over all units",
 )

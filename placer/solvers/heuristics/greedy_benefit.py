@@ -50,5 +50,5 @@ greedy_benefit = partial(
     "greedy_benefit",
     greedy_benefit_assignment,
     here("single moves from everything on the CPU, in the order of the time they save"),
-    note="no move gains",
+    note="no move lowers the total cost",
 )

@@ -43,7 +43,7 @@ class RandomPlacement:
         """There is nothing to search."""
         started = time.perf_counter()
         assignment = random_assignment(problem, np.random.default_rng(seed))
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_reason="by chance")
+        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail="a random draw")
 
     def cite(self) -> str:
         """A rule, no algorithm."""

@@ -14,6 +14,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.replay import Replay
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import limits_can_bind
+from placer.solvers.base import StopReason
 from placer.solvers.primitives.coarsening import edges
 from placer.solvers.primitives.grouping import components
 from placer.solvers.primitives.partition import accelerators
@@ -114,7 +115,7 @@ class Search:
         """What a move has to lower: the step, and `WORTH` of the total cost where there are several accelerators."""
         return self.step_ns(assignment) + (WORTH * total_cost_ns(self.problem, assignment) if self._several else 0.0)
 
-    def climb(self, reduced: Reduced, here: Assignment, effort: float) -> str:
+    def climb(self, reduced: Reduced, here: Assignment, effort: float) -> StopReason:
         """Moves units of a reduced problem where that lowers the price and does not lengthen the step; says why it ended.
 
         Once no unit or piece is worth moving, neighbours are moved in pairs (variable neighbourhood descent: Hansen, Mladenović
@@ -132,11 +133,11 @@ class Search:
             improved, repairs = False, REPAIRS
             for units, device in NEIGHBOURHOODS[tried](reduced.problem, here, int(self.effort - least)):
                 if step_ns <= self.bound_ns:
-                    return "optimal"
+                    return StopReason.PROVED_OPTIMAL
                 if time.perf_counter() > self.ends:
-                    return "time limit"
+                    return StopReason.TIME_LIMIT
                 if self.effort <= least:
-                    return "end of effort"
+                    return StopReason.MOVE_BUDGET
                 moved = _moved(here, units, device)
                 if self.limited and excess(reduced.problem, moved).any():
                     fitting = self._with_room(reduced, moved, units) if repairs else None
@@ -153,7 +154,7 @@ class Search:
                     self.offer(whole)
                     replay = self._replay(whole)
             tried = 0 if improved else tried + 1
-        return "optimal" if step_ns <= self.bound_ns else "local optimum"
+        return StopReason.PROVED_OPTIMAL if step_ns <= self.bound_ns else StopReason.LOCAL_OPTIMUM
 
     def _with_room(self, reduced: Reduced, moved: Assignment, units: Ints) -> Assignment | None:
         """What other units make of an assignment that does not fit, so that these can stay; None where they find no room."""

@@ -12,7 +12,7 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.primitives.incremental_memory import Room
@@ -128,16 +128,14 @@ class Annealing:
         started = time.perf_counter()
         start = fit(problem, default_assignment(problem))
         if start is None:
-            reason = "no start could be made to meet the memory limits"
-            return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, time.perf_counter() - started, reason)
+            seconds, detail = time.perf_counter() - started, "no start could be repaired"
+            return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, seconds, StopReason.NOT_FOUND, detail)
         moves = moves_within(problem, objective, SECONDS if time_limit_s is None else time_limit_s)
         if time_limit_s is None:
             moves = min(moves, MOVES_PER_UNIT * problem.num_units)
         ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= BY_THE_CLOCK_S else math.inf
         found = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
-        return answer(
-            problem, objective, found, solver=self.name, started=started, stop_reason=f"cold after at most {moves} moves"
-        )
+        return answer(problem, objective, found, solver=self.name, started=started, stop_detail=f"at most {moves} moves")
 
     def cite(self) -> str:
         """The method."""

@@ -136,8 +136,8 @@ class Genetic:
         population = min(POPULATION, max(4, int(decodings / GENERATIONS)))
         generations = max(1, int(decodings / population))
         found = evolve(problem, objective, population, generations, np.random.default_rng(seed))
-        reason = f"{generations} generations of {population}"
-        return answer(problem, objective, found, solver=self.name, started=started, stop_reason=reason)
+        detail = f"{generations} generations of {population} placements"
+        return answer(problem, objective, found, solver=self.name, started=started, stop_detail=detail)
 
     def cite(self) -> str:
         """The method, and where it was used for placement."""

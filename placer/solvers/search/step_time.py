@@ -12,7 +12,7 @@ import numpy as np
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.lagrangian import lagrangian
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
@@ -124,6 +124,7 @@ class StepTime:
             solver=self.name,
             started=started,
             stop_reason=found.stop_reason,
+            stop_detail=found.stop_detail,
             lower_bound_ns=bound_ns,
         )
 
@@ -160,14 +161,13 @@ class StepTime:
         parts = _parts(search)
         if most_ns is not None and (search.best is None or search.step_ns(search.best) > most_ns):
             taken = time.perf_counter() - started
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, "no start comes near")
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, StopReason.ABANDONED)
         if search.limited and (search.best is None or problem.num_ops <= LARGE):
             for fitting in lagrangian(problem, halves=False).found[:RELAXED]:
                 search.offer(fitting)
         if search.best is None:
-            reason = "no start could be made to meet the memory limits"
-            taken = time.perf_counter() - started
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, reason)
+            taken, detail = time.perf_counter() - started, "no start could be repaired"
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, StopReason.NOT_FOUND, detail)
         for reduced, start in parts:
             search.climb(reduced, start, search.effort // (2 * len(parts)))
         seconds = time_limit_s or 0.0
@@ -175,7 +175,7 @@ class StepTime:
         several = problem.num_ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
         starts = CLIMBED if several else 1
         reason = _climbed(search, starts, search.effort * (CLIMBING if searching else 1))
-        if searching and reason in {"local optimum", "end of effort"}:
+        if searching and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
             for found in _searched(problem, seconds, seed, search.ends):
                 if search.offer(found) is None:
                     search.offer_fitting(found)
@@ -230,12 +230,12 @@ def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
     return [(reduced, coarse) for _, reduced, coarse in found[:CLIMBS]]
 
 
-def _climbed(search: Search, starts: int, effort: float) -> str:
+def _climbed(search: Search, starts: int, effort: float) -> StopReason:
     """Moves units from each of the best few on; says why that ended."""
     everything, least = Reduced.nothing(search.problem), search.effort - effort
     for start in search.ranked()[:starts]:
         reason = search.climb(everything, start, search.effort - least)
-        if reason != "local optimum":
+        if reason is not StopReason.LOCAL_OPTIMUM:
             break
     return reason
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.tf import _private
+from placer.tf._private.functions import ConcreteFunction, copy_flat_signature
+from placer.tf._private.runtime import is_saving
 from placer.tf.rewrite.rewriting import rewrite
 from placer.tf.trace.tracing import Trace
-
-is_saving = _private.is_saving
 
 
 def without_devices(trace: Trace) -> Any:
@@ -35,16 +34,16 @@ def around(placed: Any) -> Any:
     return tf.function(call, input_signature=placed._traceable.input_signature, autograph=False)
 
 
-class ExportableFunction(_private.ConcreteFunction):  # type: ignore[misc]
+class ExportableFunction(ConcreteFunction):  # type: ignore[misc]
     """A placed ConcreteFunction to whoever calls it; to `tf.saved_model.save`, which reads its graph, one without devices."""
 
     def __init__(self, placed: Any, bare: Any) -> None:
         super().__init__(bare.inference_fn)
-        _private.copy_flat_signature(bare, self)
+        copy_flat_signature(bare, self)
         self._placed = placed
         self._bare = bare  # it keeps the Python callbacks and closures that its graph refers to
 
     def _call_flat(self, tensor_inputs: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
-        if _private.is_saving():
+        if is_saving():
             return super()._call_flat(tensor_inputs, captured_inputs)
         return self._placed._call_flat(tensor_inputs, captured_inputs)

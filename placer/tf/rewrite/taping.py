@@ -16,10 +16,23 @@ import tensorflow as tf
 
 from placer.errors import PlacerError
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.func_graphs import FuncGraph, add_capture, external_captures
+from placer.tf._private.functions import ConcreteFunction, concrete_from_graph, copy_flat_signature
+from placer.tf._private.gradients import (
+    FIRST_ORDER,
+    HIGHER_ORDER,
+    NO_GRADIENTS,
+    DelayedPairs,
+    FirstOrderPair,
+    HigherOrderPair,
+    has_tangents,
+    is_trainable,
+    recorded_call,
+)
+from placer.tf._private.handles import copy_handle_data
 from placer.tf.devices import full_name, process_devices
-from placer.tf.rewrite.rewriting import by_plan, rewrite
-from placer.tf.trace.tracing import Argument, Trace, halves, trace_pair
+from placer.tf.rewrite.rewriting import rewrite, rewrite_by_plan
+from placer.tf.trace.tracing import Argument, Trace, split_pair, trace_pair
 
 Shape = tuple[int | None, ...] | None
 
@@ -34,11 +47,13 @@ class Taping:
     """Told the plan of each call that a tape records."""
     on_unplaced: Callable[[str], None]
     """Told why a recorded call runs as TensorFlow has it."""
+    on_error: Callable[[Placement, Any], None]
+    """Called with the plan and an error of one of the ops of a pair that runs by it, before the error is raised."""
     on_moved: Callable[[], None]
     """Told that one of its variables was moved from where the plan has it."""
 
 
-class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
+class TapedFunction(ConcreteFunction):  # type: ignore[misc]
     """A placed ConcreteFunction whose calls under a tape run placed pairs; where that cannot be, pairs as TensorFlow built them.
 
     A call that no tape records runs like that of any ConcreteFunction. A pair is made when a call or gradient first needs it: one
@@ -54,7 +69,7 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
         taping: its owner.
         """
         super().__init__(placed.inference_fn)
-        _private.copy_flat_signature(placed, self)
+        copy_flat_signature(placed, self)
         self._placed = placed
         self._builder = _Builder(trace, result_shapes, taping)
         self._delayed_rewrite_functions = _DelayedPairs(placed.inference_fn, self._builder)
@@ -63,13 +78,13 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
     def again(self) -> TapedFunction:
         """The same function, to run for the first time under a name of its own."""
         builder = self._builder
-        fresh = _private.concrete_from_graph(self.graph, self.function_type, {})
-        _private.copy_flat_signature(self, fresh)
+        fresh = concrete_from_graph(self.graph, self.function_type, {})
+        copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
 
     def pair_plan(self) -> Placement | None:
         """The plan of a call under one tape and of its gradient; None where these run as TensorFlow has them."""
-        pair = self._pair(_private.FIRST_ORDER)
+        pair = self._pair(FIRST_ORDER)
         pair.forward((), ())
         planned: Placement | None = pair.placement
         return planned
@@ -85,11 +100,11 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
         builder = self._builder
-        if eager and _private.has_tangents(args):
+        if eager and has_tangents(args):
             builder.taping.on_unplaced("a ForwardAccumulator watches the call")
             return builder.unplaced._select_forward_and_backward_functions(args, gradients, eager)
-        if gradients == _private.HIGHER_ORDER or (gradients == _private.FIRST_ORDER and eager):
-            return _private.recorded_call(self._pair(gradients), args)
+        if gradients == HIGHER_ORDER or (gradients == FIRST_ORDER and eager):
+            return recorded_call(self._pair(gradients), args)
         return super()._select_forward_and_backward_functions(args, gradients, eager)
 
     def _get_gradient_function(self) -> Any:
@@ -98,7 +113,7 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
 
         def gradient(op: Any, *upstream: Any) -> Any:
             if not makers:
-                pair = self._pairs.get(_private.HIGHER_ORDER)
+                pair = self._pairs.get(HIGHER_ORDER)
                 recorded = pair if pair is not None and pair.runs(op.get_attr("f").name) else None
                 makers.append(self._delayed_rewrite_functions if recorded is None else recorded.delayed)
             return makers[0].get_gradient_function()(op, *upstream)
@@ -108,12 +123,12 @@ class TapedFunction(_private.ConcreteFunction):  # type: ignore[misc]
     def _pair(self, gradients: int) -> Any:
         with self._builder.lock:
             if gradients not in self._pairs:
-                maker = _HigherOrderPair if gradients == _private.HIGHER_ORDER else _FirstOrderPair
+                maker = _HigherOrderPair if gradients == HIGHER_ORDER else _FirstOrderPair
                 self._pairs[gradients] = maker(self._placed, self._builder)
             return self._pairs[gradients]
 
 
-class _Backward(_private.ConcreteFunction):  # type: ignore[misc]
+class _Backward(ConcreteFunction):  # type: ignore[misc]
     """A placed backward function; where its own calls are recorded, for a higher order, the unplaced one runs."""
 
     def __init__(self, placed: Any, unplaced: Any) -> None:
@@ -122,7 +137,7 @@ class _Backward(_private.ConcreteFunction):  # type: ignore[misc]
         self._unplaced = unplaced
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
-        if gradients == _private.NO_GRADIENTS:
+        if gradients == NO_GRADIENTS:
             return super()._select_forward_and_backward_functions(args, gradients, eager)
         return self._unplaced._select_forward_and_backward_functions(args, gradients, eager)
 
@@ -157,9 +172,10 @@ class _Builder:
             with tf.init_scope():
                 pair = _traced(self.trace, forward, backward, self.result_shapes)
                 placement = self.taping.plan(pair, higher)
-                first, second = halves(pair)
-                forward_placed = by_plan(Trace(_private.ConcreteFunction(forward), first, ()), placement)
-                backward_placed = by_plan(Trace(backward, second, ()), placement)
+                first, second = split_pair(pair)
+                on_error = self.taping.on_error
+                forward_placed = rewrite_by_plan(Trace(ConcreteFunction(forward), first, ()), placement, on_error)
+                backward_placed = rewrite_by_plan(Trace(backward, second, ()), placement, on_error)
         except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
@@ -167,7 +183,7 @@ class _Builder:
         return forward_placed.inference_fn, _Backward(backward_placed, backward), placement
 
 
-class _DelayedPairs(_private.DelayedPairs):  # type: ignore[misc]
+class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
     """TensorFlow's maker of pairs for gradients taken by a function around this one."""
 
     def __init__(self, placed: Any, builder: _Builder, copy: Any = None) -> None:
@@ -222,11 +238,11 @@ class _TapePair:
         return forward, graph, backward, *jvps
 
 
-class _FirstOrderPair(_TapePair, _private.FirstOrderPair):  # type: ignore[misc]
+class _FirstOrderPair(_TapePair, FirstOrderPair):  # type: ignore[misc]
     higher = False
 
 
-class _HigherOrderPair(_TapePair, _private.HigherOrderPair):  # type: ignore[misc]
+class _HigherOrderPair(_TapePair, HigherOrderPair):  # type: ignore[misc]
     higher = True
 
 
@@ -239,19 +255,19 @@ def _output_gradient(shape: Any, dtype: tf.DType) -> Argument:
 def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[Shape]) -> Trace:
     """The Trace of a function that calls the two, handing on what the second captured of the first."""
     first, second, outer = forward.graph, backward.inference_fn, trace.concrete.graph
-    graph = _private.FuncGraph(f"{outer.name}_with_backward")
+    graph = FuncGraph(f"{outer.name}_with_backward")
     graph.variables = outer.variables
     with graph.as_default():
         names = (trace.root.names[t.op.name] for t in trace.root.input_tensors)
         inputs = [_placeholder(t, name) for t, name in zip(first.inputs, names, strict=True)]
         # The backward function takes the gradients of the first outputs that have any, then what it captured.
         taken = backward.inputs[: len(backward.inputs) - len(backward.captured_inputs)]
-        outputs = [i for i, t in enumerate(first.outputs) if _private.is_trainable(t)][: len(taken)]
+        outputs = [i for i, t in enumerate(first.outputs) if is_trainable(t)][: len(taken)]
         gradients = [_placeholder(t, f"gradient_{i}") for i, t in zip(outputs, taken, strict=True)]
         graph.inputs = [*inputs, *gradients]
         copies = {id(t): copy for t, copy in zip(first.inputs, inputs, strict=True)}
-        for external, internal in _private.external_captures(first):
-            _private.add_capture(graph, external, copies[id(internal)])
+        for external, internal in external_captures(first):
+            add_capture(graph, external, copies[id(internal)])
         results = forward.call_flat(*inputs)
         made = {id(t): result for t, result in zip(first.outputs, results, strict=True)}
         captured = [made.get(id(t), t) for t in backward.captured_inputs]
@@ -259,10 +275,10 @@ def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[S
     shapes = dict(enumerate(result_shapes))
     unknown = [None] * (len(inputs) - len(trace.arguments))
     brought = [_output_gradient(shapes.get(i, t.shape), t.dtype) for i, t in zip(outputs, gradients, strict=True)]
-    return trace_pair(_private.concrete_from_graph(graph, None, {}), (*trace.arguments, *unknown, *brought))
+    return trace_pair(concrete_from_graph(graph, None, {}), (*trace.arguments, *unknown, *brought))
 
 
 def _placeholder(like: Any, name: str) -> Any:
     made = tf.compat.v1.placeholder(like.dtype, like.shape, name=name)
-    _private.copy_handle_data(like, made)
+    copy_handle_data(like, made)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,16 @@ import tensorflow as tf
 
 from placer.common.device_spec import parse
 from placer.errors import TraceError
-from placer.tf import _private
+from placer.tf._private.func_graphs import external_captures, runs_on_replica
+from placer.tf._private.functions import (
+    UnliftableError,
+    is_jit_compiled,
+    raised_while_tracing,
+    trace_type,
+    variable_creation_function,
+)
+from placer.tf._private.handles import is_distributed, is_parallel, location
+from placer.tf._private.runtime import device_scope
 from placer.tf.devices import process_devices
 from placer.tf.trace.optypes import unplaceable
 from placer.tf.trace.tracing import Trace, trace_concrete
@@ -29,7 +38,7 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
     if not tf.executing_eagerly() or runs_eagerly() or tf.distribute.has_strategy():
         return None
     try:
-        return (_private.device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
+        return (device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
     except _NoKeyError:
         return None
 
@@ -37,8 +46,8 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
 def trace_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
     """What a call is traced for, and under: not traced anew where it was before. None where that cannot be told."""
     try:
-        around = (_private.device_scope(), tf.executing_eagerly(), tf.distribute.has_strategy())
-        key = (around, _private.trace_type((args, dict(kwargs))))
+        around = (device_scope(), tf.executing_eagerly(), tf.distribute.has_strategy())
+        key = (around, trace_type((args, dict(kwargs))))
         hash(key)
     except (TypeError, ValueError, NotImplementedError):
         return None
@@ -58,11 +67,6 @@ def runs_eagerly() -> bool:
 def in_replica() -> bool:
     """True where one of the replicas of a distribution strategy calls."""
     return bool(tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context())
-
-
-def in_dataset_function() -> bool:
-    """True where a function calls that a dataset will: it runs beside the step, where copies between devices have stood still."""
-    return _private.in_dataset_function()
 
 
 def as_written(fn: Any) -> Any:
@@ -95,25 +99,25 @@ def initialising(fn: Any, error: BaseException | None) -> Any:
 
     None unless `error` says that tracing failed because these depend on the call's arguments.
     """
-    return _private.variable_creating(fn) if isinstance(error, _private.UnliftableError) else None
+    return variable_creation_function(fn) if isinstance(error, UnliftableError) else None
 
 
 def raised_by_function(error: TraceError) -> Exception | None:
     """What the function raised while it was traced, if that is why it could not be."""
     own = error.__cause__
-    if not isinstance(own, Exception) or isinstance(own, _private.UnliftableError):
+    if not isinstance(own, Exception) or isinstance(own, UnliftableError):
         return None
-    return own if _private.raised_while_tracing(own) else None
+    return own if raised_while_tracing(own) else None
 
 
 def entry_key(concrete: Any) -> Hashable:
     """What tells plans apart: the trace, which calls inside other functions share whatever device or strategy they are under."""
-    return id(concrete), _private.device_scope(), tf.distribute.has_strategy()
+    return id(concrete), device_scope(), tf.distribute.has_strategy()
 
 
 def scope_text() -> str:
     """The device scope around a call, to tell its plan by: " (on GPU:0)"; "" where there is none."""
-    scope = _private.device_scope()
+    scope = device_scope()
     return f" (on {parse(scope).short or scope})" if scope else ""
 
 
@@ -128,20 +132,20 @@ def placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def _leave_alone(trace: Trace) -> str:
-    if _private.is_jit_compiled(trace.concrete):
+    if is_jit_compiled(trace.concrete):
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
-    captured = [outer for body in trace.root.walk() for outer, _ in _private.external_captures(body.graph)]
-    if any(map(_private.is_parallel, [*trace.arguments, *captured])):
+    captured = [outer for body in trace.root.walk() for outer, _ in external_captures(body.graph)]
+    if any(map(is_parallel, [*trace.arguments, *captured])):
         return "it uses DTensors or packed replicas, whose layout decides the devices"
     if tf.distribute.has_strategy():
         return "it is called under a distribution strategy, which decides the devices"
-    if any(_private.is_distributed(v) for v in trace.concrete.graph.variables):
+    if any(is_distributed(v) for v in trace.concrete.graph.variables):
         return "it uses variables of a distribution strategy, which decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
             if why := unplaceable(node.op):
                 return f"its {body.names[name]!r} ({node.op}) {why}"
-            if _private.is_replicas(body.operations[name]):
+            if runs_on_replica(body.operations[name]):
                 return "it runs replicas of a distribution strategy, which decides the devices"
     return _of_a_cluster(trace, captured)
 
@@ -152,31 +156,7 @@ def _of_a_cluster(trace: Trace, captured: Sequence[Any]) -> str:
         return ""
     if not process_devices():
         return "this process is part of a cluster, and only devices of a process of its own are planned for"
-    devices = [trace.root.around, *map(_private.home, (*trace.arguments, *captured))]
+    devices = [trace.root.outer_scope, *map(location, (*trace.arguments, *captured))]
     devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
     elsewhere = next((d for d in devices if parse(d).job in others), "")
     return f"it uses {elsewhere}, and only devices of this process are planned for" if elsewhere else ""
-
-
-def known_shapes(trace: Trace) -> Callable[[str, int], tuple[int | None, ...] | None] | None:
-    """The shapes that the example arguments give to ops whose traced shape is unknown; None if there is nothing to add."""
-    from placer.tf.rewrite.rewriting import flatten
-
-    shapes = [t.shape for t in trace.root.input_tensors]
-    better = list(shapes)
-    for position, value in enumerate(trace.arguments):
-        shape = getattr(value, "shape", None)
-        if shape is not None and shape.rank is not None and not shapes[position].is_fully_defined():
-            better[position] = shape
-    if all(a is b for a, b in zip(shapes, better, strict=True)):
-        return None
-    graph = flatten(trace, better)
-    known: dict[str, list[tuple[int | None, ...] | None]] = {}
-    for op in graph.get_operations():
-        known[op.name] = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in op.outputs]
-
-    def shape_of(path: str, index: int) -> tuple[int | None, ...] | None:
-        found = known.get(path)
-        return found[index] if found is not None and index < len(found) else None
-
-    return shape_of

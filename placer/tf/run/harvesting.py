@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from cost_models.base import OpSignature
 from cost_models.machines import Machine
-from cost_models.store import Measurement
+from cost_models.measurements import Measurement
 from placer.common.units import format_bytes
 from placer.errors import PlacerError
 from placer.plan.placement import Placement

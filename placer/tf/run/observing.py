@@ -11,9 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.opgraph import OpGraph, OpNode
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.gradients import is_trainable
+from placer.tf._private.runtime import recorded_partitions
 
 # Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
 _INLINED = re.compile(r"/_\d+/")
@@ -58,7 +59,7 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
         placement_of: the plan it ran by, asked for after the call.
         functions: how many functions the plan is carried out by.
     """
-    with _private.recorded_partitions() as found:
+    with recorded_partitions() as found:
         outputs = call()
         tf.nest.map_structure(
             lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
@@ -100,9 +101,9 @@ def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """Calls a ConcreteFunction under a tape and takes the gradient of all its results; returns the results."""
     watched = [t for t in tf.nest.flatten((args, kwargs), expand_composites=True) if tf.is_tensor(t)]
     with tf.GradientTape() as tape:
-        tape.watch([t for t in watched if _private.is_trainable(t)])
+        tape.watch([t for t in watched if is_trainable(t)])
         outputs = function(*args, **kwargs)
-    results = [t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t) and _private.is_trainable(t)]
+    results = [t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t) and is_trainable(t)]
     tape.gradient(results, [*watched, *function.graph.trainable_variables])
     return outputs
 

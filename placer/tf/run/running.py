@@ -13,10 +13,11 @@ import tensorflow as tf
 from cost_models.base import TensorSpec
 from cost_models.host_memory import free_bytes
 from cost_models.measuring.chains import HOST, in_one_line
-from cost_models.measuring.inputs import UnmeasurableError, anything
+from cost_models.measuring.inputs import ordinary_values
+from cost_models.ops import UnmeasurableError
 from placer.common.units import format_bytes
 from placer.errors import OptionError, PlacerError
-from placer.tf import _private
+from placer.tf._private.handles import has_value, held_specs
 
 LEAST_ROUNDS = 3
 
@@ -109,8 +110,8 @@ def variables_kept(concrete: Any, args: Any) -> Iterator[None]:
     handles = {id(t): t for t in (*concrete.captured_inputs, *passed) if t.dtype == tf.resource}
     before = []
     for handle in handles.values():
-        for held in _private.held_by(handle):
-            if not _private.has_value(handle):
+        for held in held_specs(handle):
+            if not has_value(handle):
                 continue
             with tf.device(handle.device):
                 value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)
@@ -142,6 +143,6 @@ def _made_up(spec: tf.TensorSpec) -> Any:
     if (needed := 2 * wanted.nbytes) > (free := free_bytes()):
         raise OptionError(f"making {wanted} takes {format_bytes(needed)} of memory, and {format_bytes(free)} are free.")
     try:
-        return tf.constant(anything(np.random.default_rng(0), wanted))
+        return tf.constant(ordinary_values(np.random.default_rng(0), wanted))
     except UnmeasurableError as error:
         raise OptionError(f"a function that is to run needs arguments of known sizes, which {wanted} leaves open.") from error

@@ -14,7 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from placer.errors import TraceError
-from placer.tf import _private
+from placer.tf._private.func_graphs import living_variables
+from placer.tf._private.functions import ConcreteFunction, UnliftableError, deferred_initialisers, run_initialisers
+from placer.tf._private.handles import PlainVariable, UninitializedVariable
+from placer.tf._private.runtime import eager_scopes
+from placer.tf._private.scratch import Scratch, in_scratch_graph
 from placer.tf.devices import full_name, process_devices
 from placer.tf.state import variables
 from placer.tf.state.objects import living
@@ -61,9 +65,9 @@ class Deferred:
     def tracing(self, function: Any) -> Iterator[None]:
         """Those too that this one makes, which is first traced inside."""
         found: list[Any] = []
-        before = _planning.set(_private.eager_scopes())
+        before = _planning.set(eager_scopes())
         try:
-            with _private.initialisers_kept(function, found), self.making():
+            with deferred_initialisers(function, found), self.making():
                 yield
         finally:
             _planning.reset(before)
@@ -113,8 +117,8 @@ class Deferred:
             function, found = self.lifted.pop()
             try:
                 with host():
-                    _private.initialise(function, found)
-            except _private.UnliftableError as error:
+                    run_initialisers(function, found)
+            except UnliftableError as error:
                 raise TraceError(
                     f"{function.__name__} gives its variables initial values from its arguments: make it again, and call it "
                     "before you plan it"
@@ -126,7 +130,7 @@ class Deferred:
             self.create()
         waiting = {id(v._handle): v for v in self.waiting if isinstance(v, _Waiting)}
         self.waiting.clear()
-        for function in living(_private.ConcreteFunction) if waiting else ():
+        for function in living(ConcreteFunction) if waiting else ():
             captured = vars(function).get("_captured_inputs", ())
             if any(id(t) in waiting for t in captured):
                 # TensorFlow calls what is no tensor, at each call of the function.
@@ -136,7 +140,7 @@ class Deferred:
 
 def forget_deleted(graph: Any) -> None:
     """Leaves a function those variables that are still there: it may have used others, that waited, only while it was traced."""
-    graph.variables = _private.living_variables(graph)
+    graph.variables = living_variables(graph)
 
 
 def settle(concrete: Any) -> None:
@@ -146,7 +150,7 @@ def settle(concrete: Any) -> None:
             variable.settle()
 
 
-class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
+class _Waiting(UninitializedVariable):  # type: ignore[misc]
     """A variable that gets its value once it is told to, or is used, save by what is being planned; then it is like any other."""
 
     def __init__(self, initial: Any, spec: tf.TensorSpec, given: Mapping[str, Any]) -> None:
@@ -157,7 +161,7 @@ class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
 
     @property
     def handle(self) -> Any:
-        if tf.executing_eagerly() or not (_planning.get() == _private.eager_scopes() or _private.is_scratch()):
+        if tf.executing_eagerly() or not (_planning.get() == eager_scopes() or in_scratch_graph()):
             self.settle()  # a function that captures it may run at any time from now on
         return self._handle
 
@@ -174,7 +178,7 @@ class _Waiting(_private.UninitializedVariable):  # type: ignore[misc]
                 initial = self._initial() if callable(self._initial) else self._initial
                 value = tf.convert_to_tensor(initial, self.dtype)
             del self._initial
-            self.__class__ = _private.PlainVariable
+            self.__class__ = PlainVariable
             with tf.device(self._handle.device):
                 self.assign(value)
 
@@ -188,7 +192,7 @@ def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
     if not callable(initial):
         return _value(initial, dtype)
     drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
-    scratch = _private.Scratch()
+    scratch = Scratch()
     try:
         with scratch.graph.as_default(), host():
             made = initial()
@@ -203,7 +207,7 @@ def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
         return partial(scratch.value, made), tf.TensorSpec(made.shape, dtype or made.dtype)
     np.random.set_state(drawn[0])  # noqa: NPY002
     random.setstate(drawn[1])
-    scratch.give_back_seeds()
+    scratch.return_seeds()
     if not known:
         return None
     with host():

@@ -22,7 +22,32 @@ from placer.common.device_spec import parse
 from placer.common.garbage_collection import paused_collection
 from placer.errors import MoveError
 from placer.plan.placement import Placement
-from placer.tf import _private
+from placer.tf._private.func_graphs import FuncGraph, external_captures
+from placer.tf._private.functions import ConcreteFunction
+from placer.tf._private.gradients import watches
+from placer.tf._private.handles import (
+    ResourceVariable,
+    has_value,
+    held_specs,
+    location,
+    new_handle,
+    printed_content,
+    variable_of,
+    weak_handle,
+)
+from placer.tf._private.holders import (
+    DataIterator,
+    Dataset,
+    DatasetFunction,
+    FunctionCaptures,
+    capture_containers,
+    captured_by_value,
+    dataset_tensor,
+    handle_arguments,
+    replace_capture,
+    replace_handle_argument,
+    variables_of_dataset,
+)
 from placer.tf.devices import full_name
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.state.objects import living
@@ -32,20 +57,18 @@ Stale = Literal["repoint", "invalidate"]
 
 UNSEEN = "what Python does not tell, such as a local variable of a running function, or objects after gc.freeze()"
 
-is_recording = _private.is_recording
-
 _EAGER = tf.__internal__.EagerTensor
 _HOLDERS = (
-    _private.FunctionCaptures,
-    _private.ConcreteFunction,
-    _private.FuncGraph,
-    _private.ResourceVariable,
-    _private.DatasetFunction,
+    FunctionCaptures,
+    ConcreteFunction,
+    FuncGraph,
+    ResourceVariable,
+    DatasetFunction,
     tf.GradientTape,
     tf.autodiff.ForwardAccumulator,
     _EAGER,
-    _private.DataIterator,
-    _private.Dataset,
+    DataIterator,
+    Dataset,
 )
 """What may hold a variable's storage, or tell of a tensor that does."""
 _EMPTY = [0] * 8
@@ -88,8 +111,8 @@ def held(trace: Trace) -> dict[str, Any]:
     A gradient that was taken since may have captured more.
     """
     names = trace.root.names
-    captured = [(names.get(inner.op.name), outer) for outer, inner in _private.external_captures(trace.root.graph)]
-    return {name: outer for name, outer in captured if name and outer.dtype == tf.resource and _private.home(outer)}
+    captured = [(names.get(inner.op.name), outer) for outer, inner in external_captures(trace.root.graph)]
+    return {name: outer for name, outer in captured if name and outer.dtype == tf.resource and location(outer)}
 
 
 def decided() -> set[int]:
@@ -106,8 +129,8 @@ def moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
     found = []
     for name, handle in held(trace).items():
         device = full_name(device_of[name])
-        if _private.held_by(handle) and _private.home(handle) != device:
-            variable = _private.variable_of(handle)
+        if held_specs(handle) and location(handle) != device:
+            variable = variable_of(handle)
             if variable is None:
                 raise MoveError(
                     f"{name!r} cannot be moved to {device_of[name]}: no tf.Variable has it. Way out: pin it to where it is."
@@ -121,7 +144,7 @@ def elsewhere(trace: Trace, placement: Placement) -> bool:
     state, relied_on = placement.graph.resources, decided()
     found = ((handle, name, placement.graph.op(name).resource) for name, handle in held(trace).items())
     return any(
-        (here := parse(_private.home(handle)).short) != placement.ops[name].device
+        (here := parse(location(handle)).short) != placement.ops[name].device
         and (here != state[key].device or id(handle) in relied_on)
         for handle, name, key in found
         if key in state
@@ -179,7 +202,7 @@ def in_order(wanted: Sequence[Move]) -> list[Move]:
     """
     ways: dict[tuple[str, str], list[tuple[int, Move]]] = {}
     for m in wanted:
-        ways.setdefault((_private.home(m.variable._handle), m.device), []).append((_nbytes(m.variable), m))
+        ways.setdefault((location(m.variable._handle), m.device), []).append((_nbytes(m.variable), m))
     for way in ways.values():
         way.sort(key=lambda sized: sized[0])
     order: list[Move] = []
@@ -197,7 +220,7 @@ def in_order(wanted: Sequence[Move]) -> list[Move]:
 
 def _nbytes(variable: Any) -> int:
     """What its value takes now, if it has one."""
-    if not _private.has_value(variable._handle):
+    if not has_value(variable._handle):
         return 0
     shape = tf.raw_ops.VariableShape(input=variable._handle, out_type=tf.int64).numpy()
     return int(shape.prod()) * int(variable.dtype.size)
@@ -205,8 +228,8 @@ def _nbytes(variable: Any) -> int:
 
 def _none_left(moved: Sequence[Any], function: TapedFunction | None) -> None:
     """Raises MoveError where something still has storage that one of the variables, or one of the function's, has left."""
-    _left[:] = [left for left in _left if _private.has_value(left.storage)]
-    used = [_private.variable_of(t) for t in function._captured_inputs if t.dtype == tf.resource] if function else []
+    _left[:] = [left for left in _left if has_value(left.storage)]
+    used = [variable_of(t) for t in function._captured_inputs if t.dtype == tf.resource] if function else []
     for left in _left:
         variable = left.variable()
         if variable is not None and any(v is variable for v in (*moved, *used)):
@@ -221,8 +244,8 @@ def _none_left(moved: Sequence[Any], function: TapedFunction | None) -> None:
 def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
     name, device, old = _name(m.variable), parse(m.device).short, m.variable._handle
     try:
-        new = _private.like_handle(m.variable, m.device)
-        if initialised := _private.has_value(old):
+        new = new_handle(m.variable, m.device)
+        if initialised := has_value(old):
             with tf.device(old.device):
                 value = tf.raw_ops.ReadVariableOp(resource=old, dtype=m.variable.dtype)
             with tf.device(m.device):
@@ -241,21 +264,21 @@ def _move(m: Move, holders: _Holders, graph: Any, stale: Stale) -> None:
         )
 
     for captures in holders.captures:
-        _private.exchange_capture(captures, old, new)
+        replace_capture(captures, old, new)
     for traced in holders.functions:
         instead = moved if stale == "invalidate" and traced.graph is not graph else new
         traced.set_external_captures([instead if t is old else t for t in traced._captured_inputs])
     for traced in holders.graphs:
-        _private.exchange_passed(traced, old, new)
+        replace_handle_argument(traced, old, new)
     for variable in holders.variables:
         if variable._handle is old:
             variable._handle = new
     if initialised:  # what holds it all the same gets no values, and no memory
         with tf.device(old.device):
             tf.raw_ops.AssignVariableOp(resource=old, value=tf.zeros(_EMPTY, m.variable.dtype), validate_shape=False)
-        storage, here = _private.by_name(old), parse(old.device).short
+        storage, here = weak_handle(old), parse(old.device).short
         del old
-        if storage is not None and _private.has_value(storage):
+        if storage is not None and has_value(storage):
             _left.append(_Left(weakref.ref(m.variable), here, device, storage))
 
 
@@ -307,42 +330,42 @@ class _Holders:
         known: set[int] = set()  # datasets and iterators whose functions are among these objects
         for thing in living(*_HOLDERS):
             kind = type(thing)
-            if issubclass(kind, _private.FunctionCaptures):
-                if found._count(_private.captured_by_value(thing)):
+            if issubclass(kind, FunctionCaptures):
+                if found._count(captured_by_value(thing)):
                     found.captures.append(thing)
-            elif issubclass(kind, _private.ConcreteFunction):
+            elif issubclass(kind, ConcreteFunction):
                 inputs = vars(thing).get("_captured_inputs", ())
                 if id(inputs) in lists or found._count(inputs):
                     found.functions.append(thing)
                     lists.add(id(inputs))
-            elif issubclass(kind, _private.FuncGraph):
-                if found._count(wrapper.unwrapped for wrapper in _private.passed_handles(thing)):
+            elif issubclass(kind, FuncGraph):
+                if found._count(wrapper.unwrapped for wrapper in handle_arguments(thing)):
                     found.graphs.append(thing)
-            elif issubclass(kind, _private.ResourceVariable):
+            elif issubclass(kind, ResourceVariable):
                 if found._count([vars(thing).get("_handle")]):
                     found.variables.append(thing)
-            elif issubclass(kind, _private.DatasetFunction):
+            elif issubclass(kind, DatasetFunction):
                 for handle in found._among(getattr(vars(thing).get("_function"), "_captured_inputs", ())):
                     found.others[handle].append("a dataset that was made with it")
             elif issubclass(kind, (tf.GradientTape, tf.autodiff.ForwardAccumulator)):
                 for variable in variables:
                     traced = kind is tf.GradientTape and thing._recording and (id(thing), id(variable)) not in before
-                    if not traced and _private.watches(thing, variable):
+                    if not traced and watches(thing, variable):
                         found.others[id(variable._handle)].append(f"a {kind.__name__} that watches it")
             elif kind is _EAGER:
                 if thing.dtype in (tf.resource, tf.variant) and id(thing) not in found.others:
                     tensors.append(thing)
-            elif (tensor := _private.data_behind(thing)) is not None:
+            elif (tensor := dataset_tensor(thing)) is not None:
                 known.add(id(tensor))
         found._look_into(tensors, known, variables)
         return found
 
     def _look_into(self, tensors: Sequence[Any], known: set[int], variables: Sequence[Any]) -> None:
         """Finds copies of the handles, and datasets and iterators whose functions no Python object holds."""
-        handles = {_private.contents(v._handle): v for v in variables}
+        handles = {printed_content(v._handle): v for v in variables}
         perhaps: dict[int, set[str]] = {key: set() for key in self.others}
         for tensor in tensors:
-            contents = _private.contents(tensor)
+            contents = printed_content(tensor)
             for handle, variable in handles.items():
                 if handle in contents:
                     self.others[id(variable._handle)].append("a copy of its handle")
@@ -353,7 +376,7 @@ class _Holders:
                 hidden = "an iterator that a function made or whose Python object is gone"
             elif "::Dataset" in contents and id(tensor) not in known:
                 hidden = "a dataset that a function made or whose Python object is gone"
-                inside = _private.variables_behind(tensor)
+                inside = variables_of_dataset(tensor)
             for v in variables if hidden else ():
                 if inside is None or any(spec.dtype == v.dtype and v.shape.is_compatible_with(spec.shape) for spec in inside):
                     perhaps[id(v._handle)].add(f"perhaps {hidden}")
@@ -376,8 +399,8 @@ class _Holders:
         """In words, what holds its handle and is none of these."""
         known = {id(vars(v)) for v in self.variables} | set(map(id, self.variables))
         known |= {id(function._captured_inputs) for function in self.functions}
-        known |= {id(part) for captures in self.captures for part in _private.parts(captures)}
-        known |= {id(wrapper) for graph in self.graphs for wrapper in _private.passed_handles(graph)}
+        known |= {id(part) for captures in self.captures for part in capture_containers(captures)}
+        known |= {id(wrapper) for graph in self.graphs for wrapper in handle_arguments(graph)}
         for holder in gc.get_referrers(variable._handle):
             if id(holder) not in known:
                 names = [str(k) for k, v in holder.items() if v is variable._handle] if isinstance(holder, dict) else []

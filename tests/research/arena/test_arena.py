@@ -18,7 +18,7 @@ from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.arena import arena as arena_module
 from placer.research.arena import solver_code as code
-from placer.research.arena.comparison import KEY
+from placer.research.arena.records import KEY
 from placer.research.instances.families import synthetic
 from placer.solvers.registry import solver
 from tests.helpers.graphs import layers
@@ -29,8 +29,8 @@ SMALL = synthetic("layered", ops=24, memory=0.5)
 
 def outcomes(problems: Any, solvers: Any, **options: Any) -> dict[str, dict[str, Any]]:
     """By solver, the record of its only run."""
-    found = placer.arena(problems, solvers, jobs=2, **{"time_limits_s": [0.2]} | options)
-    return {record["solver"]: record for record in found.records}
+    comparison = placer.arena(problems, solvers, jobs=2, **{"time_limits_s": [0.2]} | options)
+    return {record["solver"]: record for record in comparison.records}
 
 
 def test_a_record_tells_what_the_solver_found() -> None:
@@ -51,7 +51,7 @@ def test_a_record_tells_what_the_solver_found() -> None:
 
 
 def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena_module, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(arena_module, "MIN_GRACE_S", 3.0)
     wrong = {
         "declines": ("declined", "it never wants to"),
         "raises": ("failed", "KeyError: 'what is missing' (solvers_that_fail.py, line"),
@@ -65,9 +65,9 @@ def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatc
         "overfills": ("failed", "claims FEASIBLE, but GPU:0 holds"),
     }
     records = outcomes({"small": SMALL}, [*map(Failing, wrong), first_allowed])
-    for name, (outcome, told) in wrong.items():
+    for name, (outcome, note) in wrong.items():
         assert records[name]["outcome"] == outcome
-        assert told in records[name]["note"]
+        assert note in records[name]["note"]
     assert records["first_allowed"]["outcome"] == "answered"
 
 
@@ -125,8 +125,12 @@ def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Pat
 
 
 def test_rules_run_once_whatever_the_seeds() -> None:
-    found = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
-    assert sorted((record["solver"], record["seed"]) for record in found.records) == [("m_etf", 0), ("random", 0), ("random", 1)]
+    comparison = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
+    assert sorted((record["solver"], record["seed"]) for record in comparison.records) == [
+        ("m_etf", 0),
+        ("random", 0),
+        ("random", 1),
+    ]
 
 
 def test_runs_on_a_saved_graph_load_no_tensorflow(tmp_path: Path) -> None:
@@ -145,27 +149,27 @@ def run(problem):  # a name that others use too
     return Assignment(problem.units.allowed.argmax(axis=1))
 
 def main():
-    found = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
-    print([(r["solver"], r["outcome"], r["note"]) for r in found.records])
+    comparison = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
+    print([(r["solver"], r["outcome"], r["note"]) for r in comparison.records])
 
 if GUARD:
     main()
 """
 
 
-@pytest.mark.parametrize(("guard", "told"), [('__name__ == "__main__"', "('run', 'answered'"), ("True", "call arena under if")])
-def test_a_solver_may_be_defined_in_the_program_itself(guard: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("guard", "output"), [('__name__ == "__main__"', "('run', 'answered'"), ("True", "call arena under if")])
+def test_a_solver_may_be_defined_in_the_program_itself(guard: str, output: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(SCRIPT.replace("GUARD", guard))
     done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
-    assert told in done.stdout
+    assert output in done.stdout
 
 
 def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text(json.dumps({"format": "something else"}) + "\n")
-    for told, error, problems, solvers, options in [
+    for message, error, problems, solvers, options in [
         ("no solver 'magic'", OptionError, {"p": SMALL}, ["magic"], {}),
-        ("no list of at least one", OptionError, {"p": SMALL}, [], {}),
-        ("no list of at least one", OptionError, {"p": SMALL}, "auto", {}),
+        ("at least one element", OptionError, {"p": SMALL}, [], {}),
+        ("at least one element", OptionError, {"p": SMALL}, "auto", {}),
         ("no problem to compare on", OptionError, [], None, {}),
         ("one text", OptionError, "family:chain", None, {}),
         ("5 is no problem", OptionError, {"p": 5}, None, {}),
@@ -185,5 +189,5 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("not a placer.arena file", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "other.jsonl"}),
         ("cannot be written", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "no" / "folder"}),
     ]:
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             placer.arena(problems, solvers, **options)

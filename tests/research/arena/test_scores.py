@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placer.research.arena.comparison import Comparison, Record
+from placer.research.arena.comparison import Comparison
+from placer.research.arena.records import Record
 from placer.research.arena.scores import performance_profiles, scored
 
 
@@ -38,7 +39,7 @@ RUNS = [
 
 
 def test_gap_and_ratio_are_to_the_best_of_all_runs() -> None:
-    one, two, three = scored(Comparison(RUNS))
+    one, two, three = scored(RUNS)
     exact, search = one.scores
     assert (exact.label, exact.median_ns, exact.gap, exact.ratio) == ("exact", 100, pytest.approx(0.1), 1.0)
     assert (search.median_ns, search.gap, search.ratio) == (120, pytest.approx(0.25), 1.2)
@@ -52,23 +53,23 @@ def test_gap_and_ratio_are_to_the_best_of_all_runs() -> None:
 
 def test_other_runs_of_a_problem_give_bounds_and_best_answers() -> None:
     others = [run("one", "older", 80, bound=70), run("elsewhere", "older", 1, bound=1)]
-    exact, search = scored(Comparison(RUNS[:6], others))[0].scores
+    exact, search = scored(RUNS[:6], others)[0].scores
     assert (exact.bound_ns, exact.best_ns, exact.ratio, search.ratio) == (90, 80, 1.25, 1.5)
 
 
 def test_a_bound_above_an_answer_is_told() -> None:
-    told = scored(Comparison([*RUNS[:6], run("one", "wrong", 200, bound=101)]))[0].contradictions
-    assert told == ["wrong proves a bound of 101 ns, and search found 100 ns"]
-    assert f"WRONG: {told[0]}." in Comparison([*RUNS[:6], run("one", "wrong", 200, bound=101)]).table()
+    contradictions = scored([*RUNS[:6], run("one", "wrong", 200, bound=101)])[0].contradictions
+    assert contradictions == ["wrong proves a bound of 101 ns, and search found 100 ns"]
+    assert f"WRONG: {contradictions[0]}." in Comparison([*RUNS[:6], run("one", "wrong", 200, bound=101)]).table()
     nothing = run("one", "wrong", 0, status="INFEASIBLE", feasible=False)
-    assert scored(Comparison([*RUNS[:6], nothing]))[0].contradictions == [
-        "wrong says that nothing fits, and search found something that does"
+    assert scored([*RUNS[:6], nothing])[0].contradictions == [
+        "wrong says INFEASIBLE, and search found an answer that meets all limits"
     ]
 
 
 def test_profiles_are_the_share_of_problems_within_a_factor() -> None:
     """Ratios: 1.2, 1, 1 of the search; 1, 1.6 and none of the exact one."""
-    steps = performance_profiles(Comparison(RUNS))
+    steps = performance_profiles(RUNS)
     third = pytest.approx(1 / 3)
     assert steps["search"] == [(1.0, third), (1.0, pytest.approx(2 / 3)), (1.2, 1.0)]
     assert steps["exact"] == [(1.0, third), (1.6, pytest.approx(2 / 3))]
@@ -76,7 +77,7 @@ def test_profiles_are_the_share_of_problems_within_a_factor() -> None:
 
 def test_what_misses_a_limit_is_no_answer() -> None:
     over = run("one", "over", 1, feasible=False, status="UNKNOWN")
-    scores = scored(Comparison([*RUNS[:6], over]))[0].scores
+    scores = scored([*RUNS[:6], over])[0].scores
     assert scores[-1].label == "over"
     assert not scores[-1].answered
     assert scores[0].best_ns == 100

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import placer
 from cost_models.auto import shipped_model
 from cost_models.machines import load_machine
+from placer.graph.shipped import shipped_graph
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
-from placer.research.instances.shipped import shipped_graph
 from placer.solvers.auto import WORTH_MOVING
-from placer.solvers.base import Status
+from placer.solvers.base import Status, StopReason
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.registry import solver
@@ -102,7 +102,7 @@ def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem
 def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int) -> None:
     problem = synthetic(shape, ops=ops)
     solution = StepTime().solve(problem, "step_time")
-    assert solution.stop_reason == "local optimum"
+    assert solution.stop_reason is StopReason.LOCAL_OPTIMUM
     assert solution.assignment is not None
     maker, user = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]], problem.ops.unit[problem.consumers.op]
     sets = [*np.arange(problem.num_units)[:, None], *np.column_stack([maker, user])]

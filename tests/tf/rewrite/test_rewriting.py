@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.copies import copies
 from tests.helpers.machines import two_cpus
 
@@ -46,7 +46,7 @@ def test_a_loop_over_an_old_style_function_is_kept_whole() -> None:
 def partitions(fn: Any, pins: Any, *args: Any) -> list[Any]:
     """What TensorFlow runs of a placed function, a GraphDef a device."""
     placed = placer.place(fn, devices=two_cpus(), pins=pins)
-    with _private.recorded_partitions() as recorded:
+    with recorded_partitions() as recorded:
         np.testing.assert_allclose(placed(*args), fn(*args), rtol=1e-5)
     return [graph for function in recorded for graph in function.partition_graphs]
 

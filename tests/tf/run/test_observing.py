@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import placer
-from placer.tf import _private
+from placer.tf._private.runtime import recorded_partitions
 from placer.tf.run.observing import Mismatch
 from tests.helpers.machines import two_cpus
 
@@ -52,7 +52,7 @@ def test_tf_default_keeps_loop_values_where_tensorflow_does() -> None:
     with tf.device("CPU:1"):
         there = tf.constant([3.0, 4.0])
     function = tf.function(carried).get_concrete_function(here, there)
-    with _private.recorded_partitions() as functions:
+    with recorded_partitions() as functions:
         function(here, there)
     nodes = [node for run in functions for graph in run.partition_graphs for node in graph.node]
     rounds = [node for node in nodes if node.op == "NextIteration" and node.attr["T"].type == tf.float32]

@@ -15,7 +15,7 @@ from tensorflow.core.framework.kernel_def_pb2 import KernelList
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework import kernels, op_def_registry
 
-from placer.graph.opgraph import Kernel
+from placer.graph.op_graph import Kernel
 from placer.tf.trace.kernels import KernelIndex
 
 F32, F64, I32, I64 = tf.float32, tf.float64, tf.int32, tf.int64

@@ -1,0 +1,123 @@
+"""Calibrated machines in the user's cache folder, found again by the models of their devices."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+from cost_models.cache import CacheWarning, cache_folder
+from cost_models.cpu_names import without_generation
+from cost_models.machines import Device, Link, Machine, MachineError, load_machine
+
+
+def calibration_file(machine: Machine) -> Path:
+    """The file for the calibration of a machine with these device models. Several machines may share a cache folder."""
+    models = [machine.devices[0].model, *(device.model for device in machine.devices if device.kind != "CPU")]
+    return cache_folder() / "machines" / f"{_slug(' '.join(models))}.toml"
+
+
+def _slug(models: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", models.lower()).strip("-")
+
+
+def save_calibration(machine: Machine) -> Path:
+    """Writes a calibrated machine to its file, completely or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = calibration_file(machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}")
+    try:
+        draft.write_text(machine.to_toml(), "utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def with_calibration(machine: Machine) -> Machine:
+    """The machine with the constants of its calibration, or unchanged if there is none; warns if that cannot be read.
+
+    A calibration that was made with more visible GPUs counts too. So does one that was stored before host names included the
+    CPU's generation.
+    """
+    calibrated = _with_stored_constants(machine)
+    if calibrated is not machine or (earlier_named := _named_without_generation(machine)) == machine:
+        return calibrated
+    calibrated = _with_stored_constants(earlier_named)
+    if calibrated is earlier_named:
+        return machine
+    devices = {device.name: device for device in machine.devices}
+    provenance = f"{calibrated.provenance}; stored without the host's CPU generation: placer calibrate measures this host"
+    # Such a calibration also lacks a measured `threads_per_core`, which was added later.
+    renamed = (
+        replace(d, model=devices[d.name].model, threads_per_core=devices[d.name].threads_per_core) for d in calibrated.devices
+    )
+    return replace(calibrated, devices=tuple(renamed), provenance=provenance)
+
+
+def _named_without_generation(machine: Machine) -> Machine:
+    return replace(machine, devices=tuple(replace(d, model=without_generation(d.model)) for d in machine.devices))
+
+
+def _with_stored_constants(machine: Machine) -> Machine:
+    """The machine with the constants that are stored under its device models, itself if none are."""
+    own_file = calibration_file(machine)
+    files = own_file.parent.glob(f"{_slug(machine.devices[0].model)}*.toml")
+    for path in sorted(files, key=lambda path: (path != own_file, len(path.name), path.name)):
+        try:
+            calibrated = load_machine(path)
+        except MachineError as error:
+            if path == own_file:
+                message = f"the calibration of this machine cannot be used: {error}; placer calibrate makes a new one"
+                warnings.warn(message, CacheWarning, stacklevel=2)
+                return machine
+            continue
+        if path == own_file or _models_and_links(machine) <= _models_and_links(calibrated):
+            return with_constants(machine, calibrated)
+    return machine
+
+
+def _models_and_links(machine: Machine) -> set[tuple[str, ...]]:
+    """What has constants: each device model, and each ordered pair of models with a link."""
+    links = {(machine.device(link.src).model, machine.device(link.dst).model) for link in machine.links}
+    return {(device.model,) for device in machine.devices} | links
+
+
+def with_constants(machine: Machine, calibrated: Machine) -> Machine:
+    """The devices and links of `machine` with the constants of `calibrated`, matched by device model.
+
+    A device takes the constants of the device with its name, if that has the same model; otherwise those of the first device of
+    its model. Devices and links without a match keep their constants.
+    """
+    first_of_model = {device.model: device for device in reversed(calibrated.devices)}
+    by_name = {(device.name, device.model): device for device in calibrated.devices}
+    link_of_models = {
+        (calibrated.device(link.src).model, calibrated.device(link.dst).model): link for link in reversed(calibrated.links)
+    }
+
+    def calibrated_device(device: Device) -> Device:
+        source = by_name.get((device.name, device.model), first_of_model.get(device.model, device))
+        return replace(source, name=device.name, memory_bytes=device.memory_bytes, core_cache_bytes=device.core_cache_bytes)
+
+    def calibrated_link(link: Link) -> Link:
+        source = link_of_models.get((machine.device(link.src).model, machine.device(link.dst).model), link)
+        return replace(source, src=link.src, dst=link.dst)
+
+    return replace(
+        machine,
+        devices=tuple(map(calibrated_device, machine.devices)),
+        links=tuple(map(calibrated_link, machine.links)),
+        call_overhead_ns=calibrated.call_overhead_ns,
+        host_hop_ns=calibrated.host_hop_ns,
+        split_ns=calibrated.split_ns,
+        argument_ns=calibrated.argument_ns,
+        passed_ns=calibrated.passed_ns,
+        waiting_ns=calibrated.waiting_ns,
+        provenance=calibrated.provenance,
+    )

@@ -1,0 +1,80 @@
+"""`placer compare`: runs many solvers on many problems and tabulates how they did."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placer.command.arguments import add_option_flags, comma_separated, options_given
+from placer.errors import OptionError
+from placer.options import OF_A_RUN
+
+if TYPE_CHECKING:
+    from placer.research.arena.comparison import Comparison
+
+HELP = "Run many solvers on many problems, each run in a process of its own."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets",
+        metavar="TARGET",
+        nargs="+",
+        help="as for solve; or family:SHAPE,KEY=NUMBER,... for a made-up problem, adversarial:LOSER,WINNER,KEY=NUMBER,... for "
+        "one on which a solver loses most to another, a saved problem (.npz)",
+    )
+    parser.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
+    parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="which (default: every registered one)")
+    parser.add_argument("--seeds", type=comma_separated(int), default=[0], metavar="INT,...", help="of searches (default: 0)")
+    parser.add_argument(
+        "--time-limits-s",
+        type=comma_separated(float),
+        default=[10.0],
+        metavar="SECONDS,...",
+        help="a run for each; several show the gap over time (default: 10)",
+    )
+    parser.add_argument(
+        "--memory-share",
+        type=float,
+        metavar="FLOAT",
+        help="let each accelerator hold what it must and this share of what it holds without a limit",
+    )
+    parser.add_argument("--jobs", type=int, metavar="INT", help="runs at a time (default: half of the processors)")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="add each record there; what is there is not run again")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw profiles.svg and gaps.svg there (with matplotlib)")
+    parser.add_argument("--markdown", action="store_true", help="tables in markdown")
+    add_option_flags(parser, without=OF_A_RUN)
+
+
+def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.research.arena.arena import arena
+    from placer.research.arena.comparison import Comparison
+
+    if args.plots is not None:
+        _draw(Comparison([]), args.plots)  # an unwritable folder is reported before the runs, not after them
+    comparison = arena(
+        args.targets,
+        args.solvers,
+        seeds=args.seeds,
+        time_limits_s=args.time_limits_s,
+        results=args.results,
+        jobs=args.jobs,
+        signature=args.signature,
+        memory_share=args.memory_share,
+        **options_given(args),
+    )
+    if args.plots is not None:
+        _draw(comparison, args.plots)
+    tables = (comparison.table(markdown=args.markdown), comparison.summary(markdown=args.markdown))
+    return comparison.to_json(), "\n\n".join(tables)
+
+
+def _draw(comparison: Comparison, folder: Path) -> None:
+    pictures = {"profiles.svg": comparison.profiles(), "gaps.svg": comparison.gaps()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, picture in pictures.items():
+            (folder / name).write_text(picture)
+    except OSError as error:
+        raise OptionError(f"--plots {folder} cannot be written: {error.strerror}.") from error

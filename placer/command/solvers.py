@@ -1,0 +1,27 @@
+"""`placer solvers`: the registered solvers, and the publications that their algorithms are from."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+HELP = "List the solvers and where each algorithm comes from."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cite", metavar="NAME", help="what to cite for one of them, a reference a line")
+
+
+def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.solvers.registry import solver, solvers
+
+    if args.cite is not None:
+        cited = solver(args.cite).cite()
+        return {args.cite: cited}, cited
+    sources = {name: solver(name).cite() for name in solvers()}
+    width = max(map(len, sources))
+    return sources, "\n".join(
+        f"{name if k == 0 else '':{width}}  {line}"
+        for name, source in sources.items()
+        for k, line in enumerate(source.splitlines())
+    )

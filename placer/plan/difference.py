@@ -1,0 +1,95 @@
+"""The differences between two placements: ops that move, and the change of times, transfers and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placer.common.tables import table
+from placer.common.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from placer.plan.placement import Placement
+
+MAX_MOVES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changes from a first placement to a second. A pair has the value of the first, then that of the second."""
+
+    moved: Mapping[str, tuple[str, str]]
+    """By op that both placements have and have on different devices: the two devices. The op that takes longest comes first."""
+    only_first: tuple[str, ...]
+    """Ops that only the first placement has."""
+    only_second: tuple[str, ...]
+    """Ops that only the second placement has."""
+    total_cost_ns: tuple[int, int]
+    step_time_ns: tuple[int, int]
+    transfers: tuple[int, int]
+    """Number of transfers."""
+    copied_bytes: tuple[int, int]
+    """Bytes that all transfers of a step copy."""
+    transfer_ns: tuple[int, int]
+    """Sum of the times of all transfers of a step, as if none overlapped."""
+    peak_bytes: Mapping[str, tuple[int, int]]
+    """By device of either placement; 0 if the placement does not have the device."""
+
+    def __str__(self) -> str:
+        figures: dict[str, tuple[tuple[int, int], Callable[[int], str]]] = {
+            "step time": (self.step_time_ns, format_ns),
+            "total cost": (self.total_cost_ns, format_ns),
+            "transfers": (self.transfers, str),
+            "copied per step": (self.copied_bytes, format_bytes),
+            "transfer time": (self.transfer_ns, format_ns),
+            **{f"peak memory {device}": (pair, format_bytes) for device, pair in self.peak_bytes.items()},
+        }
+        rows = [
+            [name, formatted(first), formatted(second), _change(first, second)]
+            for name, ((first, second), formatted) in figures.items()
+        ]
+        moved, only_first, only_second = len(self.moved), len(self.only_first), len(self.only_second)
+        moves, are = "op moves" if moved == 1 else "ops move", "is" if only_first == 1 else "are"
+        lines = [
+            f"{moved} {moves}, {only_first} {are} only in the first, {only_second} only in the second",
+            "",
+            table(["", "first", "second", "change"], rows),
+        ]
+        shown = list(self.moved.items())[:MAX_MOVES_SHOWN]
+        if shown:
+            lines += ["", table(["from", "to", "op"], [[*devices, name] for name, devices in shown], ["to", "op"])]
+        more = moved - len(shown)
+        return "\n".join([*lines, *([f"… and {more} more"] if more else [])])
+
+
+def difference(first: Placement, second: Placement) -> Difference:
+    """Compares two placements, which may be of different graphs: ops are matched by name."""
+    both = {name: (first.ops[name], second.ops[name]) for name in first.ops if name in second.ops}
+    moved = {name: (one.device, two.device) for name, (one, two) in both.items() if one.device != two.device}
+    longest_ns = {name: max(plan.time_ns.get(plan.device, 0) for plan in both[name]) for name in moved}
+    return Difference(
+        moved={name: moved[name] for name in sorted(moved, key=lambda name: -longest_ns[name])},
+        only_first=tuple(name for name in first.ops if name not in second.ops),
+        only_second=tuple(name for name in second.ops if name not in first.ops),
+        total_cost_ns=(first.total_cost_ns, second.total_cost_ns),
+        step_time_ns=(first.step_time_ns, second.step_time_ns),
+        transfers=(len(first.transfers), len(second.transfers)),
+        copied_bytes=(first.copied_bytes, second.copied_bytes),
+        transfer_ns=(first.transfer_ns, second.transfer_ns),
+        peak_bytes={
+            device: (_peak_bytes(first, device), _peak_bytes(second, device))
+            for device in dict.fromkeys(first.devices + second.devices)
+        },
+    )
+
+
+def _peak_bytes(placement: Placement, device: str) -> int:
+    return placement.totals[device].peak_bytes if device in placement.totals else 0
+
+
+def _change(first: int, second: int) -> str:
+    """The relative change in words: "+12.3%", "20 times", "new" from 0, "" for none."""
+    if not first or abs(second - first) < 0.0005 * first:
+        return "" if first or not second else "new"
+    return f"{second / first - 1:+.1%}" if second < 10 * first else f"{second / first:,.0f} times"

@@ -1,0 +1,86 @@
+"""The reason for an op's device: the constraint that decided it, or the comparison with the best other device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placer.common.units import format_ns
+from placer.problem.reasons import Reason
+
+if TYPE_CHECKING:
+    from placer.graph.op_graph import OpNode
+    from placer.plan.placement import Placement
+
+
+def why(placement: Placement, op: OpNode) -> Reason:
+    """What decided the device of an op of the placement.
+
+    If the op's unit was free to be elsewhere, its device is compared with the device to which moving only this unit would cost
+    least: "cost" if its ops are slower there, "neighbours" if the transfers are what keeps it, "indifferent" for a tie, "whole"
+    if moving only this unit would lower the total cost but not improve the plan.
+    """
+    plan = placement.ops[op.name]
+    unit = placement.units[plan.unit]
+    others = [device for device in unit.time_ns if device != plan.device]
+    if not others:
+        return _forced(placement, op)
+    other = min(others, key=lambda device: unit.time_ns[device] + unit.transfer_ns[device])
+    here_ns, other_ns = unit.time_ns[plan.device], unit.time_ns[other]
+    slower_ns, transfers_ns = other_ns - here_ns, unit.transfer_ns[other] - unit.transfer_ns[plan.device]
+    times = f"{format_ns(here_ns)} here, {format_ns(other_ns)} on {other}"
+    times += f", for the {unit.ops} ops that move together" if unit.ops > 1 else ""
+    if placement.assigned is not None:
+        return _assigned(placement, op, other, slower_ns, transfers_ns, times)
+    if slower_ns + transfers_ns < 0:
+        saved = format_ns(-slower_ns - transfers_ns)
+        text = f"for the plan as a whole ({placement.objective}): moving it alone to {other} would save {saved} of total cost"
+        return Reason("whole", op.name, f"{text} ({times})")
+    if slower_ns + transfers_ns == 0:
+        return Reason("indifferent", op.name, f"as good on {other} ({times}, no difference in transfers)")
+    if slower_ns >= max(transfers_ns, 1):
+        change = f"; a move would also add {format_ns(transfers_ns)} of transfers" if transfers_ns > 0 else ""
+        change = change or (f", though a move would save {format_ns(-transfers_ns)} of transfers" if transfers_ns < 0 else "")
+        return Reason("cost", op.name, f"cheaper by {format_ns(slower_ns)}: {times}{change}")
+    text = f"moving it alone to {other} would add {format_ns(transfers_ns)} of transfers ({times})"
+    return Reason("neighbours", op.name, text)
+
+
+def _forced(placement: Placement, op: OpNode) -> Reason:
+    """The constraint that excluded every other device; it may hold for another op of the unit."""
+    plan = placement.ops[op.name]
+    unit = placement.units[plan.unit]
+    if not unit.reasons:
+        return Reason("kernel", op.name, f"{plan.device} is the only device")
+    reason = unit.reasons[-1]
+    text = reason.text if reason.op == op.name else f"it goes with {reason.op!r} ({_together(placement, op)}): {reason.text}"
+    return Reason(reason.kind, reason.op, text)
+
+
+def _assigned(placement: Placement, op: OpNode, other: str, slower_ns: int, transfers_ns: int, times: str) -> Reason:
+    """The device that the user named, and what moving the op's unit to `other` would change.
+
+    Args:
+        placement: a placement that the user assigned.
+        op: one of its ops.
+        other: the best other device.
+        slower_ns: time that the unit's ops would take more there.
+        transfers_ns: time that the transfers would take more.
+        times: the unit's times on both devices, as text.
+    """
+    plan = placement.ops[op.name]
+    named = op.name if op.name in (placement.assigned or {}) else placement.assigned_op_of_unit.get(plan.unit, "")
+    text = "you named no device for it, so it is where TensorFlow would have it"
+    if named:
+        text = f"you have it on {plan.device}"
+        together = f"it goes with {named!r} ({_together(placement, op)}), which you have on {plan.device}"
+        text = text if named == op.name else together
+    change_ns = slower_ns + transfers_ns
+    change = f"{'add' if change_ns > 0 else 'save'} {format_ns(abs(change_ns))} of" if change_ns else "not change"
+    copies = f"{format_ns(abs(transfers_ns))} {'more' if transfers_ns > 0 else 'less'}" if transfers_ns else "no difference"
+    text += f"; moving it alone to {other} would {change} total cost ({times}, {copies} in transfers)"
+    return Reason("assigned", named or op.name, text)
+
+
+def _together(placement: Placement, op: OpNode) -> str:
+    """Why the op's unit shares a device."""
+    return placement.graph.group_reasons.get(op.group) or "they share a device"

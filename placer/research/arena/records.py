@@ -1,0 +1,92 @@
+"""A record for each run of a solver, and the file of results that holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from placer.errors import PlanError
+from placer.graph.op_graph import check_format
+
+Record: TypeAlias = dict[str, Any]
+"""One run as a flat dict of text, numbers and booleans. Fields without a value are left out."""
+
+FORMAT = "placer.arena"
+VERSION = 1
+KEY = ("problem_hash", "objective", "solver", "options", "code", "seed", "time_limit_s", "placer")
+"""The fields that identify a run; the other fields describe the problem or the outcome."""
+
+
+def key(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values of the fields that identify a run."""
+    return tuple(record[name] for name in KEY)
+
+
+def read_lines(path: str | Path) -> list[Record]:
+    """The records in a file of results; none if there is no file yet. A last line that was cut off is left out.
+
+    Raises PlanError if the file has another format or version, or is broken.
+    """
+    try:
+        text = Path(path).read_text()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    lines = text.splitlines(keepends=True)
+    try:
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise PlanError(f"{path} is not a file of results: a line of it is not JSON ({error}).") from error
+    if not rows:
+        return []
+    check_format(rows[0] if isinstance(rows[0], dict) else {}, FORMAT, VERSION, str(path))
+    if broken := [k for k, row in enumerate(rows[1:], 2) if not (isinstance(row, dict) and {*KEY, "outcome"} <= row.keys())]:
+        raise PlanError(f"{path}, line {broken[0]}: this is not the record of a run. Remove the line, and the run is repeated.")
+    return rows[1:]
+
+
+def open_lines(path: str | Path) -> list[Record]:
+    """The records in a file of results. The file is created if it is missing, and can then be added to.
+
+    Raises PlanError if it has another format or cannot be written.
+    """
+    records = read_lines(path)
+    try:
+        with Path(path).open("ab+") as file:
+            file.seek(0)
+            whole = file.read().rfind(b"\n") + 1
+            file.truncate(whole)  # removes a last line that was cut off
+    except OSError as error:
+        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
+    if not whole:
+        add_line(path, {"format": FORMAT, "version": VERSION})
+    return records
+
+
+def add_line(path: str | Path, record: Record) -> None:
+    """Adds a record to a file of results. Raises PlanError if it cannot be written."""
+    try:
+        with Path(path).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    except OSError as error:
+        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
+    """By `contestant`, a label: the solver, its options, and the time limit if there are several."""
+    records = list(records)
+    several = len({record["time_limit_s"] for record in records}) > 1
+    return {
+        contestant(record): record["solver"]
+        + (f"({record['options']})" if record["options"] else "")
+        + (f" {record['time_limit_s']:g} s" if several else "")
+        for record in records
+    }
+
+
+def contestant(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The identity of a line in a table: a solver with its options and time limit, over all seeds."""
+    return tuple(record[name] for name in ("solver", "options", "code", "time_limit_s", "placer"))

@@ -1,0 +1,164 @@
+"""Functions of TensorFlow: how they are traced, registered, called, and how their errors are explained."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.function.trace_type import default_types, trace_type_builder
+from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.eager import record
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
+from tensorflow.python.framework import c_api_util, error_interpolation, func_graph
+from tensorflow.python.ops import op_selector
+from tensorflow.python.util import tf_stack
+
+from placer.tf._private.copied_graphs import original_ops, report_error
+from placer.tf._private.runtime import is_saving
+
+PACKAGE_FOLDER = str(Path(__file__).parents[2]) + os.sep
+"""The folder of this package. Its files are in the call stack while the user's code is traced."""
+
+ConcreteFunction = concrete_function.ConcreteFunction
+UnliftableError = op_selector.UnliftableError
+
+# Finds the names of functions in an error's message. TensorFlow's own pattern skips names such as "<lambda>" and names that are
+# not ASCII, and finds no function at all if the outermost has such a name.
+error_interpolation._INTERPOLATION_PATTERN = re.compile(r"(?P<sep>.*?)(?P<tag>{{(?P<type>\w+) (?P<name>[^{}\s]+)}})", re.DOTALL)
+
+
+# -- tracing -----------------------------------------------------------------------------------------------------------
+
+
+def raised_while_tracing(error: Exception) -> bool:
+    """Whether the function's own code raised the error; False where TensorFlow refused the arguments before it ran that code."""
+    tracer = func_graph.func_graph_from_py_func.__code__
+    return any(frame.f_code is tracer for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def trace_type(value: Any) -> Any:
+    """The type by which a tf.function recognises calls with `value`; TypeError where it has no rule for it."""
+    return trace_type_builder.from_value(value)
+
+
+def trace_type_by_identity(value: Any) -> Any:
+    """The type by which a tf.function recognises calls with the object `value` itself, not with what its `__wrapped__` names."""
+    return default_types.Weakref(weakref.ref(value))
+
+
+def is_jit_compiled(concrete: Any) -> bool:
+    """Whether XLA compiles the function as a whole."""
+    attribute = (concrete.inference_fn.attributes or {}).get("_XlaMustCompile")
+    return bool(attribute is not None and attribute.b)
+
+
+def variable_creation_function(function: Any) -> Any:
+    """A tf.function's trace that initialises each variable where it is created, if need be; None if there is no such trace."""
+    return getattr(function, "_concrete_variable_creation_fn", None)
+
+
+@contextmanager
+def deferred_initialisers(function: Any, initialisers: list[Any]) -> Iterator[None]:
+    """While a tf.function is first traced inside, its variables' initialisers are appended to `initialisers` and not run."""
+    if not isinstance(function, polymorphic_function.Function):
+        yield
+        return
+    function._initialize_uninitialized_variables = initialisers.extend
+    try:
+        yield
+    finally:
+        del function._initialize_uninitialized_variables
+
+
+def run_initialisers(function: Any, initialisers: Sequence[Any]) -> None:
+    """Runs the initialisers of a tf.function that `deferred_initialisers` collected."""
+    function._initialize_uninitialized_variables(initialisers)
+
+
+# -- registering -------------------------------------------------------------------------------------------------------
+
+
+def register_body(name: str, graph: Any) -> Any:
+    """Registers a FuncGraph as a function that ops can refer to by name; returns the function."""
+    function = atomic_function.from_func_graph(name, graph, {})
+    function.__class__ = _RuntimeFunction
+    return function
+
+
+def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]) -> Any:
+    """A ConcreteFunction that runs `graph`."""
+    concrete = ConcreteFunction.from_func_graph(graph, function_type, attrs)
+    concrete.inference_fn.__class__ = _RuntimeFunction
+    return concrete
+
+
+class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
+    """A registered function of a private copy.
+
+    Its errors name the lines of the user's code that its nodes were copied from. While a SavedModel is written it has no
+    devices.
+    """
+
+    __slots__ = ()
+
+    @property
+    def graph_debug_info(self) -> Any:
+        """The source lines of the nodes. TensorFlow asks for them while it raises an error of this function."""
+        error = sys.exc_info()[1]
+        if isinstance(error, tf.errors.OpError) and tf.compat.as_text(self.name) in error.message:
+            report_error(self.graph, error)
+        builder = tf_stack.GraphDebugInfoBuilder()
+        for name, op in original_ops(self.graph).items():
+            if op.traceback is not None:
+                builder.AccumulateStackTrace("", name, op.traceback.get_user_frames())
+        info = builder.Build()
+        trace_ids = {name.removesuffix("@"): trace for name, trace in info.name_to_trace_id.items()}
+        info.name_to_trace_id.clear()
+        info.name_to_trace_id.update(trace_ids)
+        own = {frame for frame, line in info.frames_by_id.items() if info.files[line.file_index].startswith(PACKAGE_FOLDER)}
+        for trace in info.traces_by_id.values():
+            trace.frame_id[:] = [frame for frame in trace.frame_id if frame not in own]
+        return info
+
+    @property
+    def _c_func(self) -> Any:
+        if not is_saving():
+            return super()._c_func
+        definition = self.definition
+        for node in definition.node_def:
+            node.device = ""
+        bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
+        return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+# -- calling -----------------------------------------------------------------------------------------------------------
+
+
+def copy_flat_signature(source: Any, target: Any) -> None:
+    """Lets `target` be called with flat tensors as `source` can be."""
+    target._arg_keywords = source._arg_keywords
+    target._num_positional_args = source._num_positional_args
+
+
+def flat_arguments(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The call's tensors in the order of the graph's inputs, without captures."""
+    function_type = concrete.function_type
+    if concrete._arg_keywords and not function_type.parameters:  # a wrapped graph of TensorFlow 1, called with tensors alone
+        return [*args, *(kwargs[keyword] for keyword in concrete._arg_keywords[len(args) :])]
+    bound = function_type.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return list(function_type.unpack_inputs(bound))
+
+
+def call_flat(concrete: Any, args: Sequence[Any], captures: Sequence[Any]) -> Any:
+    """Calls a ConcreteFunction with flat arguments and the given captured inputs; no tape records the call."""
+    with record.stop_recording():
+        return concrete._call_flat(list(args), list(captures))

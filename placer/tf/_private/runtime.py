@@ -1,0 +1,47 @@
+"""TensorFlow's runtime: the context of a call, and the graphs that really ran."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.ops import structured_function
+from tensorflow.python.eager import context
+from tensorflow.python.saved_model import save_context
+
+
+def device_scope() -> str:
+    """The device scope around a call, eager or inside a function. A tf.function is traced once per eager device scope."""
+    return str(context.context().device_name or "")
+
+
+def eager_scopes() -> int:
+    """How many eager scopes this thread has entered, each inside a function that was being traced in the scope before."""
+    return sum(not entry.is_building_function for entry in context.context().context_switches.stack)
+
+
+def in_dataset_function() -> bool:
+    """Whether a function that a dataset will call is being traced."""
+    tracer = structured_function.StructuredFunctionWrapper.__init__.__code__
+    return not tf.executing_eagerly() and any(frame.f_code is tracer for frame, _ in traceback.walk_stack(None))
+
+
+def is_saving() -> bool:
+    """Whether a SavedModel is being written. Functions are traced again for it."""
+    return bool(save_context.in_save_context())
+
+
+@contextmanager
+def recorded_partitions() -> Iterator[list[Any]]:
+    """Yields a list that gets, when the block ends, the partition graphs of every function that first ran inside the block."""
+    recorded: list[Any] = []
+    context.context().enable_run_metadata()
+    context.context().export_run_metadata()  # after an earlier use TensorFlow went on collecting: drop those graphs
+    try:
+        yield recorded
+        recorded.extend(context.context().export_run_metadata().function_graphs)
+    finally:
+        context.context().disable_run_metadata()

@@ -1,0 +1,24 @@
+"""The device that an op's code requests, and the plan by which it does."""
+
+from __future__ import annotations
+
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from placer.tf._private.copied_graphs import CopiedGraph
+from placer.tf.trace.bodies import Body, merged_device
+
+
+def requested_device(body: Body, node: NodeDef) -> str:
+    """The device string of an op, completed by the scopes of the calls around it; "" where there is none."""
+    return merged_device(node.device, body.scope)
+
+
+def planned_by(body: Body, name: str) -> tuple[str, str]:
+    """The placed function by whose plan an op has its device, and the plan's reason; twice "" for an op in no such function."""
+    around: Body | None = body
+    while around is not None:
+        plan = around.graph.placement if isinstance(around.graph, CopiedGraph) else None
+        if plan is not None:
+            return plan.graph.name, plan.why(name).text if name in plan.ops else ""
+        around = around.parent
+    return "", ""

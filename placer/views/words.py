@@ -1,0 +1,87 @@
+"""The words for a plan's figures, said the same way in every view: baselines, sources of costs, how much faster, the gap."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from placer.common.units import format_ns, three_digits
+from placer.plan.parts import Baseline, OpPlan
+from placer.plan.placement import Placement
+from placer.solvers.base import Status
+
+BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
+"""By name of the solver that makes the baseline."""
+COST_SOURCES = {
+    "measured": "measured",
+    "harvested": "measured within whole steps",
+    "fitted": "fitted to measurements",
+    "analytic": "from a formula",
+    "analytic-fallback": "from bytes only (no formula)",
+    "user": "given by you",
+    "": "without cost",
+}
+"""By `OpCost.source`; "" for ops that have no work, such as constants and arguments."""
+OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
+
+
+def headline(placement: Placement) -> str:
+    """One sentence: how much faster than TensorFlow's default the plan is, as predicted."""
+    default, step_ns = placement.baselines.get("tf_default"), placement.step_time_ns
+    if default is None:
+        return f"predicted {format_ns(step_ns)} per step"
+    if not default.feasible:
+        return f"predicted {format_ns(step_ns)} per step; TensorFlow's default is not possible: {default.note}"
+    change = ratio(default.step_time_ns, step_ns, "faster than", "slower than", "as fast as")
+    instead = "" if change == "as fast as" else f" instead of {format_ns(default.step_time_ns)}"
+    return f"predicted {change} TensorFlow's default: {format_ns(step_ns)} per step{instead}"
+
+
+def against(placement: Placement, baseline: Baseline) -> str:
+    """How the plan compares with a baseline by its objective, and what the baseline could not do."""
+    if not baseline.feasible:
+        return f"not possible: {baseline.note}"
+    if placement.objective == "total_cost":
+        change = ratio(baseline.total_cost_ns, placement.objective_ns, "lower", "higher", "the same")
+        text = f"the plan's total cost is {change}"
+    else:
+        text = f"the plan is {ratio(baseline.step_time_ns, placement.objective_ns, 'faster', 'slower', 'as fast')}"
+    return "; ".join(filter(None, (text, baseline.note)))
+
+
+def ratio(baseline_ns: int, plan_ns: int, better: str, worse: str, same: str) -> str:
+    """The ratio of two times and a word for its direction, such as "2.15x faster"; `same` if it rounds to 1.00."""
+    low, high = sorted((baseline_ns, plan_ns))
+    if high < 1.005 * low or not high:
+        return same
+    word = better if plan_ns < baseline_ns else worse
+    return f"{three_digits(high / low)}x {word}" if low else word
+
+
+def optimality(placement: Placement) -> str:
+    """The objective's value, whether it is proved to be optimal, and how much a better plan could save."""
+    p = placement
+    value = f"{OBJECTIVE_NAMES[p.objective]} {format_ns(p.objective_ns)}, {p.status.value}"
+    if p.status is Status.OPTIMAL:
+        return f"{value}: proved, no plan is better"
+    if p.lower_bound_ns <= 0:
+        return f"{value}; no lower bound is known"
+    return f"{value}; lower bound {format_ns(p.lower_bound_ns)}: a better plan saves at most {p.gap:.1%} (the gap)"
+
+
+def cost_sources(placement: Placement) -> str:
+    """How many ops have a cost from each source. The numbers add up to the number of ops."""
+    counts = Counter(plan.cost_source for plan in placement.ops.values())
+    known = [source for source, _ in counts.most_common() if source] + [""] * ("" in counts)
+    return ", ".join(f"{counts[source]} {source_words(source)}" for source in known) or "none"
+
+
+def source_words(source: str) -> str:
+    """A source of a cost in words; the name itself if a cost model of another package gives it."""
+    return COST_SOURCES.get(source, source)
+
+
+def cost_source(plan: OpPlan, op_type: str, device: str) -> str:
+    """The source of an op's cost on a device, with the part that it has as the first op of its type; "" if it has none."""
+    source, cold_ns = plan.cost_sources.get(device, ""), plan.cold_ns.get(device, 0)
+    words = source_words(source) if source else ""
+    return f"{words}, {format_ns(cold_ns)} of it as the first {op_type} of a step" if cold_ns else words
