@@ -45,14 +45,14 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     def given(problem: PlacementProblem) -> Assignment:
         device = default_assignment(problem).device
         name_of: dict[int, str] = {}
-        number = {name: i for i, name in enumerate(problem.op_names)}
+        number = {name: i for i, name in enumerate(problem.ops.names)}
         for name, wanted in devices.items():
             op = graph.find(name).name
-            if wanted not in problem.device_names:
-                raise OptionError(f"{name!r} is to be on {wanted!r}; there is {', '.join(problem.device_names)}.")
-            unit, position = int(problem.op_unit[number[op]]), problem.device_names.index(wanted)
-            if not problem.unit_allowed[unit, position]:
-                allowed = ", ".join(np.array(problem.device_names)[problem.unit_allowed[unit]])
+            if wanted not in problem.devices.names:
+                raise OptionError(f"{name!r} is to be on {wanted!r}; there is {', '.join(problem.devices.names)}.")
+            unit, position = int(problem.ops.unit[number[op]]), problem.devices.names.index(wanted)
+            if not problem.units.allowed[unit, position]:
+                allowed = ", ".join(np.array(problem.devices.names)[problem.units.allowed[unit]])
                 raise OptionError(f"{name!r} cannot be on {wanted}, only on {allowed}: explain({name!r}) of a plan tells why.")
             if unit in name_of and device[unit] != position:
                 other = name_of[unit]
