@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -10,11 +11,12 @@ from pathlib import Path
 from placer.errors import PlacementWarning
 
 PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
-FRAMEWORK_FILES = (
+OTHER_FILES = (
+    contextlib.__file__,  # has a frame for each decorator that is made of a context manager
     *(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("tensorflow", "keras")),
     "__autograph_generated_file",
 )
-"""Parts of the paths of TensorFlow's and Keras's files, and of those that AutoGraph generates."""
+"""Parts of the paths of other files that are not the user's."""
 
 
 def warn(text: str) -> None:
@@ -26,4 +28,4 @@ def warn(text: str) -> None:
 
 
 def _is_skipped(file: str) -> bool:
-    return file.startswith(PACKAGE_FOLDER) or any(part in file for part in FRAMEWORK_FILES)
+    return file.startswith(PACKAGE_FOLDER) or any(part in file for part in OTHER_FILES)

@@ -21,3 +21,11 @@ def test_a_warning_names_the_users_line_however_deep_the_call() -> None:
     first = test_a_warning_names_the_users_line_however_deep_the_call.__code__.co_firstlineno
     assert warned[0].filename == __file__
     assert "the line that is named" in lines[warned[0].lineno - first]
+
+
+def test_a_warning_of_solve_names_the_callers_line() -> None:
+    with tf.device("CPU:7"):
+        graph = placer.build_graph(lambda x: tf.tanh(x) + 1.0, tf.ones([2]))
+    with pytest.warns(PlacementWarning, match=r"tf\.device.* relaxed") as warned:
+        placer.solve(graph, two_cpus())
+    assert warned[0].filename == __file__
