@@ -33,6 +33,7 @@ from placer.problem import schedule as simulate
 from placer.problem.problem import PlacementProblem
 from tests.benchmarks import bench_truth
 from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions
+from tests.helpers.changed import changed
 
 ROOT = Path(__file__).parents[2]
 PAGE, PAGE_TEXT = ROOT / "docs" / "accuracy.md", Path(__file__).with_name("accuracy_page.md")
@@ -119,12 +120,15 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
     yield "nothing left out", everything(auto)
     yield "typical op times (with the least ones instead)", everything(least_model())
     yield "ordinary memory of tensors that the host makes in placed functions", everything(auto, pageable=False)
-    yield "the least interval between copies", everything(auto, lambda p: replace(p, copy_interval_ns=None))
-    yield "waking the threads of a CPU", everything(auto, lambda p: replace(p, device_wake_ns=None))
-    yield "call times that depend on the devices in use", everything(auto, lambda p: replace(p, device_call_ns=None, split_ns=0))
+    yield "the least interval between copies", everything(auto, lambda p: changed(p, links_interval_ns=None))
+    yield "waking the threads of a CPU", everything(auto, lambda p: changed(p, devices_wake_ns=None))
+    yield (
+        "call times that depend on the devices in use",
+        everything(auto, lambda p: changed(p, devices_call_ns=None, devices_split_ns=0)),
+    )
     yield (
         "waiting for GPU ops whose results the host needs to continue",
-        everything(auto, lambda p: replace(p, op_awaited=None)),
+        everything(auto, lambda p: changed(p, ops_awaited=None)),
     )
     with without(simulate, "SMALL_NS", 0):
         yield "small ops of a CPU run one at a time", everything(auto)

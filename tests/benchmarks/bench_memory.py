@@ -254,8 +254,8 @@ def records(folder: Path) -> Iterator[tuple[dict[str, Any], OpGraph, PlacementPr
             machine = parse_machine(record["machine"])
             problems[key] = graph, formulate(graph, constrain(graph, machine, Options()), auto_model(), machine).problem
         graph, problem = problems[key]
-        device = np.zeros(problem.units, np.int64)
-        device[problem.op_unit] = [int(digit) for digit in record["devices"]]
+        device = np.zeros(problem.num_units, np.int64)
+        device[problem.ops.unit] = [int(digit) for digit in record["devices"]]
         yield record, graph, problem, Assignment(device)
 
 
@@ -266,15 +266,15 @@ def report(folder: Path) -> str:
     for record, _, problem, assignment in records(folder):
         held = usage(problem, assignment)[-1]
         moment, estimate = int(np.argmax(held)), int(held.max())
-        kept = int(problem.unit_persistent_bytes[assignment.device == problem.devices - 1].sum())
-        on_it = assignment.device[problem.op_unit[moment]] == problem.devices - 1
-        workspace = int(problem.op_workspace_bytes[moment, -1]) if on_it else 0
+        kept = int(problem.units.persistent_bytes[assignment.device == problem.num_devices - 1].sum())
+        on_it = assignment.device[problem.ops.unit[moment]] == problem.num_devices - 1
+        workspace = int(problem.ops.workspace_bytes[moment, -1]) if on_it else 0
         measured = [record[key] for key in ("built_bytes", "held_bytes", "first_peak_bytes", "peak_bytes")]
         figures = ["-" if each is None else f"{each / 1e6:.2f}" for each in (*measured, estimate)]
         error = f"{estimate / record['peak_bytes'] - 1:+.0%}" if record["peak_bytes"] else "-"
         cells = [*figures, error, f"{kept / 1e6:.2f}", f"{workspace / 1e6:.2f}"]
         name = f"{record['workload']}.{record['placement']}"
-        lines.append(f"{name:36}" + "".join(f"{cell:>11}" for cell in cells) + f"  {problem.op_names[moment]}")
+        lines.append(f"{name:36}" + "".join(f"{cell:>11}" for cell in cells) + f"  {problem.ops.names[moment]}")
     return "\n".join(lines)
 
 

@@ -40,7 +40,9 @@ from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.verbs.predict import random_cut
+from tests.helpers.changed import changed
 
 if TYPE_CHECKING:
     from examples.workloads import Size, Workload
@@ -291,7 +293,7 @@ def best_by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) ->
     """A contiguous share of the parts for each GPU, the best by the predicted step."""
     from tests.helpers.model_parallel import by_hand
 
-    return min(by_hand(program, graph, problem), key=problem.simulator.step_ns)
+    return min(by_hand(program, graph, problem), key=Simulator(problem).step_ns)
 
 
 def placements() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -442,13 +444,13 @@ class Prediction:
 
     @property
     def assignment(self) -> Assignment:
-        device = np.zeros(self.problem.units, np.int64)
-        device[self.problem.op_unit] = self.op_device
+        device = np.zeros(self.problem.num_units, np.int64)
+        device[self.problem.ops.unit] = self.op_device
         return Assignment(device)
 
     @property
     def step_ns(self) -> float:
-        return float(self.problem.simulator.step_ns(self.assignment))
+        return float(Simulator(self.problem).step_ns(self.assignment))
 
     @property
     def peak_bytes(self) -> list[int]:
@@ -459,16 +461,16 @@ class Prediction:
         """What of a device's peak is there before a step: variables, captures and arguments."""
         problem = self.problem
         made = [op.role == "argument" and d == device for op, d in zip(self.graph, self.op_device.tolist(), strict=True)]
-        arguments = np.array(made, np.bool_)[problem.tensor_op] & ~problem.tensor_on_host[:, device]
-        kept = problem.unit_persistent_bytes[self.assignment.device == device].sum()
-        return int(kept + problem.held_bytes[arguments].sum())
+        arguments = np.array(made, np.bool_)[problem.tensors.op] & ~problem.tensors.on_host[:, device]
+        kept = problem.units.persistent_bytes[self.assignment.device == device].sum()
+        return int(kept + problem.tensors.held_bytes[arguments].sum())
 
     def op_times(self) -> Iterator[tuple[str, str, int]]:
         """Type, device and time in ns of each op that takes any."""
-        times = self.problem.op_time_ns[np.arange(self.problem.ops), self.op_device]
+        times = self.problem.ops.time_ns[np.arange(self.problem.num_ops), self.op_device]
         for op, device, time_ns in zip(self.graph, self.op_device.tolist(), times.tolist(), strict=True):
             if time_ns:
-                yield op.op_type, self.problem.device_names[device], time_ns
+                yield op.op_type, self.problem.devices.names[device], time_ns
 
 
 def repeated(record: dict[str, Any]) -> float:
@@ -529,7 +531,7 @@ def gpu_peaks(folder: Path) -> Iterator[Peak]:
         cases = record["cases"].items()
         for (label, case), prediction in zip(cases, predictions(record, folder, AnalyticModel()), strict=True):
             for device in sorted({*prediction.op_device.tolist()} - {0}):
-                gpu = prediction.problem.device_names[device]
+                gpu = prediction.problem.devices.names[device]
                 measured = case["peak_bytes"][gpu] - case["held_bytes"][gpu] + prediction.held_bytes(device)
                 estimate = prediction.peak_bytes[device]
                 if measured or estimate:
@@ -542,9 +544,9 @@ def pageable(problem: PlacementProblem, graph: OpGraph, op_device: Any, machine:
     What only hands on what it was given leaves it in the memory that it was in.
     """
     makes = np.array([op.role == "op" and op.op_type not in HANDING_ON for op in graph], np.bool_)
-    made = (makes & (op_device == 0))[problem.tensor_op]
-    slow = np.rint(problem.tensor_bytes * unpinned_factor(machine)).astype(np.int64)
-    return replace(problem, tensor_copy_bytes=np.where(made, slow, problem.copied_bytes))
+    made = (makes & (op_device == 0))[problem.tensors.op]
+    slow = np.rint(problem.tensors.nbytes * unpinned_factor(machine)).astype(np.int64)
+    return changed(problem, tensors_copy_bytes=np.where(made, slow, problem.tensors.copy_bytes))
 
 
 def _scores(pairs: dict[str, tuple[list[float], list[float]]]) -> dict[str, Any]:

@@ -138,8 +138,8 @@ def test_what_a_function_holds_is_estimated_again_from_its_folder(tmp_path: Path
     for name, label in (("fan", "default"), ("decoding", "random_0")):
         bench_memory.measure(name, label, "small", tmp_path)
     for record, graph, problem, assignment in bench_memory.records(tmp_path):
-        assert problem.op_names == tuple(graph.graph)
-        estimate = dict(zip(problem.device_names, peaks(problem, assignment).tolist(), strict=True))
+        assert problem.ops.names == tuple(graph.graph)
+        estimate = dict(zip(problem.devices.names, peaks(problem, assignment).tolist(), strict=True))
         assert estimate == record["predicted_peak_bytes"]
     assert all(name in bench_memory.report(tmp_path) for name in ("fan.default", "decoding.random_0"))
 
