@@ -11,7 +11,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 
 def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
-    """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``problem.moment[i]``.
+    """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``ops.moment[i]``.
 
     - A tensor is held where it is produced from its producer to its last consumer, wherever that is, or to the end of the
       step where the caller has it; each copy is held at its place from the producer to the last consumer there. What a
