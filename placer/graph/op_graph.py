@@ -20,13 +20,14 @@ import networkx as nx
 from cost_models.base import OpSignature
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
+from placer.graph.sizes import Rounds
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
 they have no op of their own in the traced graph but become Enter, Merge, Switch and Exit when TensorFlow lowers it."""
 
 FORMAT = "placer.opgraph"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class OpNode:
     op_type: str
     signature: OpSignature
     count: float
-    """Expected runs per step: trip counts multiplied, a branch weighted by its share."""
+    """Expected runs per step: rounds of the loops around it multiplied, a branch weighted by its share."""
     body: str = ""
     """Path of the innermost loop or branch body that holds it; "" for the root."""
     role: Role = "op"
@@ -112,8 +113,8 @@ class OpGraph:
     """Why the nodes of a group belong together, in words."""
     process_devices: tuple[str, ...]
     """Devices TensorFlow saw when the graph was read ("CPU:0", "GPU:0")."""
-    trip_counts: Mapping[str, tuple[int, str]]
-    """By While node: trip count and its source ("constant", "default")."""
+    rounds: Mapping[str, Rounds]
+    """By loop: how often it runs its body each time."""
     outputs: tuple[tuple[str, int], ...]
     """Node and output index of each result."""
     notes: tuple[str, ...] = ()
@@ -241,7 +242,7 @@ class OpGraph:
             "resources": {key: [r.name, r.kind, r.device, r.nbytes, r.stays, r.waits] for key, r in self.resources.items()},
             "group_reasons": dict(self.group_reasons),
             "process_devices": list(self.process_devices),
-            "trip_counts": {key: list(value) for key, value in self.trip_counts.items()},
+            "rounds": {key: list(rounds) for key, rounds in self.rounds.items()},
             "outputs": [list(output) for output in self.outputs],
             "notes": list(self.notes),
         }
@@ -337,7 +338,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         resources={key: Resource(*row) for key, row in data["resources"].items()},
         group_reasons=dict(data["group_reasons"]),
         process_devices=tuple(data["process_devices"]),
-        trip_counts={key: (int(count), str(source)) for key, (count, source) in data["trip_counts"].items()},
+        rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
         notes=tuple(data["notes"]),
     )
