@@ -28,8 +28,8 @@ def main() -> None:
         work = workloads[name]("full")
         problem = limited(problem_of(placer.build_graph(work.fn, *work.args), {"devices": "h100"}), 0.5)
         solution = solver("auto").solve(problem, "total_cost", time_limit_s=arguments.seconds)
-        limit = format_bytes(int(problem.memory_limit_bytes[1]))
-        line = f"{name:24s} {problem.ops:6d} ops  limit {limit:>9s}  {solution.seconds:6.2f} s  {solution.status:10s}"
+        limit = format_bytes(int(problem.devices.memory_limit_bytes[1]))
+        line = f"{name:24s} {problem.num_ops:6d} ops  limit {limit:>9s}  {solution.seconds:6.2f} s  {solution.status:10s}"
         if solution.assignment is None:
             print(line, solution.stop_text, flush=True)
             continue

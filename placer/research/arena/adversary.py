@@ -104,37 +104,38 @@ def _scaled(rng: Rng, value: int, least: int, most: int) -> int:
 
 
 def _op_time(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
-    op, d = int(rng.integers(problem.ops)), int(rng.integers(problem.devices))
-    time, compute = problem.op_time_ns.copy(), problem.op_compute_ns.copy()
-    least = max(LEAST_NS, int(problem.op_dispatch_ns[op, d]))
+    op, d = int(rng.integers(problem.num_ops)), int(rng.integers(problem.num_devices))
+    time, compute = problem.ops.time_ns.copy(), problem.ops.compute_ns.copy()
+    least = max(LEAST_NS, int(problem.ops.dispatch_ns[op, d]))
     time[op, d] = _scaled(rng, int(time[op, d]), least, MOST_NS)
-    compute[op, d] = time[op, d] if problem.asynchronous[d] else time[op, d] - problem.op_dispatch_ns[op, d]
-    return replace(problem, op_time_ns=time, op_compute_ns=compute)
+    compute[op, d] = time[op, d] if problem.devices.asynchronous[d] else time[op, d] - problem.ops.dispatch_ns[op, d]
+    return replace(problem, ops=replace(problem.ops, time_ns=time, compute_ns=compute))
 
 
 def _tensor_size(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
-    if not len(problem.tensor_op):
+    if not problem.num_tensors:
         return problem
-    t, nbytes = int(rng.integers(len(problem.tensor_op))), problem.tensor_bytes.copy()
+    t, nbytes = int(rng.integers(problem.num_tensors)), problem.tensors.nbytes.copy()
     nbytes[t] = _scaled(rng, int(nbytes[t]), LEAST_BYTES, MOST_BYTES)
-    return replace(problem, tensor_bytes=nbytes)
+    return replace(problem, tensors=replace(problem.tensors, nbytes=nbytes, copy_bytes=nbytes, held_bytes=nbytes))
 
 
 def _latency(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
     """Of all copies that take the longest now: those between memories."""
-    latency = problem.copy_latency_ns
+    latency = problem.links.latency_ns
     longest = int(latency.max())
-    return replace(problem, copy_latency_ns=np.where(latency == longest, _scaled(rng, longest, LEAST_NS, MOST_NS), latency))
+    changed = np.where(latency == longest, _scaled(rng, longest, LEAST_NS, MOST_NS), latency)
+    return replace(problem, links=replace(problem.links, latency_ns=changed))
 
 
 def _consumer(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
     """Another op takes a tensor, one that comes after its maker."""
-    if not len(problem.consumer_op):
+    if not len(problem.consumers):
         return problem
-    c, consumer = int(rng.integers(len(problem.consumer_op))), problem.consumer_op.copy()
-    maker = int(problem.tensor_op[problem.consumer_tensor[c]])
-    consumer[c] = rng.integers(maker + 1, problem.ops)
-    return replace(problem, consumer_op=consumer)
+    c, consumer = int(rng.integers(len(problem.consumers))), problem.consumers.op.copy()
+    maker = int(problem.tensors.op[problem.consumers.tensor[c]])
+    consumer[c] = rng.integers(maker + 1, problem.num_ops)
+    return replace(problem, consumers=replace(problem.consumers, op=consumer, until=consumer))
 
 
 CHANGES: tuple[Callable[[Rng, PlacementProblem], PlacementProblem], ...] = (_op_time, _tensor_size, _latency, _consumer)

@@ -20,6 +20,7 @@ from placer.plan.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
 from placer.research.instances.dnn_partitioning import load_placement
@@ -32,7 +33,7 @@ from placer.verbs.solve import look_up
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
 FORMAT = "placer.problem"
-VERSION = 1
+VERSION = 2
 
 
 def named_problems(
@@ -112,16 +113,16 @@ def limited(problem: PlacementProblem, share: float) -> PlacementProblem:
     """
     if not 0 <= share <= 1:
         raise OptionError(f"memory_share={share!r} is no share from 0 to 1.")
-    free = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
-    accelerators = np.flatnonzero(np.array(problem.device_kinds) != "CPU")
+    free = problem.without_memory_limits()
+    accelerators = np.flatnonzero(np.array(problem.devices.kinds) != "CPU")
     if not len(accelerators):
         raise OptionError("memory_share is for machines with an accelerator, and there is none.")
     must = peaks(free, all_on(free, "CPU"))
     first = int(accelerators[0])
-    likes = peaks(free, minimum_cut(free, (free.host, first)).assignment)[first]
-    limits = free.memory_limit_bytes
+    likes = peaks(free, minimum_cut(free, (free.devices.host, first)).assignment)[first]
+    limits = np.full(problem.num_devices, -1)
     limits[accelerators] = must[accelerators] + int(share * max(0, int(likes - must[first])))
-    return free
+    return problem.with_memory_limits(limits)
 
 
 def fingerprint(problem: PlacementProblem) -> str:
@@ -156,17 +157,26 @@ def load_problem(path: str | Path) -> PlacementProblem:
             arrays = dict(file)
         kind, version, _ = arrays.pop("format").tolist()
         check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
-        given: dict[str, Any] = {}
+        given: dict[str, dict[str, Any]] = {part.name: {} for part in fields(PlacementProblem)}
         for name, array in arrays.items():  # numbers have no dimension, names are tuples
-            given[name] = int(array) if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
-        return PlacementProblem(**given)
+            part, _, key = name.partition(".")
+            given[part][key] = int(array) if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
+        return PlacementProblem(
+            devices=Devices(**given["devices"]),
+            links=Links(**given["links"]),
+            units=Units(**given["units"]),
+            ops=Ops(**given["ops"]),
+            tensors=Tensors(**given["tensors"]),
+            consumers=Consumers(**given["consumers"]),
+        )
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise PlanError(f"{path} holds no problem that can be read ({type(error).__name__}: {error}).") from error
 
 
 def _given(problem: PlacementProblem) -> dict[str, Any]:
-    """The fields that are set. What is left at None is left out, so that a field added later changes no fingerprint."""
-    return {f.name: value for f in fields(problem) if (value := getattr(problem, f.name)) is not None}
+    """The fields of all parts, by the part's name and the field's, as "ops.time_ns"."""
+    parts = {part.name: getattr(problem, part.name) for part in fields(problem)}
+    return {f"{name}.{f.name}": getattr(part, f.name) for name, part in parts.items() for f in fields(part)}
 
 
 def _made_up(text: str) -> PlacementProblem:

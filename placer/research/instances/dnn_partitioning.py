@@ -15,6 +15,7 @@ import networkx as nx
 import numpy as np
 
 from placer.errors import PlanError
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 from placer.research.splits.problem import SplitProblem
 
@@ -40,38 +41,36 @@ def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementP
         PlanError: the file is no such graph.
     """
     graph, total = _read(Path(path))
-    ops, tensors, consumers = len(graph.op_names), len(graph.tensor_op), len(graph.consumer_op)
+    tensors, consumers = len(graph.tensor_op), len(graph.consumer_op)
     between = np.zeros((4, 4), np.float64)
     between[0, 1] = between[1, 0] = 1.0
     return PlacementProblem(
-        device_names=("CPU:0", "GPU:0"),
-        device_kinds=("CPU", "GPU"),
-        memory_limit_bytes=np.array([-1, -1 if share is None else math.floor(share * total)]),
-        asynchronous=np.array([False, True]),
-        op_names=graph.op_names,
-        op_unit=graph.op_unit,
-        op_time_ns=graph.op_time_ns,
-        op_dispatch_ns=np.zeros((ops, 2), np.int64),
-        op_compute_ns=graph.op_time_ns,
-        op_count=np.ones(ops),
-        op_workspace_bytes=np.zeros((ops, 2), np.int64),
-        unit_allowed=np.stack([np.ones_like(graph.unit_supported), graph.unit_supported], axis=1),
-        unit_persistent_bytes=graph.unit_bytes,
-        tensor_op=graph.tensor_op,
-        tensor_bytes=np.zeros(tensors, np.int64),
-        tensor_copy_bytes=graph.tensor_ns,  # at 1 ns per byte
-        tensor_count=np.ones(tensors),
-        tensor_on_host=np.zeros((tensors, 2), np.bool_),
-        consumer_start=graph.consumer_start,
-        consumer_op=graph.consumer_op,
-        consumer_on_host=np.zeros((consumers, 2), np.bool_),
-        tensor_free=np.zeros(tensors, np.bool_),
-        tensor_is_result=np.zeros(tensors, np.bool_),
-        control_src=np.zeros(0, np.int64),
-        control_dst=np.zeros(0, np.int64),
-        copy_latency_ns=np.zeros((4, 4), np.int64),
-        copy_ns_per_byte=between,
-        call_overhead_ns=0,
+        devices=Devices(
+            names=("CPU:0", "GPU:0"),
+            kinds=("CPU", "GPU"),
+            memory_limit_bytes=np.array([-1, -1 if share is None else math.floor(share * total)]),
+            asynchronous=np.array([False, True]),
+        ),
+        ops=Ops(names=graph.op_names, unit=graph.op_unit, time_ns=graph.op_time_ns),
+        units=Units(
+            allowed=np.stack([np.ones_like(graph.unit_supported), graph.unit_supported], axis=1),
+            persistent_bytes=graph.unit_bytes,
+        ),
+        tensors=Tensors(
+            op=graph.tensor_op,
+            nbytes=np.zeros(tensors, np.int64),
+            copy_bytes=graph.tensor_ns,  # at 1 ns per byte
+            on_host=np.zeros((tensors, 2), np.bool_),
+        ),
+        consumers=Consumers(
+            start=graph.consumer_start,
+            op=graph.consumer_op,
+            on_host=np.zeros((consumers, 2), np.bool_),
+        ),
+        links=Links(
+            latency_ns=np.zeros((4, 4), np.int64),
+            ns_per_byte=between,
+        ),
     )
 
 

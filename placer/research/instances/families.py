@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.errors import OptionError
 from placer.problem.memory import peaks
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import Assignment, PlacementProblem
 
 Edge: TypeAlias = tuple[int, int]
@@ -115,36 +116,45 @@ def synthetic(
     np.fill_diagonal(per_byte, 0)
     producers, start = np.unique(np.array([a for a, _ in edges], np.int64), return_index=True)
     problem = PlacementProblem(
-        device_names=("CPU:0", *(f"GPU:{i}" for i in range(gpus))),
-        device_kinds=("CPU", *["GPU"] * gpus),
-        memory_limit_bytes=np.full(devices, -1),
-        asynchronous=gpu,
-        op_names=tuple(f"op{i}" for i in range(ops)),
-        op_unit=unit,
-        op_time_ns=np.where(gpu, fast[:, None], cpu[:, None]),
-        op_dispatch_ns=np.where(gpu, np.full((ops, 1), 2_000), 500),
-        op_compute_ns=np.where(gpu, fast[:, None], cpu[:, None] - 500),
-        op_count=np.ones(ops),
-        op_workspace_bytes=np.where(gpu, rng.integers(0, 2_000, (ops, 1)), 0),
-        unit_allowed=allowed,
-        unit_persistent_bytes=np.where(np.arange(units) % 4 == 0, 50_000, 0),
-        tensor_op=producers,
-        tensor_bytes=rng.integers(1_000, 100_000, len(producers)),
-        tensor_count=np.ones(len(producers)),
-        tensor_on_host=(rng.random(len(producers)) < on_host)[:, None] & gpu,
-        consumer_start=np.append(start, len(edges)),
-        consumer_op=np.array([b for _, b in edges], np.int64),
-        consumer_on_host=(rng.random(len(edges)) < on_host)[:, None] & gpu,
-        tensor_free=np.arange(len(producers)) % 10 == 9,
-        tensor_is_result=np.zeros(len(producers), np.bool_),
-        control_src=np.array([0]),
-        control_dst=np.array([ops - 1]),
-        copy_latency_ns=latency,
-        copy_ns_per_byte=per_byte,
-        call_overhead_ns=10_000,
-        device_threads=np.where(gpu, 1, 4),
+        devices=Devices(
+            names=("CPU:0", *(f"GPU:{i}" for i in range(gpus))),
+            kinds=("CPU", *["GPU"] * gpus),
+            asynchronous=gpu,
+            call_overhead_ns=10_000,
+            threads=np.where(gpu, 1, 4),
+        ),
+        ops=Ops(
+            names=tuple(f"op{i}" for i in range(ops)),
+            unit=unit,
+            time_ns=np.where(gpu, fast[:, None], cpu[:, None]),
+            dispatch_ns=np.where(gpu, np.full((ops, 1), 2_000), 500),
+            compute_ns=np.where(gpu, fast[:, None], cpu[:, None] - 500),
+            workspace_bytes=np.where(gpu, rng.integers(0, 2_000, (ops, 1)), 0),
+            control_src=np.array([0]),
+            control_dst=np.array([ops - 1]),
+        ),
+        units=Units(
+            allowed=allowed,
+            persistent_bytes=np.where(np.arange(units) % 4 == 0, 50_000, 0),
+        ),
+        tensors=Tensors(
+            op=producers,
+            nbytes=rng.integers(1_000, 100_000, len(producers)),
+            on_host=(rng.random(len(producers)) < on_host)[:, None] & gpu,
+            free=np.arange(len(producers)) % 10 == 9,
+        ),
+        consumers=Consumers(
+            start=np.append(start, len(edges)),
+            op=np.array([b for _, b in edges], np.int64),
+            on_host=(rng.random(len(edges)) < on_host)[:, None] & gpu,
+        ),
+        links=Links(
+            latency_ns=latency,
+            ns_per_byte=per_byte,
+        ),
     )
     if memory:
         on_first = Assignment(np.where(allowed[:, 1], 1, 0))
-        problem.memory_limit_bytes[1:] = int(memory * peaks(problem, on_first)[1])
+        limit = int(memory * peaks(problem, on_first)[1])
+        return problem.with_memory_limits(np.where(gpu, limit, -1))
     return problem

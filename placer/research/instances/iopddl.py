@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from placer.errors import PlanError
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.pairwise.problem import PairwiseProblem
 
 

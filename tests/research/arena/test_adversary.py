@@ -29,7 +29,7 @@ def test_each_solver_loses_somewhere(loser: str, winner: str, tmp_path: Path) ->
 def test_limits_hold_and_more_steps_never_make_it_less() -> None:
     few, many = (adversarial("m_topo", "m_etf", memory=0.5, ops=20, gpus=2, steps=steps) for steps in (0, STEPS))
     assert few.ratio == few.started_at == many.started_at < many.ratio
-    assert (many.problem.memory_limit_bytes == few.problem.memory_limit_bytes).all()
+    assert (many.problem.devices.memory_limit_bytes == few.problem.devices.memory_limit_bytes).all()
 
 
 def test_a_solver_that_cannot_begin_is_told() -> None:
