@@ -93,7 +93,7 @@ class Model(tf.Module):  # type: ignore[misc]
 
 
 def everywhere(device: float) -> Callable[[PlacementProblem], Assignment]:
-    return lambda problem: Assignment(np.full(problem.units, device))
+    return lambda problem: Assignment(np.full(problem.num_units, device))
 
 
 def double(x: tf.Tensor) -> tf.Tensor:

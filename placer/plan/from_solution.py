@@ -13,12 +13,13 @@ from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement
+from placer.problem.arrays import Ints
 from placer.problem.constraints import Constraints, constrain
 from placer.problem.formulate import Formulation
 from placer.problem.memory import excess, usage
 from placer.problem.price import move_costs_ns, total_cost_ns, transfers
-from placer.problem.problem import Assignment, Ints, PlacementProblem
-from placer.problem.schedule import Simulation
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulation, Simulator, simulate
 from placer.solvers.base import Solution
 from placer.solvers.registry import solver
 
@@ -43,23 +44,23 @@ def expand(
     """
     problem, assignment = formulation.problem, solution.assignment
     assert assignment is not None
-    op_device = assignment.device[problem.op_unit]
+    op_device = assignment.device[problem.ops.unit]
     unpinned = problem
     if options.pins:
-        unpinned = replace(problem, unit_allowed=constrain(graph, machine, replace(options, pins={})).allowed)
+        unpinned = problem.with_allowed(constrain(graph, machine, replace(options, pins={})).allowed)
     kinds = {d.kind for d in machine.devices}
     others = {name: _baseline(unpinned, problem, name, options) for name, kind in BASELINES.items() if kind in kinds}
     default = others["tf_default"][1]
-    schedule, held = problem.simulator.run(assignment), usage(problem, assignment)
+    schedule, held = simulate(problem, assignment), usage(problem, assignment)
     return Placement(
         graph=graph,
         machine=machine.name,
-        devices=problem.device_names,
+        devices=problem.devices.names,
         ops=_ops(formulation, op_device, schedule, _default(problem, default), [tuple(op.kernels) for op in graph]),
         units=_units(problem, constraints, move_costs_ns(problem, assignment)),
         transfers=_transfers(formulation, assignment, schedule),
         totals=_totals(problem, assignment, held),
-        memory={name: tuple(row) for name, row in zip(problem.device_names, held[:, problem.moment].tolist(), strict=True)},
+        memory={name: tuple(row) for name, row in zip(problem.devices.names, held[:, problem.ops.moment].tolist(), strict=True)},
         baselines={name: baseline for name, (baseline, _) in others.items()},
         objective=solution.objective,
         status=solution.status,
@@ -73,8 +74,10 @@ def expand(
         notes=(
             *graph.notes,
             *constraints.notes,
-            *_more_than_there_is(machine, problem.memory_limit_bytes),
-            *_variables_moved(graph, options, dict(zip(problem.op_names, op_device.tolist(), strict=True)), problem.device_names),
+            *_more_than_there_is(machine, problem.devices.memory_limit_bytes),
+            *_variables_moved(
+                graph, options, dict(zip(problem.ops.names, op_device.tolist(), strict=True)), problem.devices.names
+            ),
             *_moved(graph, problem, op_device, default),
         ),
         options=_plain(options),
@@ -85,7 +88,7 @@ def _ops(
     formulation: Formulation, op_device: Ints, schedule: Simulation, default: list[str], kernels: list[tuple[str, ...]]
 ) -> dict[str, OpPlan]:
     problem = formulation.problem
-    names, kinds = problem.device_names, problem.device_kinds
+    names, kinds = problem.devices.names, problem.devices.kinds
     runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
     signatures = formulation.op_signature.tolist()
     sources = {
@@ -93,10 +96,10 @@ def _ops(
         for signature, has in dict.fromkeys(zip(signatures, kernels, strict=True))
     }
     rows = zip(
-        problem.op_names,
+        problem.ops.names,
         op_device.tolist(),
-        problem.op_unit.tolist(),
-        problem.op_time_ns.tolist(),
+        problem.ops.unit.tolist(),
+        problem.ops.time_ns.tolist(),
         formulation.cold_ns.tolist(),
         signatures,
         kernels,
@@ -122,14 +125,14 @@ def _ops(
 
 def _default(problem: PlacementProblem, assignment: Assignment | None) -> list[str]:
     if assignment is None:
-        return [""] * problem.ops
-    return [problem.device_names[device] for device in assignment.device[problem.op_unit].tolist()]
+        return [""] * problem.num_ops
+    return [problem.devices.names[device] for device in assignment.device[problem.ops.unit].tolist()]
 
 
 def _units(problem: PlacementProblem, constraints: Constraints, moves: Ints) -> tuple[UnitPlan, ...]:
-    names = problem.device_names
-    sizes = np.bincount(problem.op_unit, minlength=problem.units).tolist()
-    rows = zip(sizes, problem.unit_allowed.tolist(), problem.unit_time_ns.tolist(), moves.tolist(), strict=True)
+    names = problem.devices.names
+    sizes = np.bincount(problem.ops.unit, minlength=problem.num_units).tolist()
+    rows = zip(sizes, problem.units.allowed.tolist(), problem.unit_time_ns.tolist(), moves.tolist(), strict=True)
     return tuple(
         UnitPlan(
             size,
@@ -143,9 +146,9 @@ def _units(problem: PlacementProblem, constraints: Constraints, moves: Ints) -> 
 
 def _transfers(formulation: Formulation, assignment: Assignment, schedule: Simulation) -> tuple[Transfer, ...]:
     problem = formulation.problem
-    names, count = problem.device_names, problem.devices
+    names, count = problem.devices.names, problem.num_devices
     found = transfers(problem, assignment)
-    order = np.flatnonzero(problem.tensor_count[found.tensor] > 0)  # nothing crosses where nothing runs
+    order = np.flatnonzero(problem.tensors.count[found.tensor] > 0)  # nothing crosses where nothing runs
     rows = zip(*(a[order].tolist() for a in (found.tensor, found.src, found.dst, found.cost_ns)), strict=True)
     copies = list(zip(*(a.tolist() for a in (schedule.copy_tensor, schedule.copy_op, schedule.copy_dst)), strict=True))
     times = list(zip(schedule.copy_start_ns.tolist(), schedule.copy_end_ns.tolist(), strict=True))
@@ -153,19 +156,19 @@ def _transfers(formulation: Formulation, assignment: Assignment, schedule: Simul
     hopped = {(op, dst % count): when for (tensor, op, dst), when in zip(copies, times, strict=True) if tensor < 0}
     tensors = [
         Transfer(
-            f"{problem.op_names[problem.tensor_op[t]]}:{formulation.tensor_output[t]}",
+            f"{problem.ops.names[problem.tensors.op[t]]}:{formulation.tensor_output[t]}",
             names[src % count],
             names[dst % count],
             "host" if dst >= count else "device",
-            int(problem.tensor_bytes[t]),
-            float(problem.tensor_count[t]),
+            int(problem.tensors.nbytes[t]),
+            float(problem.tensors.count[t]),
             cost,
             *copied[t, dst],
         )
         for t, src, dst, cost in rows
     ]
     hops = [
-        Transfer(f"^{problem.op_names[op]}", names[src], names[dst], "device", 0, runs, cost, *hopped[op, dst])
+        Transfer(f"^{problem.ops.names[op]}", names[src], names[dst], "device", 0, runs, cost, *hopped[op, dst])
         for op, src, dst, runs, cost in _hops(problem, assignment)
     ]
     return tuple(sorted([*tensors, *hops], key=lambda transfer: -transfer.time_ns))
@@ -173,24 +176,24 @@ def _transfers(formulation: Formulation, assignment: Assignment, schedule: Simul
 
 def _hops(problem: PlacementProblem, assignment: Assignment) -> list[tuple[int, int, int, float, int]]:
     """Op, device, further device, runs and cost of the hops of control edges: one for each op and further device."""
-    op_device = assignment.device[problem.op_unit]
-    pairs = np.stack([problem.control_src, op_device[problem.control_dst]], axis=1)
+    op_device = assignment.device[problem.ops.unit]
+    pairs = np.stack([problem.ops.control_src, op_device[problem.ops.control_dst]], axis=1)
     op, dst = np.unique(pairs[op_device[pairs[:, 0]] != pairs[:, 1]], axis=0).T
-    src, runs = op_device[op], problem.control_count[op]
-    cost = problem.copy_ns(np.zeros_like(op), runs, src, dst)
+    src, runs = op_device[op], problem.ops.control_count[op]
+    cost = problem.links.copy_ns(np.zeros_like(op), runs, src, dst)
     return [row for row in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True) if row[3]]
 
 
 def _totals(problem: PlacementProblem, assignment: Assignment, held: Ints) -> dict[str, DeviceTotals]:
-    count = problem.devices
-    op_device = assignment.device[problem.op_unit]
+    count = problem.num_devices
+    op_device = assignment.device[problem.ops.unit]
     ops = np.bincount(op_device, minlength=count)
     times = np.zeros(count, np.int64)
-    np.add.at(times, op_device, problem.op_time_ns[np.arange(problem.ops), op_device])
+    np.add.at(times, op_device, problem.ops.time_ns[np.arange(problem.num_ops), op_device])
     persistent = np.zeros(count, np.int64)
-    np.add.at(persistent, assignment.device, problem.unit_persistent_bytes)
-    columns = (ops, times, held.max(axis=1, initial=0), persistent, problem.memory_limit_bytes)
-    return dict(zip(problem.device_names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
+    np.add.at(persistent, assignment.device, problem.units.persistent_bytes)
+    columns = (ops, times, held.max(axis=1, initial=0), persistent, problem.devices.memory_limit_bytes)
+    return dict(zip(problem.devices.names, (DeviceTotals(*row) for row in np.stack(columns, axis=1).tolist()), strict=True))
 
 
 def _baseline(
@@ -205,13 +208,13 @@ def _baseline(
     worst = int(np.argmax(over))
     notes = []
     if over[worst]:
-        limit = format_bytes(int(problem.memory_limit_bytes[worst]))
-        notes.append(f"exceeds the limit of {problem.device_names[worst]} ({limit}) by {format_bytes(int(over[worst]))}")
-    elif name != "tf_default" and (stay := int((np.array(problem.device_kinds)[assignment.device] != BASELINES[name]).sum())):
-        notes.append(f"{stay} of {problem.units} units cannot be there")
-    if broken := int((~pinned.unit_allowed[np.arange(problem.units), assignment.device]).sum()):
-        notes.append(f"{broken} of {problem.units} units are pinned elsewhere")
-    cost, step = total_cost_ns(problem, assignment), problem.simulator.step_ns(assignment)
+        limit = format_bytes(int(problem.devices.memory_limit_bytes[worst]))
+        notes.append(f"exceeds the limit of {problem.devices.names[worst]} ({limit}) by {format_bytes(int(over[worst]))}")
+    elif name != "tf_default" and (stay := int((np.array(problem.devices.kinds)[assignment.device] != BASELINES[name]).sum())):
+        notes.append(f"{stay} of {problem.num_units} units cannot be there")
+    if broken := int((~pinned.units.allowed[np.arange(problem.num_units), assignment.device]).sum()):
+        notes.append(f"{broken} of {problem.num_units} units are pinned elsewhere")
+    cost, step = total_cost_ns(problem, assignment), Simulator(problem).step_ns(assignment)
     return Baseline(not over[worst], cost, step, ", ".join(notes)), assignment
 
 
@@ -247,14 +250,14 @@ def _moved(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default: 
     """Notes on ops whose results may change because the plan takes them from where TensorFlow would run them."""
     if default is None:
         return []
-    moved = np.flatnonzero(op_device != default.device[problem.op_unit])
+    moved = np.flatnonzero(op_device != default.device[problem.ops.unit])
     found: dict[tuple[str, str, str], list[str]] = {}
-    names = problem.device_names
+    names = problem.devices.names
     for i in moved.tolist():
-        op = graph.op(problem.op_names[i])
+        op = graph.op(problem.ops.names[i])
         for flag in SENSITIVE:
             if flag in op.flags:
-                left, right = names[default.device[problem.op_unit[i]]], names[op_device[i]]
+                left, right = names[default.device[problem.ops.unit[i]]], names[op_device[i]]
                 found.setdefault((flag, left, right), []).append(op.name)
     return [
         f"{_few(list(map(repr, ops)))}: on {right} where TensorFlow's default is {left}; {SENSITIVE[flag]}."

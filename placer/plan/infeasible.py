@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from placer.common.units import format_bytes
 from placer.graph.op_graph import OpGraph
+from placer.problem.arrays import Bools, Ints
 from placer.problem.formulate import kept
 from placer.problem.memory import excess, peaks, usage
-from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.exact.cp_sat import LARGEST, cannot_fit
 from placer.solvers.primitives.cp_model import Model
@@ -41,9 +41,9 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     proved = solution.status is Status.INFEASIBLE
     lead = "no placement fits the memory limits" if proved else f"{solution.solver} found no placement ({solution.stop_text})"
     outs = _ways_out(graph, problem, solution.objective, without)
-    bound = np.where(problem.unit_allowed.sum(axis=1) == 1, problem.unit_allowed.argmax(axis=1), -1)
-    for d, (name, limit) in enumerate(zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)):
-        if 0 <= limit < (held := int(problem.unit_persistent_bytes[bound == d].sum())):
+    bound = np.where(problem.units.allowed.sum(axis=1) == 1, problem.units.allowed.argmax(axis=1), -1)
+    for d, (name, limit) in enumerate(zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)):
+        if 0 <= limit < (held := int(problem.units.persistent_bytes[bound == d].sum())):
             outs = [_limits(problem, solution.objective), *outs]
             return (
                 f"{lead}: what has to stay on {name} takes {_bytes(held)}, {_bytes(held - limit)} over its limit of "
@@ -59,7 +59,7 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     if not over[closest].any():
         return f"{lead}, but {closest} fits. Way out: solver={closest!r}, or a longer time_limit_s."
     d = int(np.argmax(over[closest]))
-    name, limit, missing = problem.device_names[d], int(problem.memory_limit_bytes[d]), int(over[closest][d])
+    name, limit, missing = problem.devices.names[d], int(problem.devices.memory_limit_bytes[d]), int(over[closest][d])
     passing = _passing_at_peak(problem, assignment, d)
     outs = [_limits(problem, solution.objective), *outs]
     return (
@@ -95,9 +95,9 @@ def _ways_out(graph: OpGraph, problem: PlacementProblem, objective: Objective, w
     """Demands that stand in the way: without any one of these something fits."""
     outs, ends = [], time.perf_counter() + SECONDS
     for words, allowed in without.items():
-        found = _fitting(replace(problem, unit_allowed=allowed), objective, ends - time.perf_counter())
+        found = _fitting(problem.with_allowed(allowed), objective, ends - time.perf_counter())
         if found is not None:
-            stayed = problem.unit_allowed[np.arange(problem.units), found.device]
+            stayed = problem.units.allowed[np.arange(problem.num_units), found.device]
             outs.append(f"{words}{_moved(graph, problem, found, ~stayed)}")
     return outs
 
@@ -105,9 +105,9 @@ def _ways_out(graph: OpGraph, problem: PlacementProblem, objective: Objective, w
 def _moved(graph: OpGraph, problem: PlacementProblem, found: Assignment, moves: Bools) -> str:
     """What is kept from step to step and is then elsewhere."""
     told = [
-        (nbytes, f"{name!r} ({format_bytes(nbytes)}) on {problem.device_names[found.device[problem.op_unit[op]]]}")
+        (nbytes, f"{name!r} ({format_bytes(nbytes)}) on {problem.devices.names[found.device[problem.ops.unit[op]]]}")
         for op, name, nbytes in kept(graph)
-        if nbytes and moves[problem.op_unit[op]]
+        if nbytes and moves[problem.ops.unit[op]]
     ]
     told.sort(key=lambda entry: -entry[0])
     more = f" and {len(told) - HOLDERS_SHOWN} more" if len(told) > HOLDERS_SHOWN else ""
@@ -124,7 +124,7 @@ def _limits(problem: PlacementProblem, objective: Objective) -> str:
     over, needed = excess(problem, found), peaks(problem, found)
     if over.sum() > proved:  # a search that is not exact wants room
         needed = needed + needed // 50
-    told = [f"{needed[d]} bytes for {problem.device_names[d]}" for d in np.flatnonzero(over)]
+    told = [f"{needed[d]} bytes for {problem.devices.names[d]}" for d in np.flatnonzero(over)]
     if not told:
         return "a longer time_limit_s, since something fits"
     return f"a limit of {told[0]}" if len(told) == 1 else f"limits of {', '.join(told[:-1])} and {told[-1]}"
@@ -136,11 +136,11 @@ def _least_over(problem: PlacementProblem, attempts: list[Assignment]) -> tuple[
     def over(assignment: Assignment) -> int:
         return int(excess(problem, assignment).sum())
 
-    found, limits = list(attempts), problem.memory_limit_bytes
+    found, limits = list(attempts), problem.devices.memory_limit_bytes
     low, high = 0, min(int(excess(problem, attempt).max()) for attempt in attempts)
     for _ in range(HALVINGS):
         middle = (low + high) // 2
-        raised = replace(problem, memory_limit_bytes=np.where(limits < 0, limits, limits + middle))
+        raised = problem.with_memory_limits(np.where(limits < 0, limits, limits + middle))
         repaired = [a for a in (fit(raised, attempt) for attempt in attempts) if a is not None]
         found += repaired
         low, high = (low, middle) if repaired else (middle, high)
@@ -154,8 +154,8 @@ def _least_over(problem: PlacementProblem, attempts: list[Assignment]) -> tuple[
 
 def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:
     """How much smaller a batch has to be if all that is not kept grows with it."""
-    held = int(problem.unit_persistent_bytes[assignment.device == d].sum())
-    peak, limit = int(peaks(problem, assignment)[d]), int(problem.memory_limit_bytes[d])
+    held = int(problem.units.persistent_bytes[assignment.device == d].sum())
+    peak, limit = int(peaks(problem, assignment)[d]), int(problem.devices.memory_limit_bytes[d])
     share = (limit - held) / max(1, peak - held)
     return f"a batch of about {share:.0%} of this one's size" if share >= 0.01 else "a smaller batch"
 
@@ -163,22 +163,22 @@ def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:
 def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
     """[N]: bytes on device `d` while it holds most, by the op that made them, without what is kept from step to step."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
-    every = np.arange(len(problem.tensor_op))
-    made_here = problem.place_device[problem.tensor_place[every, assignment.device[problem.op_unit[problem.tensor_op]]]]
-    alive = (made_here == d) & ~problem.shared & (problem.tensor_begin <= moment) & (moment <= problem.tensor_last)
-    passing = np.zeros(problem.ops, np.int64)
-    np.add.at(passing, problem.tensor_op[alive], problem.held_bytes[alive])
-    now = problem.moment_op[moment]
-    if assignment.device[problem.op_unit[now]] == d:
-        passing[now] += problem.op_workspace_bytes[now, d]
+    every = np.arange(problem.num_tensors)
+    made_here = problem.devices.place_device[problem.tensor_place[every, assignment.device[problem.ops.unit[problem.tensors.op]]]]
+    alive = (made_here == d) & ~problem.tensors.shared & (problem.tensor_begin <= moment) & (moment <= problem.tensor_last)
+    passing = np.zeros(problem.num_ops, np.int64)
+    np.add.at(passing, problem.tensors.op[alive], problem.tensors.held_bytes[alive])
+    now = problem.ops.at_moment[moment]
+    if assignment.device[problem.ops.unit[now]] == d:
+        passing[now] += problem.ops.workspace_bytes[now, d]
     return passing
 
 
 def _most(graph: OpGraph, problem: PlacementProblem, here: Bools, passing: Ints | None = None) -> str:
     """Names what takes most: of that kept by the units that are `here` [U], and of what is `passing` [N]."""
-    found = [(nbytes, name) for op, name, nbytes in kept(graph) if nbytes and here[problem.op_unit[op]]]
+    found = [(nbytes, name) for op, name, nbytes in kept(graph) if nbytes and here[problem.ops.unit[op]]]
     if passing is not None:
-        found += [(nbytes, problem.op_names[op]) for op, nbytes in enumerate(passing.tolist()) if nbytes]
+        found += [(nbytes, problem.ops.names[op]) for op, nbytes in enumerate(passing.tolist()) if nbytes]
     found.sort(key=lambda holder: (-holder[0], holder[1]))
     return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for nbytes, name in found[:HOLDERS_SHOWN])
 

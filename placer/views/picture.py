@@ -28,7 +28,7 @@ Point: TypeAlias = tuple[float, float]
 LEGEND = (
     ("crosses: bytes and time per step", CROSSING, 2.4, "-"),
     ("stays on the device", QUIET, 1.2, "-"),
-    ("gives only the order", QUIET, 1.2, ":"),
+    ("order only", QUIET, 1.2, ":"),
 )
 
 
