@@ -137,8 +137,8 @@ def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_
 
 def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "supported.md").read_text()))
-    there = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
-    assert named == there - {"test_handed_cases.py"}
+    existing = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
+    assert named == existing - {"test_handed_cases.py"}
 
 
 def test_the_page_of_views_lists_every_view_and_every_attribute() -> None:
