@@ -20,7 +20,7 @@ from cost_models.ops import table as ops_table
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.views import glossary
+from placer.views.shared import glossary
 from tests.helpers.graphs import layers
 from tests.helpers.pairwise import optimum
 from tests.helpers.splits import least_latency_ns, least_max_load_ns
@@ -137,8 +137,8 @@ def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_
 
 def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "supported.md").read_text()))
-    there = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
-    assert named == there - {"test_handed_cases.py"}
+    existing = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
+    assert named == existing - {"test_handed_cases.py"}
 
 
 def test_the_page_of_views_lists_every_view_and_every_attribute() -> None:

@@ -19,7 +19,7 @@ from placer.options import Options
 from placer.placed.function import PlacedFunction, apply
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
-from placer.views.words import BASELINE_NAMES
+from placer.views.shared.words import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement
