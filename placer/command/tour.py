@@ -25,7 +25,7 @@ from placer.errors import OptionError, PlacerError
 from placer.placed.decorators import place
 from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
-from placer.views.facts import plan_facts
+from placer.views.shared.facts import plan_facts
 
 if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction

@@ -20,7 +20,7 @@ from placer.placed.decorators import apply
 from placer.placed.function import PlacedFunction
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
-from placer.views.words import BASELINE_NAMES
+from placer.views.shared.words import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from placer.placed.signature import Prepared
