@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -10,6 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.base import OpSignature
 from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
+from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
 from placer.tf._private.func_graphs import library_function, static_value
 from placer.tf._private.functions import is_jit_compiled
@@ -69,7 +71,7 @@ class _Reader:
                 builder.groups.join(compiled[0], name, "XLA compiles the function as a whole")
         builder.join_gradients()
         graph, group_reasons = builder.finish(live)
-        return OpGraph(
+        read = OpGraph(
             name=self.trace.name,
             graph=graph,
             resources=self.inputs.resources,
@@ -78,8 +80,9 @@ class _Reader:
             rounds=self.control_flow.rounds.known,
             sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
-            notes=(*self.inputs.notes(live), *self.control_flow.notes(), *self.notes),
+            notes=(*self.sizes.notes(), *self.notes),
         )
+        return replace(read, notes=(*assumption_notes(read), *read.notes))
 
     def _flatten(self, body: Body, count: float, before: Sequence[str]) -> None:
         """Adds the ops of `body`, each run `count` times a step; its stateful ops wait for the nodes `before`."""
