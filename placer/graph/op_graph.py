@@ -142,6 +142,10 @@ class OpGraph:
         node: OpNode = self.graph.nodes[name]["op"]
         return node
 
+    def size_of(self, name: str, output: int) -> Size | None:
+        """What is known of the shape of an output; None if the shape is exact."""
+        return self.sizes[name][output] if name in self.sizes else None
+
     def find(self, name: str) -> OpNode:
         """The op called `name`; or the one that holds the variable called so; or the only one whose name ends with "/name" or
         matches it as a glob, or of that type.

@@ -189,7 +189,7 @@ class Signatures:
         return signature.current
 
     def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
-        graph = build_graph(trace)
+        graph = build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds)
         if self.plans:
             made_for_it = (plan for plan in self.plans if plan.fingerprint == graph.fingerprint)
             return next(made_for_it, self.plans[0]).bound_to(graph)

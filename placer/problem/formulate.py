@@ -431,6 +431,8 @@ def _flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machine: 
     np.maximum.at(last, tensor, until)
     there = np.array([op.role == "capture" for op in ops], np.bool_)[producer] | _in_variables(graph, ops, moment, producer, last)
     nbytes = sizes(ops)
+    held_sizes = sizes(run)
+    np.maximum(held_sizes, np.array([_bound(graph, ops[i], k) for i, k in numbers], np.int64), out=held_sizes)
     tensors = Tensors(
         op=producer,
         nbytes=nbytes,
@@ -440,7 +442,7 @@ def _flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machine: 
         is_result=held,
         shared=view | there,
         copy_bytes=_copied(ops, constraints, machine, producer, nbytes),
-        held_bytes=allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
+        held_bytes=allocated(held_sizes * _rounds_at_once(ops, producer, tensor, consumer)),
     )
     return _Flow(
         tensors,
@@ -454,6 +456,12 @@ def _flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machine: 
         moment,
         controls,
     )
+
+
+def _bound(graph: OpGraph, op: OpNode, output: int) -> int:
+    """The bytes that an output can have at most, where its size is not exact and has a bound; else 0."""
+    size = graph.size_of(op.name, output)
+    return 0 if size is None else replace(op.signature.outputs[output], shape=size.bound).nbytes
 
 
 def _of_loops(ops: list[OpNode], fed: Ints) -> Ints:

@@ -22,6 +22,10 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
 
     Dimensions the signature leaves open are taken from the example arguments.
 
+    Args:
+        fn: the function, or what `trace` made of it.
+        *args, **kwargs: example arguments of a function. Of a trace, `sizes` and `rounds` as in `placer.Options`.
+
     Raises:
         TraceError: the function cannot be traced.
         TypeError: it cannot be called with these arguments.
@@ -30,5 +34,8 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
     from placer.tf.trace import reading, tracing
     from placer.tf.trace.known_sizes import KnownSizes
 
-    traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
-    return reading.read(traced, KnownSizes(traced), variables.decided())
+    if isinstance(fn, tracing.Trace):
+        traced, given = fn, kwargs
+    else:
+        traced, given = tracing.trace(fn, *args, **kwargs), {}
+    return reading.read(traced, KnownSizes(traced, **given), variables.decided())

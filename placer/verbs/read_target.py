@@ -20,13 +20,14 @@ DEFAULT_SIGNATURE = "serving_default"
 SHIPPED = "shipped:"
 
 
-def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Options]:
+def read_target(target: str, signature: str | None = None, **given: Any) -> tuple[OpGraph, Options]:
     """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it.
 
     Args:
         target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
             to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
+        **given: `sizes` and `rounds` of `placer.Options`, which replace those that come with the target.
 
     Raises:
         OptionError: there is no such thing, or the signature does not fit it.
@@ -37,21 +38,23 @@ def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Opt
     if path.suffix == ".json" or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
+        if given:
+            raise OptionError(f"{', '.join(given)} are for functions and SavedModels; the sizes of {target} are in it.")
         return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.run.starting import start
 
     start()
     from placer.tf.trace.targets import load_saved_model
-    from placer.verbs.build_graph import build_graph
+    from placer.verbs.build_graph import build_graph, trace
 
     if path.is_dir():
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
-        graph = build_graph(function)
+        graph = build_graph(trace(function), **given)
         del model  # its variables had to live until here
         return graph, Options()
     function, specs, options = target_function(target, signature)
     with called_as(target, signature):
-        graph = build_graph(function, *specs)
+        graph = build_graph(trace(function, *specs), **({"sizes": options.sizes, "rounds": options.rounds} | given))
     return graph, options
 
 

@@ -17,6 +17,7 @@ from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible
+from placer.plan.notes import sizes_without_bound
 from placer.plan.placement import Placement
 from placer.problem.arrays import Bools
 from placer.problem.constraints import Constraints, constrain, guesses
@@ -96,7 +97,7 @@ def _solved(
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    return placement, constraints.notes
+    return placement, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:

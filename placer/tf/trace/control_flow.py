@@ -95,14 +95,6 @@ class ControlFlow:
         builder.control(path, builder.nodes_since(before))
         resolver.last_nodes[path] = [path, *(f"{path}/out{i}" for i, _ in carried), *resolver.finished_body(inner)]
 
-    def notes(self) -> list[str]:
-        """What is assumed of loops whose number of rounds does not follow from the graph."""
-        return [
-            f"loop {path!r}: how often it runs cannot be read from the graph and counts as {rounds.value}."
-            for path, rounds in self.rounds.known.items()
-            if rounds.source == "assumed"
-        ]
-
     def _add_hoisted_read(
         self, path: str, node: NodeDef, handle: Source, value: Any, count: float, body: Body, waits: Sequence[str]
     ) -> None:

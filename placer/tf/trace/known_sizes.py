@@ -36,8 +36,8 @@ class KnownSizes:
         seen: Mapping[tuple[str, int], tuple[int, ...]] | None = None,
         seen_rounds: Mapping[str, int] | None = None,
     ) -> None:
-        self.unused = dict.fromkeys([*(sizes or {}), *(rounds or {})])
-        """Names of given sizes that fit no undecided tensor, and of given rounds."""
+        self._unused = dict.fromkeys(sizes or {})
+        self._given_rounds = rounds or {}
         self._given = sizes or {}
         self._seen = seen or {}
         overrides = {path: Rounds(value, "seen") for path, value in (seen_rounds or {}).items()}
@@ -67,10 +67,10 @@ class KnownSizes:
 
     def _override(self, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
-            if path == glob or fnmatchcase(path, glob):
+            if _names(glob, path):
                 filled = _filled(shape, numbers)
                 if filled is not None:
-                    self.unused.pop(glob, None)
+                    self._unused.pop(glob, None)
                     return filled, "given"
         seen = self._seen.get((path, index))
         return None if seen is None else (seen, "seen")
@@ -102,12 +102,23 @@ class KnownSizes:
             source = "assumed"
         return Size(source, bound)
 
+    def notes(self) -> list[str]:
+        """Names of given sizes and rounds that fit nothing that is open."""
+        loops = [name for name in self._given_rounds if not any(_names(name, loop) for loop in self.rounds.known)]
+        return [
+            f"{name!r}: what is given for it is not used, no open size or loop has this name." for name in (*self._unused, *loops)
+        ]
+
     def of_nodes(self, outputs: Mapping[str, int]) -> dict[str, tuple[Size | None, ...]]:
         """By node with an output whose shape is not exact: `size_of` each output; `outputs` has each node's number of them."""
         if self._bound is None:
             return {}
         sizes = {path: tuple(self.size_of(path, k) for k in range(count)) for path, count in outputs.items()}
         return {path: of_node for path, of_node in sizes.items() if any(of_node)}
+
+
+def _names(glob: str, path: str) -> bool:
+    return path == glob or fnmatchcase(path, glob)
 
 
 def _filled(shape: Shape, numbers: Sequence[int]) -> Shape:

@@ -61,6 +61,11 @@ class LoopRounds:
         self.known[path] = self._override(path) or self._derived(cond, inner)
         return self.known[path]
 
+    def of_dataset(self, path: str, derived: Rounds) -> Rounds:
+        """How often the op `path` runs its function for an element of a dataset, if `derived` follows from the dataset."""
+        self.known[path] = self._override(path) or derived
+        return self.known[path]
+
     def _override(self, path: str) -> Rounds | None:
         if path in self._overrides:
             return self._overrides[path]

@@ -20,7 +20,15 @@ from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, small_value
 from placer.tf.trace.signatures import Signatures
-from placer.tf.trace.size_rules import TensorLists, TensorListSize, bounded_outputs, is_known, likely_outputs, merged
+from placer.tf.trace.size_rules import (
+    TensorLists,
+    TensorListSize,
+    bounded_outputs,
+    is_known,
+    likely_outputs,
+    likely_value,
+    merged,
+)
 from placer.tf.trace.tracing import Trace
 
 Kind: TypeAlias = Literal["exact", "bound", "likely"]
@@ -159,6 +167,8 @@ class SizeWalk:
         else:
             refs = [self._input(node, op, k, inputs) for k in range(len(inputs))]
             self.refs.update(zip(outputs, self.scratch.add(node, refs, results, shapes), strict=True))
+        if self.kind == "likely" and any(undecided):
+            self._assume_values(path, self._signature(node, inputs, results, shapes))
         for k, output in enumerate(outputs):
             if of_values:
                 self.value_origins[output] = of_values
@@ -170,6 +180,13 @@ class SizeWalk:
                 self.origins[output] = by_shape | by_value
             else:
                 self._decide(output, "assumed")
+
+    def _assume_values(self, path: str, op: OpSignature) -> None:
+        """Gives likely values to outputs that say a size."""
+        for k in range(len(op.outputs)):
+            if (value := likely_value(op, k)) is not None:
+                self.refs[path, k] = self.scratch.constant(value)
+                self.value_origins[path, k] = frozenset([path])
 
     def _union(self, origins: Mapping[Output, frozenset[str]], outputs: Sequence[Output]) -> frozenset[str]:
         found = [origins[output] for output in outputs if output in origins]
