@@ -73,12 +73,20 @@ class Options:
     rounds: Mapping[str, int | str] = field(
         default_factory=dict, metadata={"help": "how often loops run, by name glob, such as while*=300"}
     )
+    learn_sizes: bool = field(
+        default=True,
+        metadata={
+            "help": "whether a first call whose sizes or rounds the graph leaves open runs unplaced, and the plan uses them"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
+        if not isinstance(self.learn_sizes, bool):
+            raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
         _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, _limit)
         limited: dict[DeviceSpec, str] = {}
         for device in self.memory_limits:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
+from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed.signature import Prepared, Signature
 from placer.verbs.build_graph import build_graph
@@ -163,6 +164,20 @@ class Signatures:
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
         return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
 
+    def signature_of(self, concrete: Any) -> Signature:
+        """The signature of a plain ConcreteFunction under the current device scope."""
+        from placer.tf.run import calling
+        from placer.tf.trace.tracing import signature_text
+
+        key = calling.entry_key(concrete)
+        if key not in self._signatures:
+            self._signatures[key] = Signature(self.name, signature_text(concrete) + calling.scope_text(), concrete)
+        return self._signatures[key]
+
+    def graph_of(self, trace: Trace, seen: Seen | None = None) -> OpGraph:
+        """The graph of a trace with the given sizes and rounds, and with what was seen."""
+        return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
+
     def forget(self, signature: Signature) -> None:
         """Lets the next call of a signature plan it again."""
         signature.current = signature.exportable = None
@@ -171,12 +186,8 @@ class Signatures:
 
     def _planned(self, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         from placer.tf.run import calling
-        from placer.tf.trace.tracing import signature_text
 
-        key = calling.entry_key(concrete)
-        signature = self._signatures.get(key)
-        if signature is None:
-            signature = Signature(self.name, signature_text(concrete) + calling.scope_text(), concrete)
+        signature = self.signature_of(concrete)
         if signature.current is None:
             trace, reason = calling.placeable(concrete, args, kwargs)
             if trace is None:
@@ -184,17 +195,24 @@ class Signatures:
                 signature.current = Prepared(signature, None, None, concrete)
             else:
                 signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
-            self._signatures[key] = signature
             self.latest = signature.current
         return signature.current
 
     def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
-        graph = build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds)
         if self.plans:
-            made_for_it = (plan for plan in self.plans if plan.fingerprint == graph.fingerprint)
-            return next(made_for_it, self.plans[0]).bound_to(graph)
+            return self._saved_plan_of(trace)
+        graph = self.graph_of(trace, signature.seen)
         limits = signature.reduced_limits
         return self.solve(graph, self.options.memory_limits if limits is None else limits)
+
+    def _saved_plan_of(self, trace: Trace) -> Placement:
+        """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
+        graph = self.graph_of(trace)
+        for plan in self.plans:
+            read_alike = self.graph_of(trace, seen) if (seen := Seen.of_graph(plan.graph)) else graph
+            if plan.fingerprint == read_alike.fingerprint:
+                return plan.bound_to(read_alike)
+        return self.plans[0].bound_to(graph)
 
     # -- applying --------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
 
     Args:
         fn: the function, or what `trace` made of it.
-        *args, **kwargs: example arguments of a function. Of a trace, `sizes` and `rounds` as in `placer.Options`.
+        *args, **kwargs: example arguments of a function. Of a trace, `sizes` and `rounds` as in `placer.Options`, and
+            `seen`, what a run had.
 
     Raises:
         TraceError: the function cannot be traced.

@@ -18,6 +18,7 @@ from placer.tf._private.functions import (
     trace_type,
     variable_creation_function,
 )
+from placer.tf._private.gradients import is_recording
 from placer.tf._private.handles import is_distributed, is_parallel, location
 from placer.tf._private.runtime import device_scope
 from placer.tf.devices import process_devices
@@ -62,6 +63,11 @@ def is_composite(value: Any) -> bool:
 def runs_eagerly() -> bool:
     """True where functions are run as they are written, op by op, to be looked into."""
     return bool(tf.config.functions_run_eagerly())
+
+
+def runs_on_its_own() -> bool:
+    """True for a call that is eager and that no tape, accumulator or distribution strategy sees."""
+    return bool(tf.executing_eagerly() and not is_recording() and not tf.distribute.has_strategy())
 
 
 def in_replica() -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 import tensorflow as tf
 
+from placer.graph.seen import Seen
 from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
@@ -24,8 +26,7 @@ class KnownSizes:
         trace: of the function.
         sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
         rounds: given numbers of rounds by loop or glob.
-        seen: by node and output, the shape that a run had.
-        seen_rounds: by loop, the rounds that a run had.
+        seen: what a run had.
     """
 
     def __init__(
@@ -33,14 +34,13 @@ class KnownSizes:
         trace: Trace,
         sizes: Mapping[str, Sequence[int]] | None = None,
         rounds: Mapping[str, int] | None = None,
-        seen: Mapping[tuple[str, int], tuple[int, ...]] | None = None,
-        seen_rounds: Mapping[str, int] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self._unused = dict.fromkeys(sizes or {})
         self._given_rounds = rounds or {}
         self._given = sizes or {}
-        self._seen = seen or {}
-        overrides = {path: Rounds(value, "seen") for path, value in (seen_rounds or {}).items()}
+        self.seen = seen or Seen()
+        overrides = {path: Rounds(value, "seen") for path, value in self.seen.rounds.items()}
         overrides |= {path: Rounds(value, "given") for path, value in (rounds or {}).items()}
         self._bound: SizeWalk | None = None
         self._likely: SizeWalk | None = None
@@ -54,7 +54,7 @@ class KnownSizes:
         arguments = [_argument_shape(value) for value in trace.arguments]
 
         def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
-            return SizeWalk(trace, kind, scratch, arguments, self._override, overrides, before)
+            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before)
 
         self._exact = walk("exact")
         rounds = self._exact.rounds.known
@@ -65,15 +65,15 @@ class KnownSizes:
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
         self.rounds = LoopRounds(rounds)
 
-    def _override(self, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
+    def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
             if _names(glob, path):
                 filled = _filled(shape, numbers)
                 if filled is not None:
                     self._unused.pop(glob, None)
                     return filled, "given"
-        seen = self._seen.get((path, index))
-        return None if seen is None else (seen, "seen")
+        seen = self.seen.sizes.get((path, index))
+        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, "seen")
 
     def shape_of(self, path: str, index: int) -> Shape:
         """The most likely shape of an output, as far as it is known; None where the trace knows as much."""
@@ -102,6 +102,18 @@ class KnownSizes:
             source = "assumed"
         return Size(source, bound)
 
+    def open_outputs(self) -> list[tuple[str, int]]:
+        """The outputs of ops, loops and branches whose sizes neither are exact nor follow from sizes of others."""
+        if self._bound is None or self._likely is None or self._exact is None:
+            return []
+        walk = self._bound
+        return [
+            output
+            for output, origins in walk.origins.items()
+            if not is_known(self._exact.shape(output))
+            and (_decides(output, origins) or not is_known(walk.shape(output)) or not is_known(self._likely.shape(output)))
+        ]
+
     def notes(self) -> list[str]:
         """Names of given sizes and rounds that fit nothing that is open."""
         loops = [name for name in self._given_rounds if not any(_names(name, loop) for loop in self.rounds.known)]
@@ -115,6 +127,11 @@ class KnownSizes:
             return {}
         sizes = {path: tuple(self.size_of(path, k) for k in range(count)) for path, count in outputs.items()}
         return {path: of_node for path, of_node in sizes.items() if any(of_node)}
+
+
+def _decides(output: tuple[str, int], origins: Collection[str]) -> bool:
+    """Whether the size of an output begins there: at its op, or at the loop or branch whose value it is."""
+    return output[0] in origins or output[0].rpartition("/")[0] in origins
 
 
 def _names(glob: str, path: str) -> bool:

@@ -54,7 +54,9 @@ class _Reader:
         self.builder = GraphBuilder()
         self.signatures = Signatures(sizes.shape_of)
         self.resolver = Resolver()
-        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds)
+        self.control_flow = ControlFlow(
+            self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds, sizes.seen.weights
+        )
         self.inputs = Inputs(trace, self.builder, self.signatures, immovable)
         self.datasets = DatasetBodies(trace)
         self.stateful: list[str] = []

@@ -58,18 +58,20 @@ class LoopRounds:
         """
         assert cond.parent is not None
         path = cond.parent.names[cond.site]
-        self.known[path] = self._override(path) or self._derived(cond, inner)
+        self.known[path] = self._overridden(path, self._derived(cond, inner))
         return self.known[path]
 
     def of_dataset(self, path: str, derived: Rounds) -> Rounds:
         """How often the op `path` runs its function for an element of a dataset, if `derived` follows from the dataset."""
-        self.known[path] = self._override(path) or derived
+        self.known[path] = self._overridden(path, derived)
         return self.known[path]
 
-    def _override(self, path: str) -> Rounds | None:
-        if path in self._overrides:
-            return self._overrides[path]
-        return next((rounds for glob, rounds in self._overrides.items() if fnmatchcase(path, glob)), None)
+    def _overridden(self, path: str, derived: Rounds) -> Rounds:
+        """What was given for a loop, else what was seen of it unless the graph says its rounds, else what is derived."""
+        override = self._overrides.get(path)
+        if override is None:
+            override = next((rounds for glob, rounds in self._overrides.items() if fnmatchcase(path, glob)), None)
+        return derived if override is None or (override.source == "seen" and derived.source == "exact") else override
 
     def _derived(self, cond: Body, inner: Body) -> Rounds:
         parts = [self._allowed(cond, inner, *part) for part in _conjuncts(cond, *cond.outputs[0])]

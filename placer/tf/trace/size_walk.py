@@ -377,6 +377,10 @@ class SizeWalk:
             self.refs.pop(output, None)
             return
         shape = merged(known, shape)
+        if self.kind != "exact" and (given := self.override(*output, known)) is not None:
+            self.refs[output] = self.scratch.placeholder(self.traced[output], given[0])
+            self._decide(output, given[1])
+            return
         self.refs[output] = self.scratch.placeholder(self.traced[output], shape)
         origins = self._union(self.origins, of)
         if varies or not origins:
