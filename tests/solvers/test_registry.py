@@ -17,7 +17,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import simulate
 from placer.problem.validate import validate
 from placer.solvers.base import Objective, Solution, Status
-from placer.solvers.primitives.incremental_cost import Ledger
+from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.registry import solver, solvers
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
@@ -63,7 +63,7 @@ def test_auto_finds_something_wherever_anything_does(problem: PlacementProblem) 
 @settings(deadline=None, max_examples=100)
 @given(problems(limits=False), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=8))
 def test_ledger_follows_every_move(problem: PlacementProblem, moves: list[tuple[int, int]]) -> None:
-    ledger = Ledger(problem, random_assignment(problem, 0))
+    ledger = IncrementalCost(problem, random_assignment(problem, 0))
     cost = total_cost_ns(problem, ledger.assignment)
     for unit, device in moves:
         cost += ledger.move(unit % problem.num_units, device % problem.num_devices)
