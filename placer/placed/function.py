@@ -219,27 +219,27 @@ class PlacedFunction:
         kwargs: Mapping[str, Any],
     ) -> None:
         """Plans a signature with other limits; where these cannot be met, also by the plan that ran, all stays as it was."""
-        from placer.tf.run import calling
-        from placer.tf.state import variables
+        from placer.tf.run import call_keys
+        from placer.tf.state import moving, variables
 
         self._less[entry.signature] = limits
         self._forget(entry.concrete)
-        variables.free(entry.run)
+        variables.release_variables(entry.run)
         try:
             self._planned(args, kwargs)
             if ran is not entry.placement:  # under a tape, of the call and its gradient
                 self._solved(ran.graph, limits)
         except InfeasibleError:
             del self._less[entry.signature]
-            self._entries[calling.entry_key(entry.concrete)] = self._latest = entry
-            variables.move([], entry.run)
+            self._entries[call_keys.plan_key(entry.concrete)] = self._latest = entry
+            moving.move([], entry.run)
 
     def _replicated(self) -> Any:
         """What a replica's call runs: the function itself, as replicas cannot wait for each other in a function of its own."""
-        from placer.tf.run.calling import as_written
+        from placer.tf.run.calling import converted_like_caller
 
         self._left("it is called under a distribution strategy, which decides the devices")
-        return as_written(self._fn)
+        return converted_like_caller(self._fn)
 
     def _left(self, why: str) -> None:
         """Says, once, why a call runs unplaced."""
@@ -253,11 +253,11 @@ class PlacedFunction:
 
         What the function itself raised while it was traced is raised as it is: who calls it may be ready for that.
         """
-        from placer.tf.run.calling import initialising, raised_by_function
+        from placer.tf.run.calling import error_of_function, initialising_function
 
-        concrete = initialising(self._traceable, error.__cause__)
+        concrete = initialising_function(self._traceable, error.__cause__)
         if concrete is None:
-            if (own := raised_by_function(error)) is not None:
+            if (own := error_of_function(error)) is not None:
                 raise own from own.__cause__
             raise error
         warnings.warn(
@@ -286,25 +286,25 @@ class PlacedFunction:
 
     @functools.cached_property
     def _call_key(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Hashable | None]:
-        from placer.tf.run.calling import call_key
+        from placer.tf.run.call_keys import call_key
 
         return call_key
 
     def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: Hashable | None) -> _Entry:
-        from placer.tf.run import calling
-        from placer.tf.state import variables
+        from placer.tf.run import call_keys
+        from placer.tf.state import handle_holders
 
         with self._lock:
             # `watched` looks at every object: once for what is traced here, else only where something is to move.
-            traced = calling.trace_key(args, kwargs) if self._moving else None
+            traced = call_keys.trace_key(args, kwargs) if self._moving else None
             known = traced in self._traced
-            watched = variables.watched() if self._moving and not known else frozenset()
+            watched = handle_holders.watched_variables() if self._moving and not known else frozenset()
             entry = self._planned(args, kwargs)
             if traced is not None:
                 self._traced.add(traced)
             if entry.run is None:
                 if known:
-                    watched = variables.watched()
+                    watched = handle_holders.watched_variables()
                 if self._outdated(entry):
                     entry = self._planned(args, kwargs)
                 entry = self._applied(entry, watched)
@@ -340,15 +340,15 @@ class PlacedFunction:
         return entry
 
     def _entry(self, traced: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
-        from placer.tf.run import calling
+        from placer.tf.run import call_keys, eligibility
         from placer.tf.trace import tracing
 
-        key = calling.entry_key(traced)
+        key = call_keys.plan_key(traced)
         entry = self._entries.get(key)
         if entry is not None:
             return entry
-        trace, reason = calling.placeable(traced, args, kwargs)
-        signature = tracing.signature_text(traced) + calling.scope_text()
+        trace, reason = eligibility.trace_if_placeable(traced, args, kwargs)
+        signature = tracing.signature_text(traced) + call_keys.scope_text()
         if trace is None:
             warnings.warn(f"{self.__name__} is left as it is: {reason}", PlacementWarning, stacklevel=5)
             entry = _Entry(signature, traced, None, None, traced)
@@ -380,17 +380,17 @@ class PlacedFunction:
 
         assert entry.trace is not None
         assert entry.placement is not None
-        found = variables.elsewhere(entry.trace, entry.placement)
+        found = variables.any_elsewhere(entry.trace, entry.placement)
         if found:
             self._forget(entry.concrete)
         return found
 
     def _forget(self, concrete: Any) -> None:
         """Plans the signature anew at its next call."""
-        from placer.tf.run import calling
+        from placer.tf.run import call_keys
 
-        self._entries.pop(calling.entry_key(concrete), None)
-        self._exportable.pop(calling.entry_key(concrete), None)
+        self._entries.pop(call_keys.plan_key(concrete), None)
+        self._exportable.pop(call_keys.plan_key(concrete), None)
         for key in [key for key, entry in list(self._calls.items()) if entry.concrete is concrete]:
             self._calls.pop(key, None)
 
@@ -404,14 +404,14 @@ class PlacedFunction:
         from placer.tf.devices import full_name, process_devices
         from placer.tf.rewrite import rewriting
         from placer.tf.rewrite.taping import TapedFunction
-        from placer.tf.run import calling
+        from placer.tf.run import call_keys
         from placer.tf.run.exhausted import report
-        from placer.tf.state import creating, variables
+        from placer.tf.state import creating, moving, variables
 
         placement, trace = entry.placement, entry.trace
         assert placement is not None
         assert trace is not None
-        creating.settle(trace.concrete)
+        creating.initialise_variables(trace.concrete)
         missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
         if missing:
             raise DeviceError(
@@ -433,15 +433,15 @@ class PlacedFunction:
             run = TapedFunction(placed, trace, shapes, self._taping(entry))
             if placement.options.get("variables") == "move":
                 taped = run.pair_plan() if is_recording() else None  # what its gradient needs counts, too
-                wanted = variables.moves(trace, device_of if taped is None else full(taped))
-                variables.move(wanted, run, placement.options.get("stale", "repoint"), watched)
-                if variables.moves(trace, device_of):
+                wanted = variables.needed_moves(trace, device_of if taped is None else full(taped))
+                moving.move(wanted, run, placement.options.get("stale", "repoint"), watched)
+                if variables.needed_moves(trace, device_of):
                     placement = self._plan_of(trace, entry.signature)  # without a tape, with the variables where they are now
                     placed = rewriting.rewrite_by_plan(trace, placement, report)
                     run = TapedFunction(placed, trace, shapes, self._taping(entry)).with_pairs_of(run)
-                    variables.move([], run)
+                    moving.move([], run)
             entry = replace(entry, placement=placement, run=run)
-        self._entries[calling.entry_key(entry.concrete)] = entry
+        self._entries[call_keys.plan_key(entry.concrete)] = entry
         return entry
 
     def _taping(self, entry: _Entry) -> Taping:
@@ -481,13 +481,13 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         from placer.tf.rewrite.exporting import ExportableFunction, without_devices
-        from placer.tf.run import calling
+        from placer.tf.run import call_keys
 
         with self._lock:
             entry = self._prepared(args, kwargs, None)
             if entry.trace is None:
                 return entry.concrete
-            key = calling.entry_key(entry.concrete)
+            key = call_keys.plan_key(entry.concrete)
             if key not in self._exportable:
                 self._exportable[key] = ExportableFunction(entry.run, without_devices(entry.trace))
             return self._exportable[key]
@@ -508,11 +508,11 @@ class PlacedFunction:
     def _to_save(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The ConcreteFunction for a call from a function that is traced to be saved."""
         from placer.tf.rewrite.exporting import without_devices
-        from placer.tf.run import calling
+        from placer.tf.run import eligibility
         from placer.tf.trace import tracing
 
         concrete = tracing.concrete_function(self._traceable, args, kwargs)
-        trace, _ = calling.placeable(concrete, args, kwargs)
+        trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
         try:
             return concrete if trace is None else without_devices(trace)
         except RewriteError:
@@ -609,7 +609,7 @@ class PlacedFunction:
         if type(steps) is not int or steps < 1:
             raise OptionError(f"steps={steps!r} is no number of steps above 0; leave it out for the default.")
         from placer.tf.run.harvesting import harvest
-        from placer.tf.run.running import ready, step_of, variables_kept
+        from placer.tf.run.timing import blocking_step, restored_variables, warm_up
         from placer.verbs.profile import check_store, keep
 
         check_store()
@@ -617,9 +617,9 @@ class PlacedFunction:
             args, kwargs = self._filled(self._signature, args, kwargs)
         entry = self._prepared(args, kwargs, None)
         placement = _placement(entry, self.__name__)
-        step = step_of(lambda: entry.run(*args, **kwargs), ())
-        with variables_kept(entry.concrete, (args, kwargs)):
-            if why := ready(step):
+        step = blocking_step(lambda: entry.run(*args, **kwargs), ())
+        with restored_variables(entry.concrete, (args, kwargs)):
+            if why := warm_up(step):
                 raise PlacerError(f"{self.__name__} cannot be run: {why}")
             found = harvest(step, placement, steps)
         keep(found, placement)

@@ -115,7 +115,7 @@ def predict(
     check_seconds("budget_s", budget_s)
     plain, own = (fn.__wrapped__, fn.options) if isinstance(fn, PlacedFunction) else (fn, Options())
     chosen = options or (Options.of(given) if given else own)
-    from placer.tf.run.running import in_turns, ready, step_of, variables_kept
+    from placer.tf.run.timing import blocking_step, restored_variables, time_in_turns, warm_up
 
     if chosen.variables == "move":  # before the first run; the placements that take turns leave them there
         PlacedFunction(plain, chosen)._prepared(args, {}, None)
@@ -127,7 +127,7 @@ def predict(
     trials: dict[str, Placement] = {}
     steps: dict[str, Callable[[], None]] = {}
     skipped: dict[str, str] = {}
-    with progress("predicting and measuring") as stage, variables_kept(concrete, args), warnings.catch_warnings():
+    with progress("predicting and measuring") as stage, restored_variables(concrete, args), warnings.catch_warnings():
         warnings.simplefilter("ignore", PlacementWarning)  # they have been told of the plan
         for name, placement in _placements(plan, chosen):
             stage.at(0, name)
@@ -139,20 +139,20 @@ def predict(
                 skipped[name] = f"the same as {same}"
             else:
                 run = concrete if name == DEFAULT else apply(plain, placement)._prepared(args, {}, None).run
-                step = step_of(run, args)
-                if why := ready(step):
+                step = blocking_step(run, args)
+                if why := warm_up(step):
                     skipped[name] = why
                 else:
                     trials[name], steps[name] = placement, step
         if not steps:
             raise PlacerError(f"{placed.__name__} cannot be run: {skipped[DEFAULT]}")
         started = time.monotonic()
-        took = in_turns(
+        took = time_in_turns(
             steps,
             budget_s,
             rounds=ROUNDS,
             round_s=ROUND_S,
-            tell=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
+            report=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
         )
     found = {name: Trial.of(placement.step_time_ns, took[name]) for name, placement in trials.items()}
     return Prediction(placed.__name__, plan.machine, found, skipped, plan.graph.notes)
