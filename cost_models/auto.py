@@ -1,4 +1,4 @@
-"""The default cost model: what was measured, then what a fit to it tells, then the analytic model."""
+"""The default cost model: the measured cost of an op, else a fit to measured costs, else the analytic model."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ from cost_models.store import Store
 
 
 def auto_model(store: Store | None = None) -> MeasuredModel:
-    """The model over a store, by default the user's, and over what comes with the package where that did not measure an op.
+    """The default model over the measurements in a store, and those that come with the package.
 
-    It reads each device model's measurements once: make one per plan.
+    A model reads the measurements of each device model once and keeps them, so each plan should make a model of its own.
+
+    Args:
+        store: by default the user's. A measurement in it comes before one that comes with the package, unless it was only
+            harvested.
     """
     source = store or Store()
 
     @cache
     def tables(device_model: str) -> Table:
-        return _typical(_own(source, device_model), shipped_table(device_model))
+        return _merged(_own_measurements(source, device_model), shipped_table(device_model))
 
     return _over(tables)
 
 
 def shipped_model() -> MeasuredModel:
-    """The same over what comes with the package alone: equal costs wherever it runs."""
+    """The default model over the measurements that come with the package alone, so that costs are equal wherever it runs."""
     return _over(_shipped)
 
 
@@ -40,11 +44,11 @@ def _over(tables: Callable[[str], Table]) -> MeasuredModel:
 
 @cache
 def _shipped(device_model: str) -> Table:
-    return _typical({}, shipped_table(device_model))
+    return _merged({}, shipped_table(device_model))
 
 
-def _own(source: Store, device_model: str) -> Table:
-    """What the user measured on a device model, and under the name that it had before names told the generation."""
+def _own_measurements(source: Store, device_model: str) -> Table:
+    """The user's measurements on a device model, under its name and under its older name without the generation."""
     own = source.table(device_model, installed_tensorflow())
     if (name := without_generation(device_model)) == device_model:
         return own
@@ -52,18 +56,19 @@ def _own(source: Store, device_model: str) -> Table:
     return {op_type: before.get(op_type, {}) | own.get(op_type, {}) for op_type in before | own}
 
 
-def _typical(own: Table, shipped: Table) -> Table:
-    return {op_type: _column(own.get(op_type, {}), shipped.get(op_type, {})) for op_type in shipped | own}
+def _merged(own: Table, shipped: Table) -> Table:
+    return {op_type: _merged_column(own.get(op_type, {}), shipped.get(op_type, {})) for op_type in shipped | own}
 
 
-def _column(own: dict[str, Measurement], shipped: dict[str, Measurement]) -> dict[str, Measurement]:
-    alone = {op: each for op, each in own.items() if not each.harvested}
-    return {op: each.typical() for op, each in (own | shipped | alone).items()}
+def _merged_column(own: dict[str, Measurement], shipped: dict[str, Measurement]) -> dict[str, Measurement]:
+    """Typical times of one op type: the user's own measurements, else shipped ones, else what the user only harvested."""
+    measured_alone = {op: each for op, each in own.items() if not each.harvested}
+    return {op: each.typical() for op, each in (own | shipped | measured_alone).items()}
 
 
 @cache
 def installed_tensorflow() -> str:
-    """TensorFlow's version, without importing it; "" where it is not installed."""
+    """TensorFlow's version, without importing it; "" if it is not installed."""
     for package in ("tensorflow", "tensorflow-cpu"):
         try:
             return version(package)

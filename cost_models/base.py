@@ -1,4 +1,4 @@
-"""What a cost model is asked and what it answers."""
+"""The question to a cost model, an op signature, and its answer, a cost."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ class TensorSpec:
         return self.elements * DTYPE_BYTES.get(self.dtype, 4)
 
     def __str__(self) -> str:
-        """As signatures are written: "float32[8,?]", "string[?]" for an unknown rank too."""
+        """The form used in signatures, such as "float32[8,?]". An unknown rank looks like one unknown dimension: "string[?]"."""
         return f"{self.dtype}[{'?' if self.shape is None else ','.join('?' if d is None else str(d) for d in self.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class OpSignature:
-    """Everything about an op that its cost depends on; equal signatures cost the same."""
+    """Everything that the cost of an op depends on. Ops with equal signatures have equal costs."""
 
     op_type: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     attrs: tuple[tuple[str, AttrValue], ...] = ()
-    """Sorted by name. Types are names ("float32"), shapes tuples with -1 for unknown; functions and big tensors are left out."""
+    """Sorted by name. A type is given by its name ("float32"), a shape as a tuple with -1 for an unknown dimension. Functions and
+    large tensors are left out."""
     inner: tuple[OpSignature, ...] = ()
-    """What a call does that is compiled, and so placed, as a whole."""
+    """The ops inside a call that is compiled, and therefore placed, as a whole."""
 
     def attr(self, name: str, default: AttrValue | None = None) -> AttrValue | None:
-        """The attribute's value, or `default` where the op has none of that name."""
+        """The attribute's value, or `default` if the op has no attribute of that name."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -73,7 +74,12 @@ class OpSignature:
 
     @classmethod
     def from_json(cls, row: Sequence[Any]) -> OpSignature:
-        """What `to_json` gave, JSON's lists for its tuples; ValueError or TypeError for anything else."""
+        """The signature from a row that `to_json` made, with JSON's lists in place of tuples.
+
+        Raises:
+            ValueError: the row has another form.
+            TypeError: a value in it has a wrong type.
+        """
 
         def specs(tensors: Sequence[Any]) -> tuple[TensorSpec, ...]:
             sides = ((_text(dtype), None if shape is None else tuple(map(_side, shape))) for dtype, shape in tensors)
@@ -88,7 +94,7 @@ class OpSignature:
         return cls(_text(op_type), specs(inputs), specs(outputs), plain_attrs, calls)
 
     def __str__(self) -> str:
-        """Without attributes: "MatMul(float32[8,4], float32[4,2]) -> float32[8,2]"."""
+        """The signature without attributes: "MatMul(float32[8,4], float32[4,2]) -> float32[8,2]"."""
         return f"{self.op_type}({', '.join(map(str, self.inputs))}) -> {', '.join(map(str, self.outputs)) or 'nothing'}"
 
 
@@ -112,10 +118,11 @@ def _scalar(value: Any) -> str | int | float | bool:
 
 @dataclass(frozen=True, slots=True)
 class OpCost:
-    """What one run of an op takes on one device.
+    """The cost of one run of an op on one device.
 
-    ``time_ns`` is what it adds to a serial chain of such ops; ``dispatch_ns`` is the host's share (launching), ``compute_ns``
-    the device's. On an asynchronous device the two overlap along a chain, so ``time_ns`` is their maximum; elsewhere their sum.
+    ``dispatch_ns`` is the time of the host, which launches the op; ``compute_ns`` is the time of the device. ``time_ns`` is the
+    time that the op adds to a serial chain of such ops. On an asynchronous device dispatch and compute overlap along a chain, so
+    ``time_ns`` is the larger of them; on any other device it is their sum.
     """
 
     time_ns: int
@@ -123,11 +130,11 @@ class OpCost:
     compute_ns: int
     workspace_bytes: int
     source: str
-    """Where the figure comes from: "analytic", "analytic-fallback", "measured", "harvested", "fitted", "user"."""
+    """The source of the cost: "analytic", "analytic-fallback", "measured", "harvested", "fitted" or "user"."""
 
 
 class CostModel(Protocol):
-    """Anything that prices op signatures. Deterministic: equal arguments give equal answers."""
+    """Anything that prices op signatures. Equal arguments must give equal costs."""
 
     @property
     def name(self) -> str: ...

@@ -1,23 +1,23 @@
-"""Costs that were measured, looked up."""
+"""The cost of an op as it was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cost_models.analytic import launching_ns
+from cost_models.analytic import launch_ns
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.measurements import Table, signature_text
-from cost_models.work import is_awaited, work_of
+from cost_models.ops import is_awaited, work_of
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """The measured cost of an op on a device of that model, and where there is none another model's."""
+    """The cost of an op as measured on a device of the same model, or another model's cost of an op that was not measured."""
 
     tables: Callable[[str], Table]
-    """What was measured, by device model."""
+    """The measurements, by device model."""
     otherwise: CostModel
 
     @property
@@ -25,13 +25,14 @@ class MeasuredModel:
         return f"measured, else {self.otherwise.name}"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """The figure for exactly this signature; its workspace is the one that `cost_models.work` tells."""
+        """The measured times of exactly this signature, with the workspace that its formula gives."""
         column = self.tables(device.model).get(signature.op_type)
         measured = column.get(signature_text(signature)) if column else None
         if measured is None:
             return self.otherwise.op_cost(signature, device)
         work, dispatch, compute = work_of(signature), measured.dispatch_ns, measured.compute_ns
-        if device.asynchronous and is_awaited(signature):  # one after the other, each waits for the one before
-            dispatch, compute = min(dispatch, launching_ns(signature.op_type, work, device)), max(dispatch, compute)
+        if device.asynchronous and is_awaited(signature):
+            # Each op of the measured chain waited for the one before it, so its dispatch time includes that wait.
+            dispatch, compute = min(dispatch, launch_ns(signature.op_type, work, device)), max(dispatch, compute)
         source = "harvested" if measured.harvested else "measured"
         return OpCost(measured.time_ns, dispatch, compute, work.workspace_bytes, source)

@@ -1,4 +1,4 @@
-"""A user's own word on what an op costs, on top of any cost model."""
+"""Costs that the user states, on top of any cost model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cost_models.machines import Device
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What replaces a model's figure: a time of one run, or a factor on the model's time. Exactly one of the two."""
+    """A time of one run that replaces the model's, or a factor on the model's time. Exactly one of the two is given."""
 
     time_ns: int | None = None
     factor: float | None = None
@@ -26,10 +26,10 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class OverrideModel:
-    """Another model with some op types' costs replaced; such costs have the source "user".
+    """Another model, with the costs of some op types replaced. A replaced cost has the source "user".
 
-    ``overrides`` is by op type or glob of op types, then by device name ("GPU:1") or kind ("GPU"). The most exact entry holds:
-    an op type before globs, globs in the order given, a device's name before its kind.
+    The keys of ``overrides`` are op types or globs of op types; the keys below them are device names ("GPU:1") or kinds ("GPU").
+    The most specific entry applies: an op type comes before a glob, globs in their order, a device's name before its kind.
 
         slow_eigh = OverrideModel(AnalyticModel(), {"SelfAdjointEig*": {"GPU": Override(factor=300)}})
     """
@@ -42,7 +42,7 @@ class OverrideModel:
         return f"{self.base.name}+user"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """The base model's cost, changed where an override matches."""
+        """The base model's cost, replaced if an override matches."""
         cost = self.base.op_cost(signature, device)
         override = self._find(signature.op_type, device)
         if override is None:

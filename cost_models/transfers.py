@@ -1,4 +1,4 @@
-"""What moving a tensor costs between any two places of a machine."""
+"""The cost of copying a tensor between any two places of a machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from cost_models.machines import Link, Machine
 
 
 def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Latency in ns, ns per byte and least interval in ns between all places, each of shape [2·D, 2·D].
+    """The costs of copies between all places of a machine with D devices.
 
-    Place ``d`` is device d's own memory, place ``D + d`` host memory as seen by device d; for a CPU the two are one, so their
-    rows and columns are equal. Copying n bytes from a to b takes ``latency[a, b] + n * per_byte[a, b]``, and the next copy begins
-    ``interval[a, b]`` later at the earliest.
+    Place ``d`` is the memory of device d itself. Place ``D + d`` is host memory as device d sees it. A CPU's memory is host
+    memory, so for a CPU the rows and columns of both places are equal.
 
-    Memories that differ are joined by their link, or by way of the host where there is none; handing on what is in host
-    memory to another device costs the machine's ``host_hop_ns`` and moves no byte, unless two CPU devices have a link.
+    A copy uses the link between the two memories, or goes through the host if there is no such link. A tensor in host memory
+    is handed to another device in ``host_hop_ns`` without moving a byte, unless two CPU devices have a link.
+
+    Returns:
+        Three arrays of shape [2·D, 2·D]: latency in ns, ns per byte, and least interval in ns. A copy of n bytes from a to b
+        takes ``latency[a, b] + n * per_byte[a, b]``; the next copy starts at least ``interval[a, b]`` after it.
     """
     count = len(machine.devices)
     latency = np.zeros((2 * count, 2 * count), np.int64)
@@ -29,7 +32,7 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
 
 
 def unpinned_factor(machine: Machine) -> float:
-    """How many times as long the bytes of a tensor take that sits in a host's ordinary memory: at the slowest of its links."""
+    """How many times longer a byte takes if it is in the host's ordinary, unpinned memory, over the slowest of the links."""
     return max((link.bytes_per_s / link.unpinned_bytes_per_s for link in machine.links if link.unpinned_bytes_per_s), default=1.0)
 
 
@@ -48,7 +51,7 @@ def _copy_cost(machine: Machine, a: int, b: int) -> tuple[int, float, int]:
         legs += filter(None, [machine.link(src.name, host.name)])
     if not dst_on_host:
         legs += filter(None, [machine.link(host.name, dst.name)])
-    # The link to the host also serves the device's own view of host memory; any other device there is a hop further.
+    # The link to the host reaches host memory as this device sees it; to another device's view of it takes one hop more.
     hop = src_on_host != dst_on_host and (dst if dst_on_host else src) not in (host, src if dst_on_host else dst)
     latency = machine.host_hop_ns if hop or not legs else 0
     return (

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from cost_models.analytic import AnalyticModel, on_one_core
+from cost_models.analytic import AnalyticModel, uses_one_core
 from cost_models.base import OpSignature
 from cost_models.machines import Device, Link, Machine
 from cost_models.measurements import Measurement
 from cost_models.measuring import samples, waking
 from cost_models.measuring.calls import call_times_ns, cold_ns, per_passed_tensor_ns, per_variable_ns, waiting_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import COPY_SIZES_BYTES, copy_times, hand_over_ns, interval_ns, latency_and_rate
 from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
-from cost_models.work import work_of
+from cost_models.ops import UnmeasurableError, work_of
 
 _MATRIX_DTYPES = ("float32", "float64", "float16", "bfloat16")
 _MATRIX_SIDES = (256, 1024, 4096, 8192)
@@ -163,7 +162,7 @@ class Calibration:
         return best_rate
 
     def _other_flops(self, device: Device) -> float:
-        """Operations per second of arithmetic outside matrix products, counted as in `cost_models.work`; 0 if unmeasurable."""
+        """Operations per second of arithmetic outside matrix products, counted as in `cost_models.ops`; 0 if unmeasurable."""
         elements = 2**24 if device.asynchronous else 2**18
         ops = (samples.elementwise("Tanh", elements), samples.random_numbers(elements))
         timed = [(op, self._measure(op, device)) for op in ops]
@@ -171,7 +170,7 @@ class Calibration:
 
     def _threads_per_core(self, device: Device) -> int:
         """`Device.threads_per_core`, from a product that one core makes: inside a virtual machine the kernel may not know it."""
-        products = [product for side in _SINGLE_CORE_SIDES if on_one_core(work_of(product := samples.matmul(side)), device)]
+        products = [product for side in _SINGLE_CORE_SIDES if uses_one_core(work_of(product := samples.matmul(side)), device)]
         if not products or "float32" not in device.flops:
             return device.threads_per_core
         product = products[-1]

@@ -17,11 +17,10 @@ from tensorflow.python.framework import op_def_registry
 
 from cost_models.base import AttrValue, OpSignature
 from cost_models.host_memory import free_bytes
-from cost_models.measuring.inputs import Scratch, UnmeasurableError, inputs_of
+from cost_models.measuring.inputs import Value, inputs_of
+from cost_models.ops import UnmeasurableError, entry_of
 
 HOST = "CPU:0"
-_LAZY = frozenset({"Unpack"})
-"""Op types that make only those of their outputs that something takes."""
 DELAY_SIDE = 2048
 """Rows of the matrices whose products keep a device busy while the host issues ops behind them."""
 
@@ -63,11 +62,11 @@ class Bench:
         self._variables: dict[int, Any] = {}
         self._args = [_constant(0.0, device)]
         for position, each in enumerate(inputs):
-            if isinstance(each, Scratch):
+            if isinstance(each, Value):
+                self._args.append(_constant(each.array, HOST if each.is_argument or each.array.dtype == object else device))
+            else:
                 with tf.device(device):
                     self._variables[position] = tf.Variable(tf.zeros(each.shape, each.dtype))
-            else:
-                self._args.append(_constant(each.array, HOST if each.steers or each.array.dtype == object else device))
         self._check()
 
     def chain(self, length: int, delay: int = 0, abreast: int = 1) -> Call:
@@ -110,7 +109,8 @@ class Bench:
 
     def _taken(self, made: Any) -> Any:
         """What the next op waits for: one that takes all that this op made, where it would else make nothing."""
-        if self.op.op_type in _LAZY and made.outputs[0].dtype != tf.int32:  # which a GPU's kernel keeps in host memory
+        is_lazy = entry_of(self.op.op_type).lazy_outputs
+        if is_lazy and made.outputs[0].dtype != tf.int32:  # int32 is in host memory also on a GPU
             return tf.raw_ops.IdentityN(input=made.outputs)[0].op
         return made
 

@@ -13,7 +13,7 @@ from cost_models.base import OpSignature, TensorSpec
 from cost_models.machines import Device
 from cost_models.measurements import Measurement
 from cost_models.measuring.chains import Bench, Call, needed_bytes, plain_graphs, reasons
-from cost_models.measuring.inputs import UnmeasurableError
+from cost_models.ops import UnmeasurableError
 
 EFFORT_S = 0.1
 """How long a figure is sampled."""

@@ -16,4 +16,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.command.tour import run
 
-    return run(args.out, tell=lambda text: None if args.json else print(text, flush=True))
+    return run(args.out, report=lambda text: None if args.json else print(text, flush=True))

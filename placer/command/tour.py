@@ -1,7 +1,7 @@
-"""The tour: two functions that no single device suits, planned, run by plan and checked.
+"""The tour of `placer demo`: two functions that suit no single device, planned, run by plan and checked.
 
-Without a GPU they are planned for a machine that has one, and then run on two logical CPU devices of which the second is priced
-as that GPU: real sends and receives, real results. With a GPU they are planned for it, run on it and timed.
+Without a GPU they are planned for a machine that has one. They then run on two logical CPU devices, the second of which has the
+costs of that GPU; sends, receives and results are real. With a GPU they are planned for it, run on it and timed.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
 
 MACHINE = "h100"
-"""What to plan for where there is no GPU."""
-REASONS = 3
+"""The machine to plan for if there is no GPU here."""
+MAX_REASONS = 3
+"""Reasons printed for each plan."""
 Work: TypeAlias = tuple[Any, tuple[Any, ...]]
 """A `tf.function` and the arguments of a call."""
 
 
-def run(out: Path, tell: Callable[[str], None] = print) -> tuple[dict[str, Any], str]:
-    """Runs the tour, writing the plans and a picture of the placed graph to the folder `out` and the story to `tell`.
+def run(out: Path, report: Callable[[str], None] = print) -> tuple[dict[str, Any], str]:
+    """Runs the tour. Writes plans, a report and a picture to the folder `out`, and passes each text to print to `report`.
 
     Returns:
-        What was found, by function, as plain JSON types; and what to try next.
+        The results by function, as plain JSON types; and a text on what to try next.
 
     Raises:
-        OptionError: nothing can be written to `out`.
+        OptionError: `out` cannot be written to.
         PlacerError: a result differs from the plain function's, or an op ran elsewhere than planned.
     """
     from placer.tf.run.starting import start
@@ -58,25 +59,25 @@ def run(out: Path, tell: Callable[[str], None] = print) -> tuple[dict[str, Any],
     from placer.tf.devices import process_devices
 
     has_gpu = "GPU:0" in process_devices()
-    report: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for build in (lstm_then_dense, detector):
-        tell(f"\n== {(build.__doc__ or '').strip()}\n")
+        report(f"\n== {(build.__doc__ or '').strip()}\n")
         with progress("tracing and planning"):
             fn, args = _built_on("GPU:0" if has_gpu else "CPU:1", build)
             plan = solve(build_graph(fn, *args), None if has_gpu else MACHINE)
-        tell(f"{plan.summary()}\n\nthe {REASONS} largest reasons:")
+        report(f"{plan.summary()}\n\nthe {MAX_REASONS} largest reasons:")
         for reason in _largest_reasons(plan):
-            tell(f"  {reason}")
+            report(f"  {reason}")
         with progress("running plain and placed"):
             placed = place(fn, *args, devices=None if has_gpu else _pair_priced_as(load_machine(MACHINE)))
             checked = _check(fn, placed, args)
             measured_ns = _step_times_ns(build, fn, placed, args) if has_gpu else {}
-        tell(f"\n{_told(checked)}")
+        report(f"\n{_check_in_words(checked)}")
         for name, time_ns in measured_ns.items():
-            tell(f"  {name:22}{format_ns(time_ns)} per step")
+            report(f"  {name:22}{format_ns(time_ns)} per step")
         plan.save(out / f"{build.__name__}.json")
-        report[build.__name__] = {"plan": plan_facts(plan), "measured_ns": measured_ns, "checked": checked}
-    return report, _saved(plan, out)
+        results[build.__name__] = {"plan": plan_facts(plan), "measured_ns": measured_ns, "checked": checked}
+    return results, _save(plan, out)
 
 
 # -- the two functions -------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def detector(pixels: int = 256, widths: tuple[int, ...] = (64, 128, 256, 256), c
 
 
 def _normal(seed: int, *shape: int) -> Any:
-    """Random numbers scaled so that a layer with these weights neither grows nor shrinks what passes through it."""
+    """Random weights, scaled so that a layer keeps the variance of its input."""
     import tensorflow as tf
 
     fan_in = tf.size(tf.zeros(shape[:-1])).numpy() if len(shape) != 3 else 1
@@ -137,7 +138,7 @@ def _normal(seed: int, *shape: int) -> Any:
 
 
 def _built_on(device: str, build: Callable[[], Work]) -> Work:
-    """Variables and arguments on one device, as TensorFlow puts all of them on a GPU where there is one."""
+    """Builds variables and arguments on one device, as TensorFlow puts all of them on a GPU if there is one."""
     import tensorflow as tf
 
     with tf.device(device):
@@ -148,9 +149,10 @@ def _built_on(device: str, build: Callable[[], Work]) -> Work:
 
 
 def _pair_priced_as(machine: Machine) -> Machine:
-    """The machine with a CPU device in its GPU's place that costs the same, for a process with two logical CPUs.
+    """The machine with a CPU device, of the same costs, in the place of its GPU: for a process with two logical CPUs.
 
-    The two share their memory, so what links them has a GPU's bandwidth and not its latency, and using both costs a call nothing.
+    The two devices share their memory. So their links have the GPU's bandwidth without its latency, and a call that uses both
+    costs nothing extra.
     """
     cpu, gpu = machine.device("CPU:0"), machine.device("GPU:0")
     second = replace(gpu, name="CPU:1", kind="CPU", asynchronous=False, call_ns=0)
@@ -165,7 +167,7 @@ def _pair_priced_as(machine: Machine) -> Machine:
 
 
 def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Runs both and counts what agrees; raises PlacerError where anything does not."""
+    """Runs the plain and the placed function. Raises PlacerError if a result differs or an op ran elsewhere than planned."""
     import numpy as np
     import tensorflow as tf
 
@@ -186,7 +188,7 @@ def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, 
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Without TF32, whose rounding depends on the kernel that was picked."""
+    """Disables TF32, whose rounding depends on the kernel that TensorFlow picks."""
     import tensorflow as tf
 
     before = tf.config.experimental.tensor_float_32_execution_enabled()
@@ -198,7 +200,7 @@ def _full_precision() -> Iterator[None]:
 
 
 def _step_times_ns(build: Callable[[], Work], fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, int]:
-    """Median time of a step whose results are fetched, by how it is placed; the ways take turns."""
+    """Median time of a step, including fetching its results, by kind of placement; they are called in turns."""
     import tensorflow as tf
 
     on_cpu, cpu_args = _built_on("CPU:0", build)
@@ -207,26 +209,26 @@ def _step_times_ns(build: Callable[[], Work], fn: Any, placed: PlacedFunction, a
         with tf.device("CPU:0"):
             return on_cpu(*cpu_args)
 
-    ways: dict[str, Callable[[], Any]] = {
+    steps: dict[str, Callable[[], Any]] = {
         "TensorFlow's default": lambda: fn(*args),
         "all on the CPU": all_cpu,
         "this plan": lambda: placed(*args),
     }
-    times_ns: dict[str, list[int]] = {name: [] for name in ways}
+    times_ns: dict[str, list[int]] = {name: [] for name in steps}
     for turn in range(25):
-        for name, step in ways.items():
+        for name, step in steps.items():
             start_ns = time.perf_counter_ns()
             for result in tf.nest.flatten(step()):
                 result.numpy()
-            if turn >= 5:  # the first ones compile, tune and warm up
+            if turn >= 5:  # the first turns compile, tune and warm up
                 times_ns[name].append(time.perf_counter_ns() - start_ns)
     return {name: int(statistics.median(times)) for name, times in times_ns.items()}
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- reporting -----------------------------------------------------------------------------------------------------------
 
 
-def _told(checked: dict[str, Any]) -> str:
+def _check_in_words(checked: dict[str, Any]) -> str:
     ran = ", ".join(f"{count} on {device}" for device, count in checked["ops_ran"].items())
     return (
         f"ran it: results equal the plain function's (largest difference {checked['largest_difference']:.1g}); "
@@ -235,23 +237,23 @@ def _told(checked: dict[str, Any]) -> str:
 
 
 def _largest_reasons(plan: Placement) -> list[str]:
-    """Where most time is at stake: per op type and device, what its ops would take more on the next best device."""
+    """The reasons for groups of ops, by op type and device, that would take most longer on their next best device."""
     stakes: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for op in plan.graph:
         choice = plan.ops[op.name]
         others = [time_ns for device, time_ns in choice.time_ns.items() if device != choice.device]
         if others:
             stakes[op.op_type, choice.device][op.name] = min(others) - choice.time_ns[choice.device]
-    largest = sorted(stakes.items(), key=lambda entry: sum(entry[1].values()), reverse=True)[:REASONS]
-    told = []
+    largest = sorted(stakes.items(), key=lambda entry: sum(entry[1].values()), reverse=True)[:MAX_REASONS]
+    reasons = []
     for (op_type, device), ops in largest:
         name = max(ops, key=ops.__getitem__)
-        told.append(f"{len(ops)} {op_type} on {device}, such as {name}: {plan.why(name).text}")
-    return told
+        reasons.append(f"{len(ops)} {op_type} on {device}, such as {name}: {plan.why(name).text}")
+    return reasons
 
 
-def _saved(plan: Placement, out: Path) -> str:
-    """Writes plan.json, a report and a picture, and says what to do with them."""
+def _save(plan: Placement, out: Path) -> str:
+    """Writes plan.json, a report and a picture. Returns a text on what to do with them."""
     plan.save(out / "plan.json")
     plan.write("html", out / "report.html")
     why = ""
@@ -261,7 +263,7 @@ def _saved(plan: Placement, out: Path) -> str:
         plan.write("dot", picture := out / "graph.dot")
         why = f" (no SVG: {error})"
     op = max(plan.ops, key=lambda name: plan.ops[name].time_ns.get(plan.ops[name].device, 0))
-    # Where the environment is not active there is no such command.
+    # Without an active environment there is no `placer` command.
     placer = "placer" if shutil.which("placer") else f"{os.path.relpath(sys.executable)} -m placer"
     return f"""
 wrote {out / "report.html"}, which shows the second plan in a browser, {picture}{why}, {out / "plan.json"}, and a plan by each

@@ -1,4 +1,4 @@
-"""Device strings as TensorFlow writes them, whole or partial, read without TensorFlow."""
+"""Device strings as TensorFlow writes them, full or partial, parsed without TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placer.errors import OptionError
 _TYPES = ("CPU", "GPU", "TPU", "CUSTOM", "EPU")
 """Device types that need no "device:" before them and may be written in lower case."""
 
-_LOOK = 'devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"'
+_EXAMPLES = 'devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"'
 _JOB = re.compile(r"job:([a-zA-Z]\w*)", re.ASCII)
 _NUMBER = re.compile(r"(replica|task):(\d+)", re.ASCII)
 _DEVICE = re.compile(rf"(?:device:(\w+)|((?i:{'|'.join(_TYPES)})))(?::(\d+|\*))?", re.ASCII)
@@ -19,7 +19,7 @@ _DEVICE = re.compile(rf"(?:device:(\w+)|((?i:{'|'.join(_TYPES)})))(?::(\d+|\*))?
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device string taken apart; None where it says nothing. Merging and naming follow `tf.DeviceSpec`."""
+    """The parts of a device string; None for a part that it does not name. Merging and naming follow `tf.DeviceSpec`."""
 
     job: str | None = None
     replica: int | None = None
@@ -28,25 +28,27 @@ class DeviceSpec:
     index: int | None = None
 
     def merge(self, outer: DeviceSpec) -> DeviceSpec:
-        """This spec, as an inner scope, with `outer` saying what it leaves open."""
+        """This spec as an inner scope of `outer`: a part that it does not name is taken from `outer`."""
         pairs = ((getattr(self, f.name), getattr(outer, f.name)) for f in fields(self))
-        return DeviceSpec(*(theirs if own is None else own for own, theirs in pairs))
+        return DeviceSpec(*(outside if inside is None else inside for inside, outside in pairs))
 
     def matches(self, device_name: str) -> bool:
-        """Whether it allows the device called `device_name`; a name without a job is one of this process."""
+        """Whether it allows the device `device_name`. A name without a job is a device of this process."""
         device = parse(device_name).merge(_LOCAL)
         return self.merge(device) == device
 
     @property
     def short(self) -> str:
-        """The device within its process: "GPU:0", "GPU" for any of them, "" where no type is named."""
+        """The device within its process: "GPU:0", "GPU" for any GPU, "" if no type is named."""
         if self.type is None:
             return ""
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     @property
     def full(self) -> str:
-        """One device's whole name, "/job:localhost/replica:0/task:0/device:GPU:0"; open parts are this process, the first device.
+        """The full name of one device, "/job:localhost/replica:0/task:0/device:GPU:0".
+
+        Parts that it does not name become those of this process and of its first device.
 
         Raises:
             OptionError: no device type is named.
@@ -61,25 +63,25 @@ _LOCAL = DeviceSpec(job="localhost", replica=0, task=0)
 
 
 def parse(text: str) -> DeviceSpec:
-    """Reads "/job:a/replica:0/task:1/device:GPU:0" or any part of it: "/GPU:0", "gpu:0", "CPU", "/device:GPU:*", "".
+    """Parses "/job:a/replica:0/task:1/device:GPU:0" or any part of it: "/GPU:0", "gpu:0", "CPU", "/device:GPU:*", "".
 
     Raises:
-        OptionError: a part that is none of these, two devices, or no text.
+        OptionError: `text` is no text, has a part that is none of these, or names two devices.
     """
     if not isinstance(text, str):
-        raise OptionError(f"{text!r} is not a device; {_LOOK}")
-    found: dict[str, Any] = {}
+        raise OptionError(f"{text!r} is not a device; {_EXAMPLES}")
+    parts: dict[str, Any] = {}
     for part in filter(None, text.split("/")):
         if job := _JOB.fullmatch(part):
-            found["job"] = job[1]
+            parts["job"] = job[1]
         elif number := _NUMBER.fullmatch(part):
-            found[number[1]] = int(number[2])
+            parts[number[1]] = int(number[2])
         elif device := _DEVICE.fullmatch(part):
-            if "type" in found:
+            if "type" in parts:
                 raise OptionError(f"{text!r} names two devices; name one")
             kind, index = device[1] or device[2], device[3]
-            found["type"] = kind.upper() if kind.upper() in _TYPES else kind
-            found["index"] = None if index in (None, "*") else int(index)
+            parts["type"] = kind.upper() if kind.upper() in _TYPES else kind
+            parts["index"] = None if index in (None, "*") else int(index)
         else:
-            raise OptionError(f"cannot read {part!r}; {_LOOK}")
-    return DeviceSpec(**found)
+            raise OptionError(f"cannot read {part!r}; {_EXAMPLES}")
+    return DeviceSpec(**parts)

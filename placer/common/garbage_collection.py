@@ -1,4 +1,4 @@
-"""Python's cycle collector, kept quiet while a plan is made or shown."""
+"""Pausing Python's garbage collector of reference cycles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Keeps the cycle collector from scanning a large trace or plan again and again while thousands of nodes are made."""
+    """Pauses the collector, which would scan a large trace or plan again and again while thousands of objects are made."""
     enabled = gc.isenabled()
     gc.disable()
     try:

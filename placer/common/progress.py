@@ -1,4 +1,4 @@
-"""Saying on a terminal what is going on, once it takes a while."""
+"""A line of progress on a terminal, for work that takes more than a second."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-PATIENCE_S = 1.0
-"""Anything quicker needs no telling."""
-BAR = 20
-"""Characters of a bar."""
+DELAY_S = 1.0
+"""Work that ends within this time shows nothing."""
+BAR_LENGTH = 20
+"""In characters."""
 
 
 class Stage:
-    """How far something is: what a block under `progress` may say of itself."""
+    """How far the work of a `progress` block is. The block may update it."""
 
     share: float | None = None
-    """Of the whole, from 0 to 1; None where it is not known."""
+    """Share of the work that is done, from 0 to 1; None if it is not known."""
     doing: str = ""
+    """The current part of the work."""
 
     def at(self, share: float, doing: str) -> None:
         self.share, self.doing = min(max(share, 0.0), 1.0), doing
@@ -29,41 +30,43 @@ class Stage:
     def __str__(self) -> str:
         if self.share is None:
             return "…"
-        full = round(BAR * self.share)
-        return f"{'█' * full}{'░' * (BAR - full)} {self.share:4.0%} {self.doing}"
+        full = round(BAR_LENGTH * self.share)
+        return f"{'█' * full}{'░' * (BAR_LENGTH - full)} {self.share:4.0%} {self.doing}"
 
 
-_under_way: list[threading.Event] = []
-"""Blocks told of, outermost first; only the innermost writes, so that the terminal has one line of it."""
+_running: list[threading.Event] = []
+"""The running blocks, outermost first. Only the innermost writes, so that the terminal has one line of progress."""
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Stage]:
-    """Shows `what`, the seconds gone by and the stage on standard error while the block runs, if that is a terminal."""
+def progress(title: str) -> Iterator[Stage]:
+    """Shows a title, the seconds since the start and the stage on standard error while the block runs, if that is a terminal."""
     stage = Stage()
     if not sys.stderr.isatty():
         yield stage
         return
     done = threading.Event()
-    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:  # its own, so that it goes on while standard error is held back
-        teller = threading.Thread(target=_tell, args=(what, stage, terminal, done), daemon=True)
-        _under_way.append(done)
-        teller.start()
+    with os.fdopen(
+        os.dup(sys.stderr.fileno()), "w"
+    ) as terminal:  # a copy of standard error, so that it works while that is redirected
+        writer = threading.Thread(target=_write, args=(title, stage, terminal, done), daemon=True)
+        _running.append(done)
+        writer.start()
         try:
             yield stage
         finally:
             done.set()
-            teller.join()
-            _under_way.remove(done)
+            writer.join()
+            _running.remove(done)
 
 
-def _tell(what: str, stage: Stage, terminal: TextIO, done: threading.Event) -> None:
+def _write(title: str, stage: Stage, terminal: TextIO, done: threading.Event) -> None:
     start = time.monotonic()
-    if done.wait(PATIENCE_S):
+    if done.wait(DELAY_S):
         return
     while not done.is_set():
-        if _under_way[-1] is done:
-            terminal.write(f"\r{what} {time.monotonic() - start:.0f} s {stage}\x1b[K")
+        if _running[-1] is done:
+            terminal.write(f"\r{title} {time.monotonic() - start:.0f} s {stage}\x1b[K")
             terminal.flush()
         done.wait(0.5)
     terminal.write("\r\x1b[K")

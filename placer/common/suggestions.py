@@ -1,4 +1,4 @@
-"""What a name that is not there may have been meant to be."""
+"""Suggestions for a name that does not exist: "did you mean ...?"."""
 
 from __future__ import annotations
 
@@ -7,47 +7,50 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from functools import cache
 
-CUTOFF = 0.6
-"""The likeness, from 0 to 1, below which a name is not meant."""
-CLOSE = 0.05
-"""What a name may be less like than the most alike one."""
-SHOWN = 5
+MIN_SIMILARITY = 0.6
+"""Least similarity of a suggestion, from 0 to 1."""
+MAX_DISTANCE_TO_BEST = 0.05
+"""How much less similar than the best suggestion another one may be."""
+MAX_SUGGESTIONS = 5
 
 
 def did_you_mean(wanted: str, names: Iterable[str]) -> str:
-    """The end of an error's sentence: the names that may have been meant, the likeliest first, or a full stop."""
+    """The end of an error's sentence: "; did you mean ...?" with the most similar names, or a full stop if none is similar."""
     close = nearest(wanted, names)
     return f"; did you mean {', '.join(close)}?" if close else "."
 
 
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that hold `wanted`, or else those most like it; equally good ones in their order.
+    """The names that contain `wanted`, or else the names most similar to it; equally good names in the given order.
 
-    Letters, digits and scopes count. Names in scopes are alike if they are whole, or from their ends on as far as both reach.
+    Only letters, digits and slashes are compared. Of names in scopes, both the whole names and their ends, with as many scopes as
+    both have, are compared; the better match counts. The similarity is that of `difflib.SequenceMatcher`.
     """
     low = _plain(wanted)
     if not low:
         return []
     plain = {name: _plain(name) for name in names}
-    inside = [name for name, text in plain.items() if low in text]
-    if inside:
-        return sorted(inside, key=lambda name: (plain[name] != low, plain[name].rpartition("/")[2] != low))[:SHOWN]
+    containing = [name for name, text in plain.items() if low in text]
+    if containing:
+        return sorted(containing, key=lambda name: (plain[name] != low, plain[name].rpartition("/")[2] != low))[:MAX_SUGGESTIONS]
     matcher = SequenceMatcher(autojunk=False)
 
     @cache
-    def likeness(text: str, other: str) -> float:
+    def similarity(text: str, other: str) -> float:
         matcher.set_seq2(text)
         matcher.set_seq1(other)
-        return matcher.ratio() if matcher.real_quick_ratio() >= CUTOFF and matcher.quick_ratio() >= CUTOFF else 0.0
+        upper_bounds = (matcher.real_quick_ratio, matcher.quick_ratio)  # the cheaper one first
+        return matcher.ratio() if all(bound() >= MIN_SIMILARITY for bound in upper_bounds) else 0.0
 
-    def alike(text: str) -> float:
+    def best_similarity(text: str) -> float:
         depth = min(low.count("/"), text.count("/")) + 1
         ends = ("/".join(name.split("/")[-depth:]) for name in (low, text))
-        return max(likeness(low, text), likeness(*ends))
+        return max(similarity(low, text), similarity(*ends))
 
-    found = {name: alike(text) for name, text in plain.items()}
-    least = max(CUTOFF, max(found.values(), default=0.0) - CLOSE)
-    return sorted((name for name in found if found[name] >= least), key=lambda name: -found[name])[:SHOWN]
+    similarities = {name: best_similarity(text) for name, text in plain.items()}
+    least = max(MIN_SIMILARITY, max(similarities.values(), default=0.0) - MAX_DISTANCE_TO_BEST)
+    similar = [name for name in similarities if similarities[name] >= least]
+    return sorted(similar, key=lambda name: -similarities[name])[:MAX_SUGGESTIONS]
 
 
 def _plain(name: str) -> str:

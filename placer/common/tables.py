@@ -1,4 +1,4 @@
-"""Columns that line up."""
+"""Text tables with aligned columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ("",)) -> str:
-    """Columns padded to their widest cell: the first and those whose head is in `left` to the left, others to the right.
+    """A table as text. The first column and those whose head is in `left` are aligned left, the others right.
 
     >>> print(table(["device", "ops", ""], [["CPU:0", "7", "all"], ["GPU:0", "113", ""]]))
     device  ops

@@ -1,4 +1,4 @@
-"""Times and sizes as people write them."""
+"""Times and sizes as text, and text as sizes and times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", re.IGNORECASE | re.
 
 
 def format_ns(ns: float) -> str:
-    """Three digits and a unit.
+    """A time with three digits and a unit.
 
     >>> format_ns(1234), format_ns(15_000_000), format_ns(0)
     ('1.23 us', '15.0 ms', '0 ns')
@@ -25,7 +25,7 @@ def format_ns(ns: float) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Three digits and a binary unit.
+    """A size with three digits and a binary unit.
 
     >>> format_bytes(1536), format_bytes(80 * 2**30), format_bytes(7)
     ('1.50 KiB', '80.0 GiB', '7 B')
@@ -46,9 +46,9 @@ def three_digits(number: float) -> str:
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes from a whole number or text.
+    """The bytes that a whole number or a text such as "8GiB" means.
 
-    Raises OptionError for anything else, a fraction of a byte included.
+    Raises OptionError for anything else, including a fraction of a byte.
 
     >>> parse_bytes(1024), parse_bytes("8GiB"), parse_bytes("1.5 GB"), parse_bytes("512M")
     (1024, 8589934592, 1500000000, 512000000)
@@ -64,7 +64,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def check_seconds(name: str, value: Any) -> float:
-    """`value`, given as `name`, if it is a finite number of seconds above 0. Raises OptionError where it is not."""
+    """The value of the option `name` as seconds. Raises OptionError unless it is a finite number above 0."""
     try:
         seconds = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -10,6 +10,7 @@ from typing import Any
 
 import networkx as nx
 
+from placer.common.gap import relative_gap
 from placer.common.json_files import read_json, write_json
 from placer.common.units import format_ns
 from placer.errors import OptionError, PlanError
@@ -67,7 +68,7 @@ class Placement:
     @property
     def gap(self) -> float:
         """(objective - bound) / objective: the share that a better placement can save at most. 0 is optimal, 1 unknown."""
-        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+        return relative_gap(self.objective_ns, self.lower_bound_ns)
 
     @property
     def fingerprint(self) -> str:

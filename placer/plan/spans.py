@@ -1,4 +1,4 @@
-"""What timelines are made of, predicted or measured."""
+"""Spans of time on tracks: the parts of a timeline, predicted or measured."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that takes time on a track."""
+    """One activity on a track of a timeline."""
 
     process: str
-    """What its track belongs to: a device, the links, a step as a whole."""
+    """The owner of the track: a device, "transfers" or "step"."""
     track: str
-    """A stream, a thread, a link. Spans of one track do not overlap, save those inside others."""
+    """A stream, a thread or a link. Spans of one track do not overlap, unless one is inside the other."""
     name: str
     start_ns: int
     end_ns: int
     about: Mapping[str, Any]
-    """Plain JSON types, shown with it."""
+    """Details to show with it, as plain JSON types."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.base import TensorSpec
+from cost_models.ops import entry_of
 from placer.graph.op_graph import OpNode
 from placer.problem.problem import Bools, Ints
 
-PRODUCTS = frozenset({"Mul", "RealDiv"})
 LOW_PRECISION = frozenset({"float16", "bfloat16"})
 """Products of these are left as they are."""
 
@@ -42,7 +42,7 @@ def pushed_down(
     users = np.bincount(entries[:, 0], minlength=len(tensor_op)) + kept
     factors: dict[int, list[int]] = {}  # rows of `entries`, by product
     for row, (_, consumer, position) in enumerate(entries.tolist()):
-        if ops[consumer].op_type in PRODUCTS and position >= 0:
+        if entry_of(ops[consumer].op_type).multiplies and position >= 0:
             factors.setdefault(consumer, []).insert(position, row)
     takes = {op: rows for op, rows in factors.items() if len(rows) == 2}
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
+from cost_models.ops import View, copied_read, entry_of, is_awaited, is_copied, view_of
+from cost_models.ops.convolution import channels_first_bytes
 from cost_models.transfers import copy_costs, unpinned_factor
-from cost_models.work import convolution_workspace, copied_read, is_awaited, is_copied
 from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
 from placer.errors import DeviceError, InfeasibleError, OptionError
@@ -21,28 +22,11 @@ from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
 from placer.problem.control_edge_reduction import left_waiting
 from placer.problem.fusion import chains
-from placer.problem.lifetimes import allocated, breadth_first, gives_views, lifetimes
+from placer.problem.lifetimes import allocated, breadth_first, lifetimes
 from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
-METADATA = frozenset({"Shape", "Size", "Rank"})
-"""Ops that TensorFlow's placer leaves beside their input."""
-
-BY_ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
-"""Beginnings of op types that take or change rows of a variable."""
-
-UPDATES = ("Assign", "ResourceApply")
-"""Beginnings of op types that change all of a variable."""
-
-SERIAL = ("NonMaxSuppression", "Unique", "ListDiff", "String", "Lookup")
-"""Beginnings of op types whose CPU kernels use one thread."""
-
-
-LIST_MAKERS = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
-LIST_GROWERS = {"TensorListPushBack": 1, "TensorListSetItem": 2, "TensorListPushBackBatch": 1, "TensorListFromTensor": 0}
-"""Ops that put a tensor into a list, and which input it is."""
-
 MOST = 2**50
 """What a figure of one run of an op must stay under: 13 days in ns, 1 PiB in bytes."""
 
@@ -127,7 +111,7 @@ def formulate(
         op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
         tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
         op_awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
-        op_serial=np.array([op.op_type.startswith(SERIAL) for op in ops], np.bool_),
+        op_serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
         op_kind=kind,
         op_cold_ns=again,
         **tensors,
@@ -150,7 +134,7 @@ def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
 
     Otherwise an update of rows could not be done in place (`EnsureSparseVariableAccess` in its resource_variable_ops.cc).
     """
-    by_rows = {_handle(graph, op) for op in graph if op.op_type.startswith(BY_ROWS)}
+    by_rows = {_handle(graph, op) for op in graph if entry_of(op.op_type).uses_rows}
     if not by_rows:
         return list(graph)
     reads = (op.op_type == "ReadVariableOp" and _handle(graph, op) in by_rows for op in graph)
@@ -174,7 +158,7 @@ def _follows(graph: OpGraph, op: OpNode) -> bool:
     """
     if op.role != "loop":
         gives_result = op.op_type == "Identity" and not op.requested_device and not graph.graph.succ[op.name]
-        return gives_result or op.op_type in METADATA
+        return gives_result or entry_of(op.op_type).follows_input
     before = graph.graph.pred[op.name].items()
     makers = (graph.op(name) for name, data in before if any(edge.dst_index == 0 for edge in data["tensors"]))
     return op.op_type == "NextIteration" or any(maker.requested_device or maker.location for maker in makers)
@@ -318,15 +302,13 @@ def _of_layouts(graph: OpGraph, ops: list[OpNode], machine: Machine) -> Ints:
         return users[0] if len(users) == 1 and graph.op(users[0]).op_type == op_type else ""
 
     gpu = np.array([device.kind != "CPU" for device in machine.devices], np.int64)
-    trained = any("Conv" in op.op_type and "Backprop" in op.op_type and op.signature.outputs[0].dtype == "float32" for op in ops)
+    trained = any(entry_of(op.op_type).wants_channels_first and op.signature.outputs[0].dtype == "float32" for op in ops)
     taken = np.zeros(len(ops), np.int64)
     for i, op in enumerate(ops):
         if op.op_type == "Conv2D":
             fused = (biased := only(op.name, "BiasAdd")) and only(biased, "Relu")
             if trained or fused:
-                taken[i] = convolution_workspace(op.signature, channels_first=True) - convolution_workspace(op.signature)
-            if fused:
-                taken[i] += 2 * (op.signature.inputs[0].nbytes + op.signature.outputs[0].nbytes)
+                taken[i] = channels_first_bytes(op.signature, fused=bool(fused))
     return np.outer(taken, gpu)
 
 
@@ -383,7 +365,7 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
             ]
     results = [numbers.setdefault((index[name], output), len(numbers)) for name, output in graph.outputs]
     for i, op in enumerate(ops):
-        if op.count and op.role == "op" and not gives_views(op):
+        if op.count and op.role == "op" and view_of(op.signature) is View.NONE:
             workspace[i] += sum(spec.nbytes for k, spec in enumerate(op.signature.outputs) if (i, k) not in numbers)
     producer, output = np.array(list(numbers), np.int64).reshape(-1, 2).T.copy()
     result = np.isin(np.arange(len(producer)), results)
@@ -461,7 +443,7 @@ def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Int
     """
     updates: dict[str, list[int]] = {}
     for i, op in enumerate(ops):
-        if op.op_type.startswith(UPDATES) and op.count:
+        if entry_of(op.op_type).updates == "value" and op.count:
             updates.setdefault(_handle(graph, op), []).append(int(moment[i]))
     found = np.zeros(len(producer), np.bool_)
     for t, i in enumerate(producer.tolist()):
@@ -497,10 +479,11 @@ def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, i
             continue
         if taken is not None:
             last[op.group] = max(last.get(op.group, (i, taken)), (i, taken), key=lambda end: int(moment[end[0]]))
-        elif op.op_type in LIST_MAKERS:
+        elif entry_of(op.op_type).makes_list:
             made.setdefault(op.group, i)
-        if op.op_type in LIST_GROWERS and not _is_read(graph, op.name, LIST_GROWERS[op.op_type]):
-            grown[op.group] += round(signature.inputs[LIST_GROWERS[op.op_type]].nbytes * op.count)
+        element = entry_of(op.op_type).list_element
+        if element is not None and not _is_read(graph, op.name, element):
+            grown[op.group] += round(signature.inputs[element].nbytes * op.count)
     found = [(maker, *last[group], grown[group]) for group, maker in made.items() if group in last and grown[group]]
     return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in found if end > maker]
 

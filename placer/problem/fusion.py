@@ -10,19 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
+from cost_models.ops import Fusion, entry_of, types_where
 from placer.graph.op_graph import OpGraph, OpNode
 
-_FUSED = {"MatMul": "_FusedMatMul", "Conv2D": "_FusedConv2D"}
 _ATTRS = frozenset({"T", "transpose_a", "transpose_b", "data_format", "dilations", "explicit_paddings", "padding", "strides"})
-"""What the fused op has of its first op's attributes."""
-_ADDS = frozenset({"Add", "AddV2", "AddN"})
-_ACTIVATIONS = {
-    "MatMul": frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}),
-    "Conv2D": frozenset({"Relu", "Relu6", "Elu", "LeakyRelu"}),
-}
-_BREAKING = frozenset({"Relu", "Relu6", "Elu"})
-"""After a product, its bias and one more addend: the remapper writes an op without a type, and nothing of the function is
-optimised ("Node 'Relu' does not specify an operation")."""
+"""Attributes that the fused op has from its first op."""
+_ACTIVATIONS = frozenset().union(*(fusion.activations for name in types_where() if (fusion := entry_of(name).fusion)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +28,29 @@ class Chain:
     """Of the op that they become."""
 
     @property
+    def fusion(self) -> Fusion:
+        """What the first op may be fused to."""
+        fusion = entry_of(self.ops[0].op_type).fusion
+        assert fusion is not None
+        return fusion
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the remapper fails on it, so that nothing of the function is optimised."""
+        return len(self.ops) > 3 and self.ops[-1].op_type in self.fusion.breaking_after_sum
+
+    @property
     def signature(self) -> OpSignature:
         """The op that they become, as Grappler writes it; oneDNN's pass may give it another kernel yet."""
         head, *others = self.ops
         attrs: dict[str, AttrValue] = {name: value for name, value in head.signature.attrs if name in _ATTRS}
         attrs["num_args"] = len(self.inputs) - 2
-        attrs["fused_ops"] = ("BiasAdd", *("Add" if op.op_type in _ADDS else op.op_type for op in others[1:]))
+        attrs["fused_ops"] = ("BiasAdd", *("Add" if entry_of(op.op_type).adds else op.op_type for op in others[1:]))
         if head.op_type == "Conv2D":
             attrs |= {"TArgs": ("float32",) * (len(self.inputs) - 2), "num_host_args": 0}
         if (alpha := self.ops[-1].signature.attr("alpha")) is not None:  # a LeakyRelu's
             attrs["leakyrelu_alpha"] = alpha
-        return OpSignature(_FUSED[head.op_type], self.inputs, self.ops[-1].signature.outputs, tuple(sorted(attrs.items())))
+        return OpSignature(self.fusion.op_type, self.inputs, self.ops[-1].signature.outputs, tuple(sorted(attrs.items())))
 
     def then(self, op: OpNode, *inputs: TensorSpec) -> Chain:
         """The chain with one more op, which takes these inputs beside the chain's result."""
@@ -62,7 +67,7 @@ def chains(graph: OpGraph) -> tuple[Chain, ...]:
         chain = _activated(graph, op) or _summed(graph, op) or _biased(graph, op)
         if chain is None:
             continue
-        if len(chain.ops) > 3 and chain.ops[0].op_type == "MatMul":
+        if chain.is_broken:
             return ()
         found.append(chain)
         taken.update(link.name for link in chain.ops)
@@ -71,20 +76,20 @@ def chains(graph: OpGraph) -> tuple[Chain, ...]:
 
 def _activated(graph: OpGraph, op: OpNode) -> Chain | None:
     """Ends with an activation; also a chain that TensorFlow breaks on."""
-    if not any(op.op_type in activations for activations in _ACTIVATIONS.values()) or (before := _before(graph, op, 0)) is None:
+    if op.op_type not in _ACTIVATIONS or (before := _before(graph, op, 0)) is None:
         return None
     chain = _summed(graph, before) or _biased(graph, before)
     if chain is None:
         return None
-    head = chain.ops[0].op_type
-    allowed = _BREAKING if head == "MatMul" and len(chain.ops) > 2 else _ACTIVATIONS[head]
-    return chain.then(op) if op.op_type in allowed else None
+    is_summed = len(chain.ops) > 2
+    activations = (is_summed and chain.fusion.breaking_after_sum) or chain.fusion.activations
+    return chain.then(op) if op.op_type in activations else None
 
 
 def _summed(graph: OpGraph, op: OpNode) -> Chain | None:
     """Ends with the addition of something of the same shape to what has its bias; that of two such to the first."""
     inputs = op.signature.inputs
-    if op.op_type not in _ADDS or len(inputs) != 2 or inputs[0] != inputs[1] or _is_gathered(graph, op):
+    if not entry_of(op.op_type).adds or len(inputs) != 2 or inputs[0] != inputs[1] or _is_gathered(graph, op):
         return None
     makers = [_maker(graph, op, position) for position in (0, 1)]
     if any(maker is None or maker.role == "constant" or _is_gathered(graph, maker) for maker in makers):
@@ -104,13 +109,13 @@ def _biased(graph: OpGraph, op: OpNode) -> Chain | None:
         return None
     if op.op_type == "BiasAdd":
         positions: tuple[int, ...] = (0,)
-    elif op.op_type in ("Add", "AddV2") and not _is_gathered(graph, op):
+    elif entry_of(op.op_type).adds and not _is_gathered(graph, op):
         positions = tuple(position for position in (0, 1) if _is_bias(inputs[1 - position], inputs[position]))
     else:
         return None
     for position in positions:
         head = _before(graph, op, position)
-        if head is not None and head.op_type in _FUSED and _runs_on_cpus(head) and _runs_on_cpus(op):
+        if head is not None and entry_of(head.op_type).fusion is not None and _runs_on_cpus(head) and _runs_on_cpus(op):
             return Chain((head,), head.signature.inputs).then(op, inputs[1 - position])
     return None
 
@@ -129,10 +134,10 @@ def _is_bias(addend: TensorSpec, to: TensorSpec) -> bool:
 
 def _is_gathered(graph: OpGraph, op: OpNode) -> bool:
     """Whether TensorFlow makes one sum of this addition and the one that alone takes its result (`AddOpsRewriteStage`)."""
-    if op.op_type not in _ADDS:
+    if not entry_of(op.op_type).adds:
         return False
     user = next(iter(graph.graph.succ[op.name]), "")
-    return bool(user) and graph.op(user).op_type in _ADDS and _is_only_for(graph, op, graph.op(user))
+    return bool(user) and entry_of(graph.op(user).op_type).adds and _is_only_for(graph, op, graph.op(user))
 
 
 def _before(graph: OpGraph, op: OpNode, position: int) -> OpNode | None:

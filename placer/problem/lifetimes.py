@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from cost_models.ops import View, entry_of, view_of
 from placer.graph.op_graph import OpNode
 from placer.problem.problem import Bools, Ints
 
@@ -15,33 +16,6 @@ GRAIN = 256
 """TensorFlow's GPU allocator gives multiples of so many bytes (kMinAllocationSize in its bfc_allocator.h)."""
 
 T = TypeVar("T", int, Ints)
-
-
-def _types(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-VIEWS = _types(
-    """Identity IdentityN StopGradient PreventGradient Reshape Squeeze ExpandDims EnsureShape Bitcast LoopVariable NextIteration
-    BranchMerge"""
-)
-"""Op types whose results are the memory of what they take, read as another shape or handed on."""
-
-ALIGNED = 64
-"""Tensors begin at multiples of so many bytes (EIGEN_MAX_ALIGN_BYTES), parts of others too."""
-
-IN_PLACE = _types(
-    """Abs Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BiasAdd BiasAddV1 BitwiseAnd BitwiseOr BitwiseXor Ceil
-    CheckNumerics ClipByValue Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Erf Erfc Erfinv Exp Expm1 Floor FloorDiv
-    FloorMod FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 Igamma Igammac Inv InvGrad Invert LeakyRelu LeakyReluGrad
-    Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LogSoftmax Maximum Minimum Mod Mul MulNoNan Ndtri Neg NextAfter
-    OnesLike Pow RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint Round Rsqrt RsqrtGrad Select
-    SelectV2 Selu SeluGrad Sigmoid SigmoidGrad Sign Sin Sinh Snapshot Softmax Softplus SoftplusGrad Softsign SoftsignGrad
-    Sqrt SqrtGrad Square SquaredDifference Sub Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TensorScatterUpdate TruncateDiv TruncateMod Xdivy Xlog1py Xlogy ZerosLike"""
-)
-"""Op types whose first result takes the memory of an input of its type and size that nothing else needs any more: their
-kernels ask for that (`forward_input_or_allocate_output`)."""
 
 
 def lifetimes(
@@ -72,15 +46,16 @@ def lifetimes(
     last = np.where(kept, len(ops) - 1, moment[tensor_op]).tolist()
     start = np.searchsorted(tensor, np.arange(len(tensor_op) + 1)).tolist()
     of, at, output = tensor.tolist(), position.tolist(), tensor_output.tolist()
-    parts = [_in_parts(op) for op in ops]
+    views = [view_of(op.signature) for op in ops]
 
     def seen(op: int, t: int) -> list[int]:
         """The entries whose memory its result is in."""
-        if parts[op]:
-            return takes[op]
-        if (kind := ops[op].op_type) not in VIEWS:
+        if views[op] is View.NONE:
             return []
-        return [c for c in takes[op] if nbytes[of[c]] == nbytes[t] and (kind != "IdentityN" or at[c] == output[t])]
+        if views[op] is View.PARTS:
+            return [c for c in takes[op] if at[c] == 0]
+        same_size = [c for c in takes[op] if nbytes[of[c]] == nbytes[t]]
+        return same_size if views[op] is View.ANY_INPUT else [c for c in same_size if at[c] == output[t]]
 
     order = np.argsort(moment).tolist()
     view = np.zeros(len(tensor_op), np.bool_)
@@ -89,13 +64,13 @@ def lifetimes(
     for op in order:
         for t in makes[op]:
             for c in seen(op, t)[:1]:
-                view[t], memory[t], whole[t] = True, memory[of[c]], whole[of[c]] and not parts[op]
+                view[t], memory[t], whole[t] = True, memory[of[c]], whole[of[c]] and views[op] is not View.PARTS
     for op in reversed(order):  # what takes a tensor before what makes it
         for t in makes[op]:
             last[t] = max([last[t], *until[start[t] : start[t + 1]]])
             for c in seen(op, t):
                 until[c] = max(until[c], last[t])
-        if ops[op].op_type in IN_PLACE and ops[op].signature.outputs:
+        if entry_of(ops[op].op_type).in_place and ops[op].signature.outputs:
             made = ops[op].signature.outputs[0]
             taken = [memory[of[c]] for c in takes[op]]
             for c in takes[op]:
@@ -104,16 +79,6 @@ def lifetimes(
                 if same and whole[of[c]] and taken.count(memory[of[c]]) == 1:
                     until[c] -= 1
     return np.array(until, np.int64), view
-
-
-def gives_views(op: OpNode) -> bool:
-    """Whether an op's results take no memory of their own."""
-    return op.op_type in VIEWS or _in_parts(op)
-
-
-def _in_parts(op: OpNode) -> bool:
-    """Whether the results are parts of the memory of what the op takes: along the first axis they are."""
-    return op.op_type == "Unpack" and not op.signature.attr("axis", 0) and op.signature.outputs[0].nbytes % ALIGNED == 0
 
 
 def allocated(nbytes: T) -> T:

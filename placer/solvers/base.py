@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from placer.common.gap import relative_gap
 from placer.problem.problem import Assignment, PlacementProblem
 
 Objective: TypeAlias = Literal["step_time", "total_cost"]
@@ -65,7 +66,7 @@ class Solution:
     @property
     def gap(self) -> float:
         """(objective - bound) / objective, 0 for a zero objective; 1 where there is no bound."""
-        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+        return relative_gap(self.objective_ns, self.lower_bound_ns)
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from cost_models.auto import installed_tensorflow
 from cost_models.calibrations import save_calibration
 from cost_models.machines import Machine
 from cost_models.measurements import Row
+from cost_models.ops import UnmeasurableError
 from cost_models.store import Store, StoreError
 from placer.common.progress import progress
 from placer.common.units import check_seconds
@@ -37,7 +38,6 @@ def calibrate(budget_s: float = 60.0) -> Machine:
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
     from cost_models.measuring.chains import reasons
-    from cost_models.measuring.inputs import UnmeasurableError
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()

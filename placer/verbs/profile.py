@@ -11,8 +11,8 @@ from cost_models.auto import auto_model, installed_tensorflow
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.measurements import Row, signature_text
+from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Store, StoreError
-from cost_models.work import work_of
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
@@ -80,7 +80,6 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
         PlacerError: what was measured cannot be stored.
     """
     check_seconds("budget_s", budget_s)
-    from cost_models.measuring.inputs import UnmeasurableError
     from cost_models.measuring.timing import TooLongError, about_s, measure
     from placer.tf.devices import local_machine
 
@@ -174,7 +173,7 @@ def _count(refused: dict[str, dict[str, int]], why: str, op_type: str) -> None:
 
 def _why_not(op: OpSignature) -> str:
     """Why an op is not to be run; "" for one that is."""
-    from cost_models.measuring.inputs import UnmeasurableError, check_runnable
+    from cost_models.measuring.inputs import check_runnable
 
     try:
         check_runnable(op)

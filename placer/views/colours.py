@@ -20,19 +20,19 @@ QUIET = "#9aa5b1"
 
 
 def colours(devices: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Fill and line colour (hex) by device: a device has the same in every plan, CPUs blues, others in a fixed turn."""
+    """Fill and line colour (hex) by device. They are the same in every plan: blues for CPUs, a fixed cycle for others."""
     return {device: colour(device) for device in devices}
 
 
 def colour(device: str) -> tuple[str, str]:
     """Fill and line colour (hex) of a device."""
     kind, _, index = device.partition(":")
-    turn = CPUS if kind == "CPU" else GPUS
-    return turn[int(index or 0) % len(turn)]
+    cycle = CPUS if kind == "CPU" else GPUS
+    return cycle[int(index or 0) % len(cycle)]
 
 
-def by_night(pair: tuple[str, str]) -> tuple[str, str]:
-    """The same colour on a dark page: fill and line for light text."""
+def for_dark_page(pair: tuple[str, str]) -> tuple[str, str]:
+    """The same colour for a dark page: fill and line under light text."""
     return _mixed(pair[1], "#14181d", 0.55), _mixed(pair[1], "#ffffff", 0.35)
 
 

@@ -1,19 +1,19 @@
-"""A placement as Graphviz DOT: boxes in their device's colour, grouped by scope, crossings heavy with bytes and time."""
+"""A placement as Graphviz DOT: boxes in their device's colour, grouped by scope; thick edges for crossings, with their cost."""
 
 from __future__ import annotations
 
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
 from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold, told
+from placer.views.folding import Box, Flow, fold, without_repeats
 
 
 def dot(placement: Placement, *, boxes: int = 40) -> str:
     """DOT text of the graph folded to at most `boxes` boxes, in clusters by outermost scope.
 
-    Arrows that cross nothing and only repeat a longer way are left out.
+    An edge that crosses nothing is left out if a longer path connects its ends too.
     """
-    folded = told(fold(placement, boxes))
+    folded = without_repeats(fold(placement, boxes))
     colour = colours(placement.devices)
     clusters: dict[str, list[int]] = {}
     for number, data in folded.nodes(data=True):
@@ -25,18 +25,18 @@ def dot(placement: Placement, *, boxes: int = 40) -> str:
         '  edge [fontname="Helvetica", fontsize=9];',
     ]
     for scope, members in clusters.items():
-        grouped = bool(scope) and len(members) > 1
-        if grouped:
+        clustered = bool(scope) and len(members) > 1
+        if clustered:
             lines += [f"  subgraph {_quote('cluster_' + scope)} {{", f"    label={_quote(scope)}; color={_quote(QUIET)};"]
         for number in members:
             box: Box = folded.nodes[number]["box"]
             fill, line = colour[box.device]
-            text = f"{box.label}\n{box.what}\n{box.device}" + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
-            pad = "    " if grouped else "  "
-            lines.append(f"{pad}n{number} [label={_quote(text)}, fillcolor={_quote(fill)}, color={_quote(line)}];")
-        if grouped:
+            text = f"{box.label}\n{box.content}\n{box.device}" + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
+            indent = "    " if clustered else "  "
+            lines.append(f"{indent}n{number} [label={_quote(text)}, fillcolor={_quote(fill)}, color={_quote(line)}];")
+        if clustered:
             lines.append("  }")
-    for source, target, data in folded.edges(data=True):
+    for src, dst, data in folded.edges(data=True):
         flow: Flow = data["flow"]
         style = f"color={_quote(CROSSING if flow.crosses else QUIET)}"
         if not flow.nbytes:
@@ -44,7 +44,7 @@ def dot(placement: Placement, *, boxes: int = 40) -> str:
         elif flow.crosses:
             label = f"{format_bytes(flow.nbytes)}, {format_ns(flow.time_ns)}"
             style += f", fontcolor={_quote(CROSSING)}, penwidth=3, label={_quote(label)}"
-        lines.append(f"  n{source} -> n{target} [{style}];")
+        lines.append(f"  n{src} -> n{dst} [{style}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """A placement as TensorFlow's GraphDef, for tools that draw graphs: Netron opens it, TensorBoard shows it.
 
-Every node has its whole device name, its outputs' shapes and its attributes. What loops pass around are nodes too, of op types
-that TensorFlow does not have, so the graph is for looking at, not for running.
+Every node has its full device name, its attributes and the shapes of its outputs. The values that loops pass around are nodes
+too. TensorFlow has no op types for them, so the graph can be looked at but not run.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from placer.plan.placement import Placement
 
 
 def netron(placement: Placement) -> bytes:
-    """The placed graph as the bytes of a .pb file. Raises OptionError where tensorboard is not installed."""
+    """The placed graph as the bytes of a .pb file. Raises OptionError if tensorboard is not installed."""
     content: bytes = graph_def(placement, "plan").SerializeToString(deterministic=True)
     return content
 
 
 def protos() -> Any:
-    """TensorBoard's copies of TensorFlow's formats, which need no TensorFlow. OptionError where it is not installed."""
+    """TensorBoard's copies of TensorFlow's formats, which need no TensorFlow. Raises OptionError if it is not installed."""
     try:
         from tensorboard.compat.proto import attr_value_pb2, config_pb2, event_pb2, graph_pb2, types_pb2
     except ImportError as error:
@@ -33,22 +33,22 @@ def protos() -> Any:
 
 
 def graph_def(placement: Placement, devices: Literal["plan", "default"]) -> Any:
-    """The graph with the devices of the plan, or those TensorFlow would take; a device is left open where that is not known."""
+    """The graph with the devices of the plan, or with those of TensorFlow's own placement; "" for a device that is not known."""
     attr_value_pb2, _, _, graph_pb2, types_pb2 = protos()
-    made = graph_pb2.GraphDef()
-    made.versions.producer = 1
+    graph = graph_pb2.GraphDef()
+    graph.versions.producer = 1
     full = {"": "", **{device: parse(device).full for device in placement.devices}}
     for op in placement.graph:
         plan = placement.ops[op.name]
-        node = made.node.add(name=op.name, op=op.op_type, device=full[plan.device if devices == "plan" else plan.default])
+        node = graph.node.add(name=op.name, op=op.op_type, device=full[plan.device if devices == "plan" else plan.default])
         node.input.extend(_inputs(placement, op))
         for name, value in op.signature.attrs:
             node.attr[name].CopyFrom(_attribute(value, attr_value_pb2, types_pb2))
         for spec in op.signature.outputs:
-            _shape(spec, node.attr["_output_shapes"].list.shape.add())
+            _add_shape(spec, node.attr["_output_shapes"].list.shape.add())
         if op.signature.outputs and "T" not in node.attr and "dtype" not in node.attr:
             node.attr["dtype"].type = _type(op.signature.outputs[0].dtype, types_pb2)
-    return made
+    return graph
 
 
 def _inputs(placement: Placement, op: OpNode) -> list[str]:
@@ -64,39 +64,39 @@ def _inputs(placement: Placement, op: OpNode) -> list[str]:
 
 
 def _attribute(value: AttrValue, attr_value_pb2: Any, types_pb2: Any) -> Any:
-    made = attr_value_pb2.AttrValue()
+    attr = attr_value_pb2.AttrValue()
     if isinstance(value, tuple):
         kinds = {bool: "b", int: "i", float: "f"}
         for part in value:
             if isinstance(part, str) and part in DTYPE_BYTES:
-                made.list.type.append(_type(part, types_pb2))
+                attr.list.type.append(_type(part, types_pb2))
             else:
-                getattr(made.list, kinds.get(type(part), "s")).append(part.encode() if isinstance(part, str) else part)
+                getattr(attr.list, kinds.get(type(part), "s")).append(part.encode() if isinstance(part, str) else part)
     elif isinstance(value, str):
         if value in DTYPE_BYTES:
-            made.type = _type(value, types_pb2)
+            attr.type = _type(value, types_pb2)
         else:
-            made.s = value.encode()
+            attr.s = value.encode()
     elif isinstance(value, bool):
-        made.b = value
+        attr.b = value
     elif isinstance(value, int):
-        made.i = value
+        attr.i = value
     else:
-        made.f = value
-    return made
+        attr.f = value
+    return attr
 
 
 def _type(dtype: str, types_pb2: Any) -> int:
-    usual = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bool": "BOOL"}
+    renamed = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bool": "BOOL"}
     try:
-        return int(types_pb2.DataType.Value(f"DT_{usual.get(dtype, dtype.upper())}"))
+        return int(types_pb2.DataType.Value(f"DT_{renamed.get(dtype, dtype.upper())}"))
     except ValueError:
         return int(types_pb2.DT_INVALID)
 
 
-def _shape(spec: TensorSpec, made: Any) -> None:
+def _add_shape(spec: TensorSpec, shape: Any) -> None:
     if spec.shape is None:
-        made.unknown_rank = True
+        shape.unknown_rank = True
     else:
         for size in spec.shape:
-            made.dim.add(size=-1 if size is None else size)
+            shape.dim.add(size=-1 if size is None else size)

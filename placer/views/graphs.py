@@ -1,4 +1,4 @@
-"""A placement as data that other tools read."""
+"""A placement in file formats that other tools read: JSON and GraphML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placer.plan.placement import Placement
 
 
 def plan_json(placement: Placement) -> str:
-    """What `Placement.save` writes: the plan and its graph."""
+    """The plan and its graph, as `Placement.save` writes them."""
     return json.dumps(placement.to_json(), separators=(",", ":")) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Where the boxes of a folded graph stand: a lane per device, one box beside the other lanes' in each row, time running down."""
+"""The positions of a folded graph's boxes: a column, or lane, per device, and one row per box of a lane, time running down."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from itertools import pairwise
 import networkx as nx
 
 WIDTH, HEIGHT = 3.0, 0.5
-"""Of a box, in inches."""
+"""Size of a box, in inches."""
 GAP_Y = 0.28
+"""Between the rows of a lane, in inches."""
 MARGIN = 0.75
-"""Beside the boxes of a lane, on its outer side: room for arrows that pass others."""
+"""Between the boxes of a lane and its border, in inches: room for arrows that pass other boxes."""
 LANE_GAP = 1.9
+"""Between lanes, in inches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All in inches from the top left."""
+    """Positions in inches from the top left."""
 
     centres: dict[int, tuple[float, float]]
     """By box."""
     lanes: dict[str, tuple[float, float]]
-    """By device that has boxes: left and right end of its lane."""
+    """Left and right end of a lane, by device; only devices that have boxes."""
     height: float
 
 
 def layout(folded: nx.DiGraph, devices: tuple[str, ...]) -> Layout:
-    """Places the boxes of `placer.views.folding.fold`, each in the first row of its lane that is below all that feeds it.
+    """Places the boxes of `placer.views.folding.fold`, each in the first free row of its lane below all boxes that feed it.
 
-    Of boxes that feed each other, those that start first stand above.
+    Of boxes that feed each other, the one that starts first is above.
     """
     row = rows(folded)
     lanes: dict[str, tuple[float, float]] = {}
@@ -59,10 +61,10 @@ def rows(folded: nx.DiGraph) -> dict[int, int]:
     return row
 
 
-def spread(wanted: list[float], apart: float) -> list[float]:
-    """The positions nearest above-or-at the wanted ones that keep `apart` from each other, in the order given."""
+def spread(wanted: list[float], distance: float) -> list[float]:
+    """The nearest positions at or after the wanted ones that keep a distance from each other, in the order given."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = dict.fromkeys(order[:1], wanted[order[0]] if order else 0.0)
     for before, i in pairwise(order):
-        placed[i] = max(wanted[i], placed[before] + apart)
+        placed[i] = max(wanted[i], placed[before] + distance)
     return [placed[i] for i in range(len(wanted))]

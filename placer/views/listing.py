@@ -1,4 +1,4 @@
-"""The ops of a placement as a table: those that were asked for, in the order that was asked for."""
+"""The ops of a placement as a table, filtered and sorted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDERS: dict[str, Any] = {
     "bytes": lambda row: -row["output_bytes"],
     "name": lambda row: row["name"],
 }
-"""What rows can be sorted by; equal ones, and all of them by "order", come in the order of execution."""
+"""Sort keys by name. Rows with equal keys stay in execution order; with "order", all do."""
 
 
 def rows(
@@ -31,16 +31,16 @@ def rows(
     moved: bool = False,
     sort: str = "order",
 ) -> list[dict[str, Any]]:
-    """The rows of `Placement.records` that every given filter lets through.
+    """The rows of `Placement.records` that pass every filter given.
 
     Args:
-        placement: whose.
+        placement: whose ops.
         device: a device spec, such as "GPU" or "GPU:0".
         op_type: a glob of op types.
-        scope: what names begin with, or a glob of whole names.
-        crossing: only ops that send a tensor to another device, or take one from there.
-        flagged: only ops with flags: stateful ones, and those whose results depend on the device.
-        moved: only ops that are elsewhere than in TensorFlow's own placement.
+        scope: the scope that names are in, or a glob of whole names.
+        crossing: only ops that send a tensor to another device or read one from there.
+        flagged: only ops with flags: ops that keep state, and ops whose results depend on the device.
+        moved: only ops on another device than in TensorFlow's own placement.
         sort: "order" (of execution), "time" or "bytes" (largest first) or "name".
 
     Raises:
@@ -51,21 +51,21 @@ def rows(
     for name, given in (("op_type", op_type), ("scope", scope)):
         if not (given is None or isinstance(given, str)):
             raise OptionError(f"{name}={given!r} is no text, such as {'MatMul' if name == 'op_type' else 'encoder/layer_3'!r}.")
-    there = placement.devices if device is None else [name for name in placement.devices if parse(device).matches(name)]
-    if not there:
+    devices = placement.devices if device is None else [name for name in placement.devices if parse(device).matches(name)]
+    if not devices:
         raise OptionError(f"device={device!r} is none of the plan's: {', '.join(placement.devices)}.")
-    inside = None if scope is None else scope.strip("/")
-    found = [
+    prefix = None if scope is None else scope.strip("/")
+    passing = [
         row
         for row in placement.records()
-        if row["device"] in there
+        if row["device"] in devices
         and (op_type is None or fnmatchcase(row["op_type"], op_type))
-        and (inside is None or row["name"] == inside or row["name"].startswith(f"{inside}/") or fnmatchcase(row["name"], inside))
+        and (prefix is None or row["name"] == prefix or row["name"].startswith(f"{prefix}/") or fnmatchcase(row["name"], prefix))
         and not (crossing and not row["crosses"])
         and not (flagged and not row["flags"])
         and not (moved and row["default_device"] in ("", row["device"]))
     ]
-    return sorted(found, key=ORDERS[sort])
+    return sorted(passing, key=ORDERS[sort])
 
 
 def ops(
@@ -80,16 +80,17 @@ def ops(
     moved: bool = False,
     sort: str = "order",
 ) -> str:
-    """A line per op of `rows`, the first `limit` of them, and what they take together.
+    """A line for each of the first `limit` ops of `rows`, and a last line with the totals of all of them.
 
-    Raises OptionError where `rows` does, or the limit is no whole number of at least 0.
+    Raises:
+        OptionError: as `rows`, or the limit is no whole number of at least 0.
     """
     if isinstance(limit, bool) or not (limit is None or (isinstance(limit, int) and limit >= 0)):
         raise OptionError(f"limit={limit!r} is not a whole number of at least 0.")
-    found = rows(
+    passing = rows(
         placement, device=device, op_type=op_type, scope=scope, crossing=crossing, flagged=flagged, moved=moved, sort=sort
     )
-    shown = found[:limit]
+    shown = passing[:limit]
     lines = [
         [
             row["device"],
@@ -107,7 +108,7 @@ def ops(
     left = {"op type", "why", "flags", "op"}
     if not any(row["flags"] for row in shown):
         lines, head = [[*line[:-2], line[-1]] for line in lines], [name for name in head if name != "flags"]
-    more = [f"… and {len(found) - len(shown)} more"] if len(shown) < len(found) else []
-    sums = format_ns(sum(row["time_ns"] for row in found)), format_bytes(sum(row["sent_bytes"] for row in found))
-    total = f"{len(found)} of {len(placement.ops)} ops, {sums[0]} together, {sums[1]} sent to other devices"
+    more = [f"… and {len(passing) - len(shown)} more"] if len(shown) < len(passing) else []
+    sums = format_ns(sum(row["time_ns"] for row in passing)), format_bytes(sum(row["sent_bytes"] for row in passing))
+    total = f"{len(passing)} of {len(placement.ops)} ops, {sums[0]} together, {sums[1]} sent to other devices"
     return "\n".join([*([table(head, lines, left)] if shown else []), *more, total])

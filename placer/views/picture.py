@@ -1,4 +1,4 @@
-"""A placement as an SVG picture: a lane per device, time running down, crossings between the lanes heavy with bytes and time."""
+"""A placement as an SVG picture: a lane per device, time running down, thick arrows for crossings, with their bytes and time."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
 from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold, told
+from placer.views.folding import Box, Flow, fold, without_repeats
 from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
 
 HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
 """Inches above the lanes for their titles, below for the legend, and around everything."""
 BESIDE, STUB = 0.8, 1.45
-"""Inches from a box to the middle of the label of an arrow that starts or ends there, and to where the arrow leaves its row."""
+"""Inches from a box to the middle of the label of its arrow, and to the point where the arrow leaves the box's row."""
 LETTER = 0.085
-"""Inches that a letter of the legend takes, at most, whatever font it is shown in."""
+"""Width of a letter of the legend in inches, for the widest font."""
 LABEL = 0.22
 """Inches between labels, one below the other."""
 Point: TypeAlias = tuple[float, float]
 LEGEND = (
     ("crosses: bytes and time per step", CROSSING, 2.4, "-"),
     ("stays on the device", QUIET, 1.2, "-"),
-    ("only waits", QUIET, 1.2, ":"),
+    ("gives only the order", QUIET, 1.2, ":"),
 )
 
 
 def svg(placement: Placement, *, boxes: int = 30) -> str:
     """SVG text of the graph folded to at most `boxes` boxes.
 
-    Arrows that cross nothing and only repeat a longer way are left out. A tensor that crosses has one arrow for each further
-    device, to the box that takes it first.
+    An arrow that crosses nothing is left out if a longer path connects its ends too. A tensor that crosses has one arrow for each
+    other device, to the first box that reads it there.
 
-    Raises OptionError where matplotlib is not installed.
+    Raises:
+        OptionError: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -53,7 +54,7 @@ def svg(placement: Placement, *, boxes: int = 30) -> str:
     axes.set(xlim=(-EDGE, width + EDGE), ylim=(plan.height + FOOT + EDGE, -HEAD - EDGE))
     axes.axis("off")
     _draw_lanes(axes, placement, plan)
-    _draw_edges(axes, told(folded), plan)
+    _draw_edges(axes, without_repeats(folded), plan)
     _draw_boxes(axes, folded, plan, placement.devices)
     _draw_legend(axes, placement.devices, plan)
     out = io.StringIO()
@@ -92,18 +93,18 @@ def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str,
         corner, round_ = (x - WIDTH / 2, y - HEIGHT / 2), "round,pad=0,rounding_size=0.08"
         axes.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=round_, fc=fill, ec=line, lw=1.2, zorder=4))
         axes.text(x, y - 0.1, _fit(box.label, 32), ha="center", va="center", fontsize=9.5, weight="bold", zorder=5)
-        text = _fit(box.what, 28) + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
+        text = _fit(box.content, 28) + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
         axes.text(x, y + 0.11, text, ha="center", va="center", fontsize=9, zorder=5)
 
 
 def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
     heavy = [edge for *edge, flow in folded.edges(data="flow") if flow.crosses and flow.nbytes]
     leaving, coming = (Counter(edge[k] for edge in heavy) for k in (0, 1))
-    ways = _Ways(plan)
+    routes = _Routes(plan)
     labels: dict[float, list[_Crossing]] = defaultdict(list)
-    for source, target, data in folded.edges(data=True):
+    for src, dst, data in folded.edges(data=True):
         flow: Flow = data["flow"]
-        (x, y), (to_x, to_y) = plan.centres[source], plan.centres[target]
+        (x, y), (to_x, to_y) = plan.centres[src], plan.centres[dst]
         if not flow.crosses:
             points = _within(plan, (x, y), (to_x, to_y))
             _arrow(axes, points, QUIET, 1.2, "-" if flow.nbytes else ":", curved=len(points) > 2)
@@ -111,15 +112,15 @@ def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
         side = 1 if to_x > x else -1
         start, end = (x + side * WIDTH / 2, y), (to_x - side * WIDTH / 2, to_y)
         if flow.nbytes:  # its label is beside the box at which fewer arrows meet
-            first = leaving[source] <= coming[target]
-            at, away = (start[0] + side * BESIDE, end[1]) if first else (end[0] - side * BESIDE, start[1])
-            labels[round(at, 3)].append(_Crossing(flow, start, end, first, away))
+            at_start = leaving[src] <= coming[dst]
+            at, far_y = (start[0] + side * BESIDE, end[1]) if at_start else (end[0] - side * BESIDE, start[1])
+            labels[round(at, 3)].append(_Crossing(flow, start, end, at_start, far_y))
         else:
-            _arrow(axes, ways.between(start, end), CROSSING, 1.2, ":")
+            _arrow(axes, routes.between(start, end), CROSSING, 1.2, ":")
     for at, here in labels.items():
-        here.sort(key=lambda crossing: (crossing.row, crossing.away))
+        here.sort(key=lambda crossing: (crossing.row, crossing.far_y))
         for y, crossing in zip(spread([crossing.row for crossing in here], LABEL), here, strict=True):
-            _arrow(axes, crossing.through(y, ways), CROSSING, 2.4, "-")
+            _arrow(axes, crossing.through(y, routes), CROSSING, 2.4, "-")
             text = f"{format_bytes(crossing.flow.nbytes)}, {format_ns(crossing.flow.time_ns)}"
             paper = {"fc": "white", "ec": CROSSING, "lw": 0.6, "pad": 1.5}
             axes.text(at, y, text, ha="center", va="center", fontsize=9, color=CROSSING, zorder=6, bbox=paper)
@@ -127,38 +128,38 @@ def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """An arrow with a label beside its source or its target."""
+    """An arrow with a label beside one of its ends."""
 
     flow: Flow
     start: Point
     end: Point
-    first: bool
-    """The label is beside the source."""
-    away: float
-    """Where the other end is."""
+    at_start: bool
+    """Whether the label is beside the start of the arrow."""
+    far_y: float
+    """Position of the other end."""
 
     @property
     def row(self) -> float:
-        """Where the box is that the label stands beside."""
-        return (self.start if self.first else self.end)[1]
+        """Position of the box that the label is beside."""
+        return (self.start if self.at_start else self.end)[1]
 
-    def through(self, y: float, ways: _Ways) -> list[Point]:
-        """The arrow's way through its label, which is at `y`."""
+    def through(self, y: float, routes: _Routes) -> list[Point]:
+        """The points of the arrow through its label, which is at `y`."""
         side = 1 if self.end[0] > self.start[0] else -1
-        if self.first:
-            return [self.start, (self.start[0] + side * 0.2, y), *ways.between((self.start[0] + side * STUB, y), self.end)]
-        return [*ways.between(self.start, (self.end[0] - side * STUB, y)), (self.end[0] - side * 0.2, y), self.end]
+        if self.at_start:
+            return [self.start, (self.start[0] + side * 0.2, y), *routes.between((self.start[0] + side * STUB, y), self.end)]
+        return [*routes.between(self.start, (self.end[0] - side * STUB, y)), (self.end[0] - side * 0.2, y), self.end]
 
 
-class _Ways:
-    """Ways from lane to lane that cross no box: past lanes between they go where two rows meet."""
+class _Routes:
+    """Routes from lane to lane that cross no box: they pass the lanes between in the gap between two rows."""
 
     def __init__(self, plan: Layout) -> None:
         self.lanes = sorted(plan.lanes.values())
         self.taken: Counter[tuple[float, int]] = Counter()
 
     def between(self, start: Point, end: Point) -> list[Point]:
-        """The corners from one point to another, both beside lanes."""
+        """The corners of a route from one point to another, both beside lanes."""
         (x, y), (to_x, to_y) = start, end
         passed = [(left + MARGIN, right - MARGIN) for left, right in self.lanes if min(x, to_x) < left and right < max(x, to_x)]
         points = [start]
@@ -173,7 +174,10 @@ class _Ways:
 
 
 def _within(plan: Layout, start: Point, end: Point) -> list[Point]:
-    """From a box down to the next one, or round the boxes between on the side that faces no other lane, or the left."""
+    """The points from a box to another of its lane: straight down to the next one, or around those between.
+
+    The way around is on the side that faces no other lane, or on the left.
+    """
     (x, y), (_, to_y) = start, end
     distance = to_y - y
     if 0 < distance <= HEIGHT + GAP_Y + 1e-9:
@@ -186,7 +190,7 @@ def _within(plan: Layout, start: Point, end: Point) -> list[Point]:
 
 
 def _arrow(axes: Any, points: list[Point], colour: str, weight: float, line: str, *, curved: bool = False) -> None:
-    """An arrow through points, or along the cubic curve of four."""
+    """Draws an arrow through points, or along the cubic curve that four points define."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -222,5 +226,5 @@ def _draw_legend(axes: Any, devices: tuple[str, ...], plan: Layout) -> None:
 
 
 def _fit(text: str, length: int) -> str:
-    """The end of a long name says more than its beginning."""
+    """The text, shortened at its start: the end of a long name says more."""
     return text if len(text) <= length else f"…{text[-(length - 1) :]}"

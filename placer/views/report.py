@@ -1,4 +1,4 @@
-"""A placement as one HTML file that needs no network: graph, each op's story, memory, timeline, transfers, baselines.
+"""A placement as one HTML file that needs no network: graph, explanation of each op, timeline, memory, transfers, baselines.
 
 The page is in `page/`: a template, its style, its script, and the JavaScript libraries that draw and lay out the graph.
 """
@@ -14,22 +14,22 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 from placer.plan.placement import Placement
-from placer.views.colours import by_night, colour
+from placer.views.colours import colour, for_dark_page
 from placer.views.glossary import TERMS
 from placer.views.scopes import Part, scopes
 from placer.views.timeline import memory_over_time
 from placer.views.words import BASELINE_NAMES, against, cost_source, cost_sources, headline, optimality
 
-SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "story.js", "main.js")
+SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "details.js", "main.js")
 LIBRARIES = ("cytoscape.min.js", "dagre.min.js")
 STAYS, CROSSES, SHARES = range(3)
-"""What an edge does: nothing crosses; its tensor crosses for it; its tensor is there already, for another op that runs before."""
+"""Kinds of edges: nothing crosses; the tensor is copied for this reader; the reader uses a copy made for an earlier reader."""
 
 Tree: TypeAlias = int | list[Any]
 
 
 def html(placement: Placement) -> str:
-    """The whole page. It loads in any browser of the last years (2023 on: it unpacks its data with DecompressionStream)."""
+    """The whole page. It needs a browser of 2023 or later, as it unpacks its data with DecompressionStream."""
     page = resources.files("placer.views") / "page"
     packed = gzip.compress(json.dumps(payload(placement), separators=(",", ":")).encode(), 6, mtime=0)
     parts = {
@@ -46,12 +46,12 @@ def html(placement: Placement) -> str:
 
 
 def _script(code: str) -> str:
-    """Code that ends no script element."""
+    """Code without the texts that would end a script element."""
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def payload(placement: Placement) -> dict[str, Any]:
-    """What the page knows, by columns; texts that repeat are numbers into `strings`."""
+    """The data of the page. Ops are stored by column; texts that repeat are indices into `strings`."""
     p, graph = placement, placement.graph
     number = {name: i for i, name in enumerate(p.ops)}
     on = {device: i for i, device in enumerate(p.devices)}
@@ -68,7 +68,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             "flags": strings(", ".join(op.flags)),
             "count": op.count,
             "device": on[plan.device],
-            "usual": on.get(plan.default, -1),
+            "default": on.get(plan.default, -1),
             "unit": plan.unit,
             "group": strings(graph.group_reasons.get(op.group, "")),
             "sources": [strings(cost_source(plan, op.op_type, device)) for device in p.devices],
@@ -128,17 +128,17 @@ def payload(placement: Placement) -> dict[str, Any]:
 
 
 class _Strings:
-    """Texts by number."""
+    """Distinct texts, numbered in order of first use."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._known: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        found = self._known.setdefault(text, len(self.texts))
-        if found == len(self.texts):
+        number = self._known.setdefault(text, len(self.texts))
+        if number == len(self.texts):
             self.texts.append(text)
-        return found
+        return number
 
 
 def _device(placement: Placement, name: str) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _device(placement: Placement, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "day": colour(name),
-        "night": by_night(colour(name)),
+        "night": for_dark_page(colour(name)),
         "ops": total.ops,
         "time_ns": total.time_ns,
         "peak_bytes": total.peak_bytes,
@@ -157,22 +157,22 @@ def _device(placement: Placement, name: str) -> dict[str, Any]:
 
 
 def _edges(placement: Placement, number: dict[str, int]) -> Iterable[int]:
-    """Source, target, output (-1 for a control edge or a predicate) and what it does, edge after edge, by source and output."""
+    """Four numbers per edge, sorted: producer, reader, output (-1 for a control edge or a predicate), and kind."""
     rows = []
-    taken: set[tuple[int, int, str]] = set()
-    for reader, plan in placement.ops.items():  # in execution order, so that who takes a copy first comes first
+    copied: set[tuple[int, int, str]] = set()
+    for reader, plan in placement.ops.items():  # in execution order, so that the first reader on a device gets the copy
         for name, _, data in placement.graph.graph.in_edges(reader, data=True):
             constant = placement.graph.op(name).role == "constant"
             for output in dict.fromkeys(t.src_index if t.dst_index >= 0 else -1 for t in data["tensors"]) or (-1,):
-                does = STAYS
+                kind = STAYS
                 if placement.ops[name].device != plan.device and not constant:
                     tensor = (number[name], output, plan.device)
-                    does = SHARES if tensor in taken else CROSSES
-                    taken.add(tensor)
-                rows.append((number[name], output, number[reader], does))
-    for source, output, target, does in sorted(rows):
-        yield from (source, target, output, does)
+                    kind = SHARES if tensor in copied else CROSSES
+                    copied.add(tensor)
+                rows.append((number[name], output, number[reader], kind))
+    for producer, output, reader_number, kind in sorted(rows):
+        yield from (producer, reader_number, output, kind)
 
 
 def _tree(part: Part) -> Tree:
-    return part if isinstance(part, int) else [part.label, *map(_tree, part.inside)]
+    return part if isinstance(part, int) else [part.label, *map(_tree, part.parts)]

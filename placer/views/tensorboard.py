@@ -1,6 +1,6 @@
 """A placement for TensorBoard's graph page: runs "before" and "after", coloured by device, compute time and memory.
 
-"before" is TensorFlow's own placement, "after" the plan. The predicted step is each run's metadata.
+"before" is TensorFlow's own placement, "after" is the plan. Each run's metadata has the predicted step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE = "events.out.tfevents.0.placer"
 
 
 def tensorboard(placement: Placement) -> dict[str, bytes]:
-    """Event files by their paths below a log folder. Raises OptionError where tensorboard is not installed."""
+    """Event files by their paths below a log folder. Raises OptionError if tensorboard is not installed."""
     _, _, event_pb2, _, _ = protos()
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -40,25 +40,26 @@ def tensorboard(placement: Placement) -> dict[str, bytes]:
 
 
 def _predicted(placement: Placement, devices: Literal["plan", "default"]) -> Any:
-    """Step statistics: when each op runs and what its outputs take. Whole microseconds, at least one for what takes time.
+    """Step statistics: the time of each op and the bytes of its outputs.
 
-    The plan's ops are when they are predicted to be; TensorFlow's, whose schedule a plan does not carry, one after the other.
+    Times are whole microseconds, and at least one for an op that takes time. Ops of the plan start when they are predicted to
+    start. A plan has no schedule of TensorFlow's own placement, so its ops are shown one after the other.
     """
     _, config_pb2, _, _, _ = protos()
-    made = config_pb2.RunMetadata()
+    metadata = config_pb2.RunMetadata()
     stats: dict[str, Any] = {}
-    clock: dict[str, int] = defaultdict(int)
+    next_ns: dict[str, int] = defaultdict(int)
     for op in placement.graph:
         plan = placement.ops[op.name]
         device = plan.device if devices == "plan" else plan.default
         if not device:
             continue
         if device not in stats:
-            stats[device] = made.step_stats.dev_stats.add(device=parse(device).full)
-        taken = plan.time_ns.get(device, 0)
-        start = plan.start_ns if devices == "plan" else clock[device]
-        clock[device] += taken
-        node = stats[device].node_stats.add(node_name=op.name, all_start_micros=start // 1000)
-        node.op_end_rel_micros = node.all_end_rel_micros = max(round(taken / 1000), int(taken > 0))
+            stats[device] = metadata.step_stats.dev_stats.add(device=parse(device).full)
+        time_ns = plan.time_ns.get(device, 0)
+        start_ns = plan.start_ns if devices == "plan" else next_ns[device]
+        next_ns[device] += time_ns
+        node = stats[device].node_stats.add(node_name=op.name, all_start_micros=start_ns // 1000)
+        node.op_end_rel_micros = node.all_end_rel_micros = max(round(time_ns / 1000), int(time_ns > 0))
         node.memory.add(allocator_name=device, total_bytes=sum(spec.nbytes for spec in op.signature.outputs))
-    return made
+    return metadata

@@ -21,16 +21,17 @@ STEP, COPIES = "step", "transfers"
 
 
 def timeline(placement: Placement, *, measured: Sequence[Span] = ()) -> str:
-    """A JSON object of trace events: a track per stream, thread and link, arrows along transfers, the memory held as counters.
+    """The predicted step, and measured ones, as a JSON object of trace events.
 
-    Ops that take no time have no slice. What runs several times in a step is one slice of its whole time.
+    It has a track per stream, thread and link, arrows along transfers, and the memory of each device as a counter. An op that
+    takes no time has no slice. An op that runs several times in a step is one slice of its total time.
 
     Args:
-        placement: whose.
-        measured: what really ran, as the ``spans`` of `PlacedFunction.harvest`: shown below what is predicted.
+        placement: the plan whose step is drawn.
+        measured: measured spans, as `PlacedFunction.harvest` returns them in ``spans``; drawn below the prediction.
 
     Raises:
-        OptionError: `measured` is something else.
+        OptionError: `measured` is no list of spans.
     """
     if not isinstance(measured, Sequence) or not all(isinstance(span, Span) for span in measured):
         raise OptionError(f"measured={measured!r} is no list of spans, as step.harvest(...).spans is.")
@@ -65,10 +66,10 @@ def timeline(placement: Placement, *, measured: Sequence[Span] = ()) -> str:
 
 
 def memory_over_time(placement: Placement, device: str) -> Iterator[tuple[int, int]]:
-    """When what a device holds changes (ns from the start of the step), and the bytes it holds from then on.
+    """The changes of the memory that a device holds: time (ns from the start of the step), and the bytes held from then on.
 
-    A plan's memory is that of ops launched one by one. What is held then is shown when the op starts; of several that start
-    together the one with most is. The largest is the peak that the limit is for.
+    `Placement.memory` is known per op, as if ops were launched one by one. It is drawn at the op's predicted start; of several
+    ops that start together, the largest value is drawn. The maximum is the peak that the memory limit applies to.
     """
     at: dict[int, int] = {}
     for plan, held in zip(placement.ops.values(), placement.memory[device], strict=True):
@@ -81,10 +82,10 @@ def memory_over_time(placement: Placement, device: str) -> Iterator[tuple[int, i
 
 
 def lanes(intervals: list[tuple[int, int]]) -> list[int]:
-    """For each interval (start and end), sorted by start, the first lane that is free: as few lanes as overlap at once."""
+    """The first free lane for each interval (start, end); given sorted by start. Uses no more lanes than overlap at once."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    found, opened = [], 0
+    chosen, opened = [], 0
     for start, end in intervals:
         while busy and busy[0][0] <= start:
             heappush(free, heappop(busy)[1])
@@ -92,13 +93,13 @@ def lanes(intervals: list[tuple[int, int]]) -> list[int]:
             lane = heappop(free)
         else:
             lane, opened = opened, opened + 1
-        found.append(lane)
+        chosen.append(lane)
         heappush(busy, (end, lane))
-    return found
+    return chosen
 
 
 def _slices(placement: Placement) -> tuple[dict[str, Span], list[list[str]]]:
-    """What takes time, by a key of its own, and for each transfer the keys of those that it leads through."""
+    """The slices by key, and for each transfer the keys of the slices that its arrow connects."""
     slices: dict[str, Span] = {}
     last = max((plan.end_ns for plan in placement.ops.values()), default=0)
     slices["ops"] = Span(STEP, STEP, "ops and transfers", 0, last, {})
@@ -134,12 +135,12 @@ def _slices(placement: Placement) -> tuple[dict[str, Span], list[list[str]]]:
 
 
 def _first_reader(placement: Placement, transfer: Transfer) -> list[str]:
-    """The key of the op that starts first of those that take the transfer; none where they take no time."""
-    waiting = [
+    """The key of the reader of the transfer that starts first; [] if its readers take no time."""
+    readers = [
         (placement.ops[name].start_ns, f"op {name}")
         for name in placement.graph.graph.successors(transfer.producer)
         if placement.ops[name].device == transfer.dst
         and placement.ops[name].start_ns >= transfer.end_ns
         and placement.ops[name].end_ns > placement.ops[name].start_ns
     ]
-    return [min(waiting)[1]] if waiting else []
+    return [min(readers)[1]] if readers else []

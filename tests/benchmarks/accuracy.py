@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from cost_models import work
+from cost_models import analytic
 from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
 from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
+from cost_models.ops import OpType, View
+from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
 from placer.problem import formulate, lifetimes
 from placer.problem import schedule as simulate
@@ -128,7 +130,7 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
         yield "small ops of a CPU run one at a time", everything(auto)
     with without(simulate, "WIDE_NS", 10**15):
         yield "large ops of a CPU run one at a time", everything(auto)
-    with without(formulate, "BY_ROWS", ("none",)):
+    with without(formulate, "_with_copied_reads", list):
         yield "reads that copy a variable which is also gathered from", everything(auto)
 
 
@@ -205,11 +207,11 @@ def worst(auto: list[Found]) -> Iterator[str]:
 
 MEMORY_EFFECTS: tuple[tuple[str, Any, str, Any], ...] = (
     ("breadth-first start of ops", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
-    ("results in the memory of inputs", lifetimes, "IN_PLACE", frozenset()),
-    ("views counted once", lifetimes, "VIEWS", frozenset()),
+    ("results in the memory of inputs", lifetimes, "entry_of", lambda op_type: OpType()),
+    ("views counted once", lifetimes, "view_of", lambda op: View.NONE),
     ("a copied variable counted twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
     ("constant push-down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
-    ("workspaces of kernels", work, "FORMULAS", {}),
+    ("workspaces of kernels", analytic, "work_of", by_bytes),
 )
 """What is left out, by the name in a module that says so and what it is then."""
 

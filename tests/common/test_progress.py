@@ -18,7 +18,7 @@ def test_only_the_innermost_block_is_shown(monkeypatch: pytest.MonkeyPatch) -> N
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(module, "DELAY_S", 0.0)
         with progress("reading"):
             time.sleep(0.1)
             with progress("starting"):
@@ -46,7 +46,7 @@ def all_of(terminal: int) -> str:
 
 def test_what_is_no_terminal_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(module, "DELAY_S", 0.0)
     with progress("reading"):
         time.sleep(0.05)
     assert sys.stderr.getvalue() == ""

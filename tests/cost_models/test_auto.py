@@ -16,7 +16,7 @@ import placer
 from cost_models import AnalyticModel, OpSignature, TensorSpec, load_machine
 from cost_models.auto import auto_model
 from cost_models.base import CostModel
-from cost_models.fitted import SAMPLES, Fit, features_of, non_negative
+from cost_models.fitted import MIN_SAMPLES, Fit, features_of, non_negative
 from cost_models.measurements import Measurement, Row
 from cost_models.overrides import Override, OverrideModel
 from cost_models.shipped import MEASUREMENTS
@@ -76,7 +76,7 @@ def test_the_host_goes_on_while_a_gpu_looks_for_what_is_different(tmp_path: Path
 
 
 def test_few_or_equal_sizes_are_no_fit(tmp_path: Path) -> None:
-    few = [(product(64 * 2**k), Measurement(k, 0, k, 0.0)) for k in range(SAMPLES - 1)]
+    few = [(product(64 * 2**k), Measurement(k, 0, k, 0.0)) for k in range(MIN_SAMPLES - 1)]
     equal = [(product(64 + k, "float64"), Measurement(k, 0, k, 0.0)) for k in range(10)]
     auto = auto_model(store_with(tmp_path, CPU.model, *few, *equal))
     for signature in (product(100), product(100, "float64")):
@@ -191,7 +191,7 @@ def test_what_is_typical_is_the_lower_quartile(dispatch: int, compute: int, spre
 
 
 positive = st.floats(1e-3, 1e3)
-columns = st.lists(st.tuples(positive, positive, positive), min_size=SAMPLES, max_size=30)
+columns = st.lists(st.tuples(positive, positive, positive), min_size=MIN_SAMPLES, max_size=30)
 
 
 @given(columns, st.data())

@@ -25,11 +25,10 @@ from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration
 from cost_models.measuring.calls import call_times_ns, per_passed_tensor_ns, per_variable_ns
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import UnmeasurableError
 from cost_models.measuring.links import CopyTime, copy_times, latency_and_rate
 from cost_models.measuring.samples import common
+from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Store
-from cost_models.work import work_of
 from placer.command.main import main
 from placer.common.device_spec import parse
 from placer.tf._private.runtime import recorded_partitions

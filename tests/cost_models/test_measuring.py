@@ -20,12 +20,11 @@ from cost_models.machines import load_machine
 from cost_models.measurements import Measurement, Row
 from cost_models.measuring import chains, timing
 from cost_models.measuring.chains import Bench, plain_graphs
-from cost_models.measuring.inputs import RECIPES, UnmeasurableError
+from cost_models.ops import UnmeasurableError, types_where, work_of
+from cost_models.ops.optype import no_values
 from cost_models.store import Store
-from cost_models.work import work_of
 from placer.graph.op_graph import Kernel
 from placer.tf.devices import local_machine
-from placer.tf.trace.optypes import PYTHON_CALLBACKS
 from placer.verbs.profile import Profile, profile
 
 CPU = load_machine("cpu2").device("CPU:0")
@@ -165,7 +164,7 @@ def test_an_op_is_given_what_makes_it_do_what_its_signature_says(graph: placer.O
         for reason, signature in reasons:
             assert "not known" in reason, f"{op_type}: {reason}: {signature}"
     assert len(benched) >= 125
-    assert len(benched & set(RECIPES)) >= 80
+    assert len(benched & types_where(lambda entry: entry.recipe is not no_values)) >= 80
 
 
 def floats(*shape: int) -> TensorSpec:
@@ -238,7 +237,7 @@ def fields_of(device: Any) -> dict[str, Any]:
         (OpSignature("PrintV2", (TensorSpec("string", ()),), ()), "side effects"),
         *(
             (OpSignature(op_type, (floats(2),), (floats(2),), (("token", "t"),)), "side effects")
-            for op_type in sorted(PYTHON_CALLBACKS)
+            for op_type in sorted(types_where(lambda entry: entry.unseen_code == "python"))
         ),
         (OpSignature("Abort", (), ()), "side effects"),
         (OpSignature("DebugIdentity", (floats(2),), (floats(2),), (*T, ("debug_urls", ("file:///tmp/a",)))), "side effects"),

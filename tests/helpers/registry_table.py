@@ -27,6 +27,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import kernels, op_def_registry
 
+from cost_models.ops import Difference, entry_of
 from placer.graph.op_graph import Kernel
 from placer.tf.trace import optypes
 from placer.tf.trace.kernels import DEVICE_TYPES, UNRUNNABLE, KernelIndex
@@ -115,16 +116,13 @@ def _host(definition: OpDef, kernel: Kernel) -> str:
 
 
 def _said(name: str) -> Iterator[str]:
-    """What the tables of `placer.tf.trace.optypes` and `placer.tf.trace.kernels` add to the registry."""
-    tables = {
-        "bounds": optypes.BOUNDS_SENSITIVE,
-        "random": optypes.RANDOM_STATEFUL,
-        "saving": optypes.SAVING,
-        "python": optypes.PYTHON_CALLBACKS,
-    }
-    yield from (flag for flag, ops in tables.items() if name in ops)
-    if name in optypes.INTEGER_ERRORS:
-        yield optypes.INTEGER_ERRORS[name]
+    """What the table of ops and `placer.tf.trace.kernels` add to the registry."""
+    entry = entry_of(name)
+    named = {Difference.BOUNDS: "bounds", Difference.RANDOM: "random", Difference.SAVED: "saving"}
+    yield from (flag for difference, flag in named.items() if difference in entry.differs)
+    if entry.unseen_code == "python":
+        yield "python"
+    yield from (each.value for each in (Difference.DIVISION, Difference.POWER) if each in entry.differs)
     if optypes.is_stateful(name):
         yield "stateful"
     if optypes.runs_unseen_code(name):

@@ -20,7 +20,7 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.shipped import shipped_graph
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.colours import by_night, colour
+from placer.views.colours import colour, for_dark_page
 from placer.views.facts import op_facts
 from placer.views.report import LIBRARIES, payload
 from placer.views.scopes import Part, first, scopes
@@ -38,7 +38,7 @@ PLANS = {
 
 
 def leaves(part: Part) -> list[int]:
-    return [part] if isinstance(part, int) else [op for inner in part.inside for op in leaves(inner)]
+    return [part] if isinstance(part, int) else [op for inner in part.parts for op in leaves(inner)]
 
 
 names = st.lists(st.text("ab_1/", min_size=1, max_size=12).filter(lambda s: s.strip("/") == s and "//" not in s), unique=True)
@@ -46,15 +46,15 @@ names = st.lists(st.text("ab_1/", min_size=1, max_size=12).filter(lambda s: s.st
 
 @given(names, st.integers(2, 6))
 def test_every_op_is_in_the_tree_once_and_no_scope_holds_too_many(found: list[str], most: int) -> None:
-    tree = scopes(dict(enumerate(found)), most=most)
+    tree = scopes(dict(enumerate(found)), limit=most)
     assert sorted(leaves(tree)) == list(range(len(found)))
 
     def check(part: Part) -> None:
         if not isinstance(part, int):
-            assert len(part.inside) <= most
-            assert [first(inner) for inner in part.inside] == sorted(first(inner) for inner in part.inside)
-            assert len(part.inside) > 1 or part is tree
-            for inner in part.inside:
+            assert len(part.parts) <= most
+            assert [first(inner) for inner in part.parts] == sorted(first(inner) for inner in part.parts)
+            assert len(part.parts) > 1 or part is tree
+            for inner in part.parts:
                 check(inner)
 
     check(tree)
@@ -174,20 +174,20 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
 
     name = next(transfer.producer for transfer in plan.transfers if transfer.nbytes)
     search(browser, name)
-    assert texts(browser, "#story h2") == [name]
+    assert texts(browser, "#details h2") == [name]
     assert plan.why(name).text in texts(browser, "#why")[0]
     costs = texts(browser, "#costs tr")
     for device, ns in plan.ops[name].time_ns.items():
         told = (device, format_ns(ns), source_words(plan.ops[name].cost_sources[device]))
         assert any(all(each in row for each in told) for row in costs)
-    assert any("copied to" in text for text in texts(browser, "#story .copy"))
+    assert any("copied to" in text for text in texts(browser, "#details .copy"))
 
     other = next(op for op in plan.graph.graph.successors(name) if plan.device_of(op) != plan.device_of(name))
     search(browser, other)
     for op in (name, other):
         browser.execute_script("app.reveal(app.plan.nodes[app.plan.leafOf[app.plan.ops.name.indexOf(arguments[0])]])", op)
         box = f"app.graph.cy.getElementById('n' + app.plan.leafOf[app.plan.ops.name.indexOf({json.dumps(op)})])"
-        for theme, (fill, line) in (("light", colour(plan.device_of(op))), ("dark", by_night(colour(plan.device_of(op))))):
+        for theme, (fill, line) in (("light", colour(plan.device_of(op))), ("dark", for_dark_page(colour(plan.device_of(op))))):
             browser.execute_script("app.theme(arguments[0])", theme)
             assert hexed(browser.execute_script(f"return {box}.style('background-gradient-stop-colors')")) == fill
             browser.execute_script("app.selected = null; app.graph.markSelected()")
@@ -199,7 +199,7 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
         ActionChains(browser).move_to_element_with_offset(
             canvas, round(x - canvas.size["width"] / 2), round(y - canvas.size["height"] / 2)
         ).click().perform()
-        assert texts(browser, "#story h2") == [op]
+        assert texts(browser, "#details h2") == [op]
     assert complaints(browser) == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
@@ -209,7 +209,7 @@ def test_each_op_has_its_whole_story(browser: Any, tmp_path: Path, plan: Placeme
     plan.write("html", tmp_path / "report.html")
     open_report(browser, tmp_path / "report.html")
     stories = browser.execute_script(
-        "return app.plan.ops.name.map((_, op) => { app.story.op(op); return document.getElementById('story').textContent; })"
+        "return app.plan.ops.name.map((_, op) => { app.details.op(op); return document.getElementById('details').textContent; })"
     )
     for name, shown in zip(plan.ops, stories, strict=True):
         told = op_facts(plan, name)
@@ -280,14 +280,14 @@ def test_all_can_be_done_with_the_keyboard(browser: Any, tmp_path: Path) -> None
     press(Keys.ENTER)
     tab_to("#search")
     press("scores", Keys.ARROW_DOWN, Keys.ENTER)
-    assert texts(browser, "#story h2") == ["head/scores"]
+    assert texts(browser, "#details h2") == ["head/scores"]
     tab_to("[role=treeitem]")
     item = press(Keys.HOME, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
     assert item.get_attribute("aria-expanded") == "true"
     item = press(Keys.ARROW_LEFT)
     assert item.get_attribute("aria-expanded") == "false"
     press(Keys.ENTER)
-    assert texts(browser, "#story h2") == ["front"]
+    assert texts(browser, "#details h2") == ["front"]
     tab_to("#fit")
     browser.execute_script("document.body.focus(); document.activeElement.blur()")
     tab_to("[role=tab]")
@@ -300,7 +300,7 @@ def test_all_can_be_done_with_the_keyboard(browser: Any, tmp_path: Path) -> None
     assert press(Keys.ARROW_RIGHT).get_attribute("id") == "tab-ops"
     tab_to("#ops [role=table]")
     press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
-    assert texts(browser, "#story h2") == [list(plan.ops)[1]]
+    assert texts(browser, "#details h2") == [list(plan.ops)[1]]
 
 
 def test_an_accessibility_checker_finds_nothing_to_mend(browser: Any, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Pl
     row = browser.find_element("css selector", "#ops .body .row")
     assert longest["op_type"] in row.text
     row.click()
-    assert texts(browser, "#story h2") == [longest["name"]]
+    assert texts(browser, "#details h2") == [longest["name"]]
 
     browser.find_element("id", "tab-transfers").click()
     table = browser.find_element("css selector", "#transfers [role=table]")
@@ -342,7 +342,7 @@ def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Pl
     seen = set(browser.execute_script(paint))
     for device, total in plan.totals.items():
         if total.time_ns:
-            assert seen & {int(part[1:], 16) for pair in (colour(device), by_night(colour(device))) for part in pair}
+            assert seen & {int(part[1:], 16) for pair in (colour(device), for_dark_page(colour(device))) for part in pair}
     assert complaints(browser) == []
 
 
@@ -365,7 +365,7 @@ def test_a_graph_of_which_nothing_is_drawn_opens_too(browser: Any, tmp_path: Pat
     solve(b.build("c"), "cpu2").write("html", tmp_path / "report.html")
     open_report(browser, tmp_path / "report.html")
     search(browser, "c")
-    assert texts(browser, "#story h2") == ["c"]
+    assert texts(browser, "#details h2") == ["c"]
     browser.find_element("id", "tab-timeline").click()
     assert complaints(browser) == []
 
@@ -378,6 +378,6 @@ def test_names_that_look_like_markup_stay_names(browser: Any, tmp_path: Path) ->
     plan.write("html", tmp_path / "report.html")
     open_report(browser, tmp_path / "report.html")
     search(browser, "<img")
-    assert texts(browser, "#story h2") == ["<img src=x onerror=alert(1)>"]
+    assert texts(browser, "#details h2") == ["<img src=x onerror=alert(1)>"]
     assert not browser.find_elements("tag name", "img")
     assert complaints(browser) == []

@@ -19,7 +19,7 @@ from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
 from placer.views.colours import CROSSING
-from placer.views.folding import ALIKE, fold, told
+from placer.views.folding import MIN_SIBLINGS, fold, without_repeats
 from placer.views.layout import HEIGHT, WIDTH, layout, spread
 from placer.views.picture import EDGE, HEAD, LEGEND
 from tests.helpers.graphs import GraphBuilder, floats, layers, stacked, towers
@@ -94,7 +94,7 @@ def test_siblings_of_like_names_share_a_box(name: str) -> None:
     plan = PLANS[name]
     boxes = [data["box"] for _, data in fold(plan, 80).nodes(data=True)]
     siblings = Counter((box.device, re.sub(r"\d+(?=/|$)", "", box.label)) for box in boxes)
-    assert max(siblings.values()) < ALIKE
+    assert max(siblings.values()) < MIN_SIBLINGS
     for box in boxes:
         if "*" in box.label:
             pattern = re.compile(re.escape(box.scope).replace(r"\*", r"[_\d]*") + "(/|$)")
@@ -105,7 +105,7 @@ def test_siblings_of_like_names_share_a_box(name: str) -> None:
 @given(limit=st.integers(3, 60))
 def test_arrows_left_out_repeat_others(name: str, limit: int) -> None:
     folded = fold(PLANS[name], limit)
-    kept = told(folded)
+    kept = without_repeats(folded)
     assert nx.transitive_closure(kept).edges == nx.transitive_closure(folded).edges
     assert all(flow.crosses <= kept.has_edge(a, b) for a, b, flow in folded.edges(data="flow"))
     for a, b, flow in kept.edges(data="flow"):
@@ -162,7 +162,7 @@ def test_graphviz_draws_it_whatever_names_are() -> None:
         made = subprocess.run([program, "-Tsvg"], input=str(plan.view("dot")), capture_output=True, text=True, check=True)
         assert made.stderr == ""
         drawn = [element.get("class") for element in ElementTree.fromstring(made.stdout).iter("{http://www.w3.org/2000/svg}g")]
-        kept = told(fold(plan, 40))
+        kept = without_repeats(fold(plan, 40))
         assert (drawn.count("node"), drawn.count("edge")) == (len(kept), kept.number_of_edges())
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placer.common.gap import relative_gap
 from placer.errors import OptionError
 from placer.research.arena.records import Record
-from placer.research.arena.scores import fits, gap_of, performance_profiles, scored
+from placer.research.arena.scores import fits, performance_profiles, scored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ def gaps(records: Sequence[Record], others: Sequence[Record] = ()) -> str:
                     if run["solver"] + run["options"] == name and fits(run) and score.bound_ns:
                         seconds, values = points.setdefault(run["time_limit_s"], ([], []))
                         seconds.append(run["seconds"])
-                        values.append(max(MIN_DRAWN_GAP, gap_of(run["objective_ns"], score.bound_ns)))
+                        values.append(max(MIN_DRAWN_GAP, relative_gap(run["objective_ns"], score.bound_ns)))
             at = sorted((float(np.median(seconds)), float(np.median(values))) for seconds, values in points.values())
             if at:
                 style = {"color": f"C{number % 10}", "marker": "os^vD"[number // 10 % 5], "ms": 4, "lw": 1.2}

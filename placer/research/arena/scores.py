@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.gap import relative_gap
 from placer.research.arena.records import Record, contestant, labels
 
 
@@ -40,8 +41,8 @@ class Score:
 
     @property
     def gap(self) -> float:
-        """(median - bound) / median, with the best bound of all runs."""
-        return gap_of(self.median_ns, self.bound_ns)
+        """(median - bound) / median, with the best bound of all runs; NaN if no answer meets all limits."""
+        return relative_gap(self.median_ns, self.bound_ns) if self.answered else np.nan
 
     @property
     def ratio(self) -> float:
@@ -78,13 +79,6 @@ class ProblemScores:
 def fits(run: Mapping[str, Any]) -> bool:
     """Whether a run gave an answer that meets all limits."""
     return run["outcome"] == "answered" and bool(run["feasible"]) and "objective_ns" in run
-
-
-def gap_of(value_ns: float, bound_ns: float) -> float:
-    """(value - bound) / value; 0 for a value of 0, NaN for an infinite one."""
-    if not np.isfinite(value_ns):
-        return np.nan
-    return max(0.0, (value_ns - bound_ns) / value_ns) if value_ns else 0.0
 
 
 def scored(records: Sequence[Record], others: Sequence[Record] = ()) -> list[ProblemScores]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placer.common.gap import relative_gap
 from placer.problem.problem import Ints
 from placer.solvers.base import Status
 
@@ -24,6 +25,4 @@ class PairwiseSolution:
     @property
     def gap(self) -> float:
         """(cost - bound) / cost; 0 for a zero cost, 1 if there are no choices."""
-        if self.choice is None:
-            return 1.0
-        return 0.0 if self.cost <= 0 else max(0.0, (self.cost - self.lower_bound) / self.cost)
+        return 1.0 if self.choice is None else relative_gap(self.cost, self.lower_bound)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from placer.common.gap import relative_gap
 from placer.problem.problem import Ints
 from placer.research.splits.problem import SplitObjective
 from placer.solvers.base import Status
@@ -40,4 +41,4 @@ class SplitSolution:
     @property
     def gap(self) -> float:
         """(objective - bound) / objective, 0 for a zero objective."""
-        return 0.0 if self.objective_ns <= 0 else max(0.0, (self.objective_ns - self.lower_bound_ns) / self.objective_ns)
+        return relative_gap(self.objective_ns, self.lower_bound_ns)

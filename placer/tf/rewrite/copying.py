@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.ops import entry_of
 from placer.errors import RewriteError
-from placer.problem.formulate import BY_ROWS
 from placer.tf.rewrite.call_results import JoinedResults
 from placer.tf.trace.bodies import LOOPS, Body, origin, split_input
 from placer.tf.trace.tracing import Trace
@@ -83,7 +83,7 @@ class Copy:
             origin(body, *split_input(node.input[0]))
             for body in self.trace.root.walk()
             for node in body.nodes.values()
-            if node.op.startswith(BY_ROWS)
+            if entry_of(node.op).uses_rows
         }
 
     # -- nodes and tensors -----------------------------------------------------------------------------------------

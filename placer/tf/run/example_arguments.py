@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from cost_models.base import TensorSpec
 from cost_models.host_memory import free_bytes
-from cost_models.measuring.inputs import UnmeasurableError, anything
+from cost_models.measuring.inputs import ordinary_values
+from cost_models.ops import UnmeasurableError
 from placer.common.units import format_bytes
 from placer.errors import OptionError
 
@@ -34,6 +35,6 @@ def _example(spec: tf.TensorSpec) -> Any:
     if (needed := 2 * wanted.nbytes) > (free := free_bytes()):
         raise OptionError(f"making {wanted} takes {format_bytes(needed)} of memory, and {format_bytes(free)} are free.")
     try:
-        return tf.constant(anything(np.random.default_rng(0), wanted))
+        return tf.constant(ordinary_values(np.random.default_rng(0), wanted))
     except UnmeasurableError as error:
         raise OptionError(f"a function that is to run needs arguments of known sizes, which {wanted} leaves open.") from error

@@ -11,13 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.ops import View, entry_of, view_of
 from placer.common.device_spec import parse
 from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError
 from placer.plan.placement import Placement
 from placer.problem.formulate import kept
-from placer.problem.lifetimes import gives_views
-from placer.tf.trace.optypes import READS
 
 SHOWN = 4
 MOST, LEAST = 0.9, 0.5
@@ -116,7 +115,7 @@ class Exhaustion:
     @property
     def pure(self) -> bool:
         """Whether a call changes nothing, so that it can be made again."""
-        return not any("stateful" in op.flags and op.op_type not in READS and op.count for op in self.placement.graph)
+        return not any("stateful" in op.flags and not entry_of(op.op_type).reads and op.count for op in self.placement.graph)
 
     def told(self, text: str) -> OutOfMemoryError:
         """The error, which from now on ends with this, and `text`."""
@@ -144,7 +143,7 @@ class Exhaustion:
                 continue
             if (state := graph.resources.get(op.resource)) is not None:
                 found[state.name] = state.nbytes
-            elif op.op_type != "ReadVariableOp" and not gives_views(op):  # these are in the memory of others
+            elif op.op_type != "ReadVariableOp" and view_of(op.signature) is View.NONE:  # these are in the memory of others
                 found[op.name] = sum(spec.nbytes for spec in op.signature.outputs)
         most = sorted(found.items(), key=lambda holder: (-holder[1], holder[0]))[:SHOWN]
         return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for name, nbytes in most)

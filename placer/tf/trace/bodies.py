@@ -13,12 +13,13 @@ from typing import Any, Literal
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from cost_models.ops import types_where
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import registered_nodes
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-LOOPS = frozenset({"While", "StatelessWhile"})
-BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+CALLS = types_where(lambda entry: entry.control == "call")
+LOOPS = types_where(lambda entry: entry.control == "loop")
+BRANCHES = types_where(lambda entry: entry.control == "branch")
 
 BodyKind = Literal["root", "call", "cond", "body", "branch"]
 

@@ -8,21 +8,13 @@ from typing import Any
 import networkx as nx
 
 from cost_models.base import OpSignature, TensorSpec
+from cost_models.ops import Difference, entry_of
 from placer.graph.op_graph import OpNode, Role, TensorEdge
 from placer.tf.trace.grouping import Groups
 from placer.tf.trace.kernels import KernelSupport
-from placer.tf.trace.optypes import SAVING
 
 PREDICATE = -1
 """`TensorEdge.dst_index` of the edge from a loop's or branch's predicate to the ops that it controls. It is in host memory."""
-
-PASSES_VALUES_ON = frozenset(
-    {
-        *("Identity", "TensorListPushBack", "TensorListPopBack", "OptionalFromValue", "OptionalGetValue"),
-        *("LoopVariable", "NextIteration", "BranchMerge"),
-    }
-)
-"""Op types that can be between an op and its gradient's op, in two functions or out of loops and branches."""
 
 Source = tuple[str, int]
 """A node of the flattened graph and one of its outputs."""
@@ -119,7 +111,7 @@ class GraphBuilder:
 
     def join_gradients(self) -> None:
         """Puts ops and their gradients' ops in one group where the gradient reads outputs that only one device understands."""
-        for name in [name for name, fields in self.fields.items() if fields["op_type"] in SAVING]:
+        for name in [name for name, fields in self.fields.items() if Difference.SAVED in entry_of(fields["op_type"]).differs]:
             stack = [(name, output) for output in range(3, len(self.specs[name]))]
             seen = set(stack)
             while stack:
@@ -129,9 +121,10 @@ class GraphBuilder:
                     if not positions:
                         continue
                     op_type = self.fields[target]["op_type"]
-                    if op_type in PASSES_VALUES_ON or "Grad" in op_type or "Backprop" in op_type:
+                    passes_on = entry_of(op_type).passes_on
+                    if passes_on or "Grad" in op_type or "Backprop" in op_type:
                         self.groups.join(name, target, "the gradient takes what was saved where it was saved")
-                    if op_type not in PASSES_VALUES_ON:
+                    if not passes_on:
                         continue
                     outputs = len(self.specs[target])
                     passed = {(target, k % outputs) for k in (positions if op_type == "BranchMerge" else range(outputs))}

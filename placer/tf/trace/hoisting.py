@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from cost_models.ops import entry_of
 from placer.tf.trace.bodies import Body, Hoist, split_input
-from placer.tf.trace.optypes import READS, runs_unseen_code
+from placer.tf.trace.optypes import runs_unseen_code
 
 
 def find_hoists(cond: Body, inner: Body) -> None:
@@ -32,7 +33,7 @@ def find_hoists(cond: Body, inner: Body) -> None:
                 handle = _outside(body, *split_input(node.input[position]), inner.parent)
                 if handle is None:
                     continue
-                if node.op not in READS:
+                if not entry_of(node.op).reads:
                     written.add(handle)
                 elif node.op == "ReadVariableOp" and id(body) in members:
                     reads.append((handle, body, name))

@@ -21,6 +21,7 @@ from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.python.framework import kernels, op_def_registry
 from tensorflow.python.util import _pywrap_util_port
 
+from cost_models.ops import entry_of
 from placer.graph.op_graph import Kernel
 
 DEVICE_TYPES = ("CPU", "GPU")
@@ -112,8 +113,6 @@ class KernelIndex:
 _NODE_ATTRS = ("_kernel", "_input_hostmem", "_output_hostmem", "_XlaMustCompile")
 """What any node may carry: the label of the kernel it wants, arguments to keep on the host, a mark that XLA compiles it."""
 _HOST_DTYPES = frozenset({"string", "resource"})
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient", "While"})
-"""Calls take and give by dtype, whatever their kernels say: int32 on the host, unless XLA compiles them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ class _Op:
     def memory(self, kernel: _Registration, attrs: Attrs) -> Kernel:
         """The kernel's arguments in host memory, by their positions in the node."""
         host_dtypes, named = _HOST_DTYPES, kernel.host_arguments
-        if self.name in _CALLS:
+        if entry_of(self.name).memory_by_dtype:
             named = frozenset()
             if not attrs.get("_XlaMustCompile"):
                 host_dtypes |= {"int32"}

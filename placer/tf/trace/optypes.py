@@ -3,66 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework import op_def_registry
 
-_UPDATES = ("Add", "Sub", "Min", "Max", "Update")
-_SEGMENTS = ("Sum", "Prod", "Min", "Max")
-_SPARSE_SEGMENTS = ("", "WithNumSegments", "Grad", "GradV2")
-_SPARSE_UPDATES = ("Adadelta", "Adagrad", "AdagradV2", "Ftrl", "FtrlV2", "ProximalAdagrad")
+from cost_models.ops import Difference, entry_of
 
-BOUNDS_SENSITIVE = frozenset(
-    {
-        *("Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd"),
-        *(f"{kind}Scatter{update}" for kind in ("", "Resource") for update in (*_UPDATES, "Mul", "Div")),
-        *(f"{kind}Scatter{nd}{update}" for kind, nd in (("", "Nd"), ("Resource", "Nd"), ("Tensor", "")) for update in _UPDATES),
-        *("ScatterNd", "ScatterNdNonAliasingAdd"),
-        *(f"{kind}Segment{reduction}" for kind in ("", "Unsorted") for reduction in _SEGMENTS),
-        *(f"SparseSegment{mean}{kind}" for mean in ("Mean", "SqrtN", "Sum") for kind in _SPARSE_SEGMENTS),
-        *(f"{kind}SparseApply{rule}" for kind in ("", "Resource") for rule in _SPARSE_UPDATES),
-        *("ResourceSparseApplyKerasMomentum", "SparseTensorDenseMatMul", "SparseToDense"),
-        *("SegmentMean", "SparseSoftmaxCrossEntropyWithLogits"),
-        *("Bincount", "DenseBincount", "DynamicPartition", "ReverseSequence"),
-    }
-)
-"""Ops that raise on a CPU for an index, label, bin or length out of range, and on a GPU skip it or give zeros or NaN and go on.
-
-So TensorFlow documents gathers, scatters, segments and this loss. The others' GPU kernels check nothing that the host would hear
-of; what is alike is taken to be alike.
-"""
-
-INTEGER_ERRORS = dict.fromkeys(("Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"), "division") | {
-    "Pow": "power"
-}
-"""By op type, the flag of ops on integers that raise on a CPU, for a divisor of zero or an exponent below it, and on a GPU go on
-with some value."""
-
-RANDOM_STATEFUL = frozenset(
-    {
-        "Multinomial",
-        "ParameterizedTruncatedNormal",
-        "RandomStandardNormal",
-        "RandomUniform",
-        "RandomUniformInt",
-        "TruncatedNormal",
-    }
-)
-"""Ops with kernels for both devices that each hold a generator of their own, so that the numbers depend on the device."""
-
-SAVING = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"})
-"""Ops whose outputs from the fourth on are for their gradient's op: on a CPU and on a GPU other numbers, or nothing."""
+FLAGGED = (Difference.BOUNDS, Difference.DIVISION, Difference.POWER, Difference.RANDOM)
+"""Differences between devices that a report mentions, each by a flag of its name."""
 
 
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
-"""Ops that leave the variable behind their handle as it is."""
-
-PYTHON_CALLBACKS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-"""Ops that call back into Python."""
-
-
-_GROUPED = ("Collective", "Nccl", "TPU", "_Send", "_Recv", "_HostSend", "_HostRecv")
-"""Beginnings of op types that name their partners, which placement would part."""
+def may_differ(node: NodeDef) -> Iterator[Difference]:
+    """The flagged reasons why what this node does may depend on the device."""
+    differs = entry_of(node.op).differs
+    for difference in FLAGGED:
+        if difference in differs and (difference is not Difference.BOUNDS or depends_on_bounds(node)):
+            yield difference
 
 
 def depends_on_bounds(node: NodeDef) -> bool:
@@ -70,7 +27,7 @@ def depends_on_bounds(node: NodeDef) -> bool:
     if node.op == "SparseToDense":
         return not node.attr["validate_indices"].b
     ignores = "bad_indices_policy" in node.attr and node.attr["bad_indices_policy"].s == b"IGNORE"
-    return node.op in BOUNDS_SENSITIVE and not ignores
+    return Difference.BOUNDS in entry_of(node.op).differs and not ignores
 
 
 @functools.cache
@@ -98,7 +55,7 @@ def unplaceable(op_type: str) -> str:
         return "is a function of TensorFlow 1, called by its name"
     if any(output.is_ref for output in definition.output_arg):
         return "gives a reference to a variable of TensorFlow 1"
-    if op_type.startswith(_GROUPED):
+    if entry_of(op_type).names_partners:
         return "exchanges values with others of a group, which decides the devices"
     return ""
 
@@ -114,10 +71,10 @@ def takes_handles_from_afar(node: NodeDef) -> bool:
 
     They run where the state is, the dataset itself on its host.
     """
-    return "Dataset" in node.op and bool(function_attributes(node.op))
+    return entry_of(node.op).unseen_code == "dataset" and bool(function_attributes(node.op))
 
 
 @functools.cache
 def runs_unseen_code(op_type: str) -> bool:
     """Whether ops of this type run code that may write a variable whose handle they do not take: Python's, a dataset's."""
-    return op_type in PYTHON_CALLBACKS or "Iterator" in op_type or "Dataset" in op_type or bool(function_attributes(op_type))
+    return bool(entry_of(op_type).unseen_code or function_attributes(op_type))

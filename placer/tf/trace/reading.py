@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import OpSignature
+from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.op_graph import OpGraph, Resource
 from placer.tf._private.func_graphs import library_function, static_value
@@ -18,15 +19,7 @@ from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
-from placer.tf.trace.optypes import (
-    INTEGER_ERRORS,
-    PYTHON_CALLBACKS,
-    RANDOM_STATEFUL,
-    depends_on_bounds,
-    functions_of,
-    is_stateful,
-    takes_handles_from_afar,
-)
+from placer.tf.trace.optypes import functions_of, is_stateful, may_differ, takes_handles_from_afar
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import ShapeOf, Signatures
@@ -118,7 +111,7 @@ class _Reader:
             self.stateful.append(path)
         requested = requested_device(body, node)
         inner: tuple[OpSignature, ...] = ()
-        if node.op in PYTHON_CALLBACKS:
+        if entry_of(node.op).unseen_code == "python":
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
         elif "f" in node.attr:
@@ -158,15 +151,11 @@ class _Reader:
 
     def _flags(self, op: Any, node: NodeDef) -> list[str]:
         """The flags of an op that follow from its type and attributes, see `OpNode.flags`."""
-        flags = []
-        if is_stateful(node.op):
-            flags.append("stateful")
-        if depends_on_bounds(node):
-            flags.append("bounds")
-        if node.op in INTEGER_ERRORS and op.inputs[0].dtype.is_integer and self._may_fail(op):
-            flags.append(INTEGER_ERRORS[node.op])
-        if node.op in RANDOM_STATEFUL:
-            flags.append("random")
+        flags = ["stateful"] if is_stateful(node.op) else []
+        for difference in may_differ(node):
+            of_integers = difference in (Difference.DIVISION, Difference.POWER)
+            if not of_integers or (op.inputs[0].dtype.is_integer and self._may_fail(op)):
+                flags.append(difference.value)
         return flags
 
     def _may_fail(self, op: Any) -> bool:

@@ -1,6 +1,6 @@
-// The drawing: boxes of the scopes that are closed, of the ops in those that are open, and what flows between them.
+// The drawing: boxes for closed scopes and for the ops of open ones, and arrows for the tensors between them.
 
-const FIRST_BOXES = 30, MOST_BOXES = 44, READABLE = 0.75;
+const MIN_BOXES_AT_FIRST = 30, MAX_BOXES_AT_FIRST = 44, MIN_READABLE_ZOOM = 0.75;
 
 class GraphView {
   constructor(plan, app) {
@@ -24,8 +24,8 @@ class GraphView {
   isOpen = (node) => this.open.has(node.id);
 
   /**
-   * Opens scopes, those with crossings inside first and then those that take longest, while a person can look at what shows.
-   * Siblings of like names stay together: one tells as much as all.
+   * Opens scopes until there are enough boxes to look at: scopes with crossings inside first, then those that take longest.
+   * Groups of siblings stay closed, since one sibling shows as much as all.
    */
   openAtFirst() {
     const { plan } = this;
@@ -34,9 +34,9 @@ class GraphView {
     const opens = (node) => node.op < 0 && !/\*$| … /.test(node.label);
     const closed = plan.root.children.filter(opens);
     const urgency = (node) => (node.crossings ? 1e18 : 0) + plan.nodeTime(node);
-    while (closed.length && shown < FIRST_BOXES) {
+    while (closed.length && shown < MIN_BOXES_AT_FIRST) {
       closed.sort((a, b) => urgency(b) - urgency(a));
-      const k = closed.findIndex((node) => shown + node.children.length - 1 <= MOST_BOXES);
+      const k = closed.findIndex((node) => shown + node.children.length - 1 <= MAX_BOXES_AT_FIRST);
       if (k < 0) break;
       const [node] = closed.splice(k, 1);
       this.open.add(node.id);
@@ -45,9 +45,9 @@ class GraphView {
     }
     this.app.opened();
     this.fit();
-    if (shown && this.cy.zoom() < READABLE) {  // rather the start of the step, large enough to read
+    if (shown && this.cy.zoom() < MIN_READABLE_ZOOM) {  // too small to read: show the start of the step
       const first = this.cy.nodes().filter((node) => node.isChildless()).min((node) => node.position("y")).ele.position();
-      this.cy.zoom(READABLE).pan({ x: byId("canvas").clientWidth / 2 - READABLE * first.x, y: 80 - READABLE * first.y });
+      this.cy.zoom(MIN_READABLE_ZOOM).pan({ x: byId("canvas").clientWidth / 2 - MIN_READABLE_ZOOM * first.x, y: 80 - MIN_READABLE_ZOOM * first.y });
     }
   }
 
@@ -56,7 +56,7 @@ class GraphView {
     else this.open.delete(node.id);
   }
 
-  /** By op, the box that stands for it. */
+  /** The box of each op, the nodes to draw, and the open scopes. */
   #boxes() {
     const box = new Int32Array(this.plan.count).fill(-1), drawn = [], scopes = [];
     const close = (node, id) => {
@@ -78,7 +78,7 @@ class GraphView {
     return { box, drawn, scopes };
   }
 
-  /** What flows between boxes, by "from to", each tensor once; copies are counted where they cross. */
+  /** The flows between boxes. Each tensor counts once per pair of boxes; copies count where they are made. */
   #flows(box) {
     const { plan } = this, flows = new Map();
     for (let e = 0; e < plan.from.length; e++) {
@@ -91,18 +91,18 @@ class GraphView {
       const tensor = `${plan.from[e]}:${plan.output[e]}`;
       if (flow.last !== tensor) flow.nbytes += plan.bytesOf(plan.from[e], plan.output[e]);
       flow.last = tensor;
-      if (plan.does[e] === CROSSES) {
+      if (plan.kind[e] === CROSSES) {
         for (const copy of plan.copies(plan.from[e], plan.output[e], plan.ops.device[plan.to[e]])) {
           flow.crossing += copy.nbytes * copy.count;
           flow.time += copy.time;
         }
         flow.crosses = true;
-      } else if (plan.does[e] !== STAYS) flow.shares = true;
+      } else if (plan.kind[e] !== STAYS) flow.shares = true;
     }
     return [...flows.values()];
   }
 
-  /** Marks flows that stay and only repeat a longer way of others, so that what reached another box still does. */
+  /** Marks flows that cross nothing and whose ends a longer path of other flows connects too. */
   #markRepeats(flows) {
     const after = new Map(), span = (flow) => Math.abs(flow.to - flow.from);
     for (const { from, to } of flows) after.set(from, (after.get(from) ?? new Set()).add(to));
@@ -176,7 +176,7 @@ class GraphView {
     return `${node.op < 0 ? "▸ " : ""}${fitted(plan.shortLabel(node), 32)}\n${fitted(what, 26)}${more}`;
   }
 
-  /** Colours for the theme. A box with ops on several devices has stripes by their number. */
+  /** Applies the colours of the theme. A box with ops on several devices is striped in proportion to their number. */
   paint() {
     const { plan, cy } = this;
     const css = getComputedStyle(document.documentElement), colour = (name) => css.getPropertyValue(name).trim();
@@ -265,7 +265,7 @@ class GraphView {
     shown.connectedEdges().addClass("near");
   }
 
-  /** What is drawn for a node: itself, or the closed scope around it. */
+  /** The drawn node for a node: itself, or the outermost closed scope around it. */
   nearest(node) {
     let found = node;
     for (let above = node.parent; above; above = above.parent) if (!this.isOpen(above)) found = above;
@@ -306,10 +306,10 @@ class GraphView {
     };
     byId("legend").replaceChildren(
       ...plan.devices.map((device, k) => el("li", {}, swatch(plan, k), device.name)),
-      el("li", {}, line("var(--crossing)", 4, "none"), "crosses"),
-      el("li", {}, line("var(--crossing)", 1.5, "4 3"), "takes a copy that is there"),
-      el("li", {}, line("var(--soft)", 1.5, "none"), "stays"),
-      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "waits"),
+      el("li", {}, line("var(--crossing)", 4, "none"), "is copied to another device"),
+      el("li", {}, line("var(--crossing)", 1.5, "4 3"), "uses an existing copy"),
+      el("li", {}, line("var(--soft)", 1.5, "none"), "stays on its device"),
+      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "gives only the order"),
       el("li", {}, el("span", { class: "crosses" }, "⇄"), " crossings inside"),
       el("li", { class: "soft" }, "double-click opens ▸ and closes ▾"),
     );

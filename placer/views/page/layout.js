@@ -1,6 +1,6 @@
-// Where boxes stand: each open scope is laid out by itself, innermost first, and is one box in the scope around it.
+// The positions of boxes. Each open scope is laid out alone, innermost first, and is then one box in the scope around it.
 
-const PAD = 34, WIDEST = 7, STEPS = 40, BOWS = [0, 90, -90, 180, -180, 300, -300, 450, -450];
+const PAD = 34, MAX_PER_ROW = 7, CURVE_STEPS = 40, BOWS = [0, 90, -90, 180, -180, 300, -300, 450, -450];
 
 /**
  * Centres and sizes of everything visible, by node.
@@ -49,7 +49,7 @@ function arranged(root, isOpen, sizeOf, links) {
   return centres;
 }
 
-/** Ranks of more than `WIDEST` boxes are broken into rows, so that what is side by side can be read. */
+/** Breaks ranks of more than `MAX_PER_ROW` boxes into rows, so that boxes side by side can be read. */
 function wrapped(children, at, sizes) {
   const ranks = new Map();
   for (const child of children) {
@@ -57,11 +57,11 @@ function wrapped(children, at, sizes) {
     if (!ranks.has(y)) ranks.set(y, []);
     ranks.get(y).push(child);
   }
-  if (Math.max(...[...ranks.values()].map((rank) => rank.length)) <= WIDEST) return;
+  if (Math.max(...[...ranks.values()].map((rank) => rank.length)) <= MAX_PER_ROW) return;
   let top = 0;
   for (const y of [...ranks.keys()].sort((a, b) => a - b)) {
     const rank = ranks.get(y).sort((a, b) => at.get(a).x - at.get(b).x);
-    const rows = Math.ceil(rank.length / WIDEST), size = Math.ceil(rank.length / rows);
+    const rows = Math.ceil(rank.length / MAX_PER_ROW), size = Math.ceil(rank.length / rows);
     for (let k = 0; k < rank.length; k += size) {
       const row = rank.slice(k, k + size);
       const width = row.reduce((sum, child) => sum + sizes.get(child).width + 26, -26);
@@ -79,7 +79,7 @@ function wrapped(children, at, sizes) {
 const within = (point, box, margin = 0) =>
   Math.abs(point.x - box.x) < box.width / 2 + margin && Math.abs(point.y - box.y) < box.height / 2 + margin;
 
-/** Points of the way from the edge of one box to that of another: a line, or a curve that bows to a side by half of `bow`. */
+/** Points from the edge of one box to the edge of another: a line, or a curve that bows to a side by half of `bow`. */
 function way(from, to, bow) {
   const [dx, dy] = [to.x - from.x, to.y - from.y], length = Math.hypot(dx, dy) || 1;
   const over = { x: (from.x + to.x) / 2 - (bow * dy) / length, y: (from.y + to.y) / 2 + (bow * dx) / length };
@@ -88,13 +88,13 @@ function way(from, to, bow) {
     return { x: box.x + share * x, y: box.y + share * y };
   };
   const [start, end] = [edge(from), edge(to)];
-  return Array.from({ length: STEPS + 1 }, (_, k) => {
-    const t = k / STEPS, s = 1 - t, at = (axis) => s * s * start[axis] + 2 * s * t * over[axis] + t * t * end[axis];
+  return Array.from({ length: CURVE_STEPS + 1 }, (_, k) => {
+    const t = k / CURVE_STEPS, s = 1 - t, at = (axis) => s * s * start[axis] + 2 * s * t * over[axis] + t * t * end[axis];
     return { x: at("x"), y: at("y") };
   });
 }
 
-/** How far an arrow has to bow to pass as few other boxes as can be: 0 where the straight way is free. */
+/** The bow with which an arrow passes the fewest other boxes: 0 if the straight line passes none. */
 function bowOf(from, to, boxes) {
   const others = boxes.filter((box) => box !== from && box !== to);
   let best = { hits: Infinity, bow: 0 };
@@ -107,8 +107,8 @@ function bowOf(from, to, boxes) {
 }
 
 /**
- * How far along its arrow each flow's label stands: as near the middle as can be where it covers no box, no scope's name and no
- * other label, else where it covers least.
+ * The distance of each flow's label along its arrow: the point nearest to the middle where it covers no box, no name of a scope
+ * and no other label, or else the point where it covers least.
  */
 function labelsPlaced(flows, nodes, at, drawn, scopes) {
   const taken = drawn.map((node) => at.get(node));
@@ -116,7 +116,7 @@ function labelsPlaced(flows, nodes, at, drawn, scopes) {
     const { x, y, width, height } = at.get(scope);
     taken.push({ x, y: y - height / 2 + 16, width: Math.min(width, 8 * fitted(scope.label, 44).length + 24), height: 22 });
   }
-  const common = (a, b) => {
+  const overlap = (a, b) => {
     const wide = (a.width + b.width) / 2 - Math.abs(a.x - b.x), high = (a.height + b.height) / 2 - Math.abs(a.y - b.y);
     return wide > 0 && high > 0 ? wide * high : 0;
   };
@@ -125,9 +125,9 @@ function labelsPlaced(flows, nodes, at, drawn, scopes) {
     const points = way(at.get(nodes[flow.from]), at.get(nodes[flow.to]), flow.bow);
     const size = { width: 6.4 * flow.label.length + 8, height: 18 };
     let best = null, offset = 0;
-    for (let k = 0; k <= STEPS && best?.covered !== 0; k++) {
-      const at = STEPS / 2 + (k % 2 ? -1 : 1) * ((k + 1) >> 1), place = { ...points[at], ...size };
-      const covered = taken.reduce((sum, other) => sum + common(place, other), 0);
+    for (let k = 0; k <= CURVE_STEPS && best?.covered !== 0; k++) {
+      const at = CURVE_STEPS / 2 + (k % 2 ? -1 : 1) * ((k + 1) >> 1), place = { ...points[at], ...size };
+      const covered = taken.reduce((sum, other) => sum + overlap(place, other), 0);
       if (!best || covered < best.covered) best = { covered, place, at };
     }
     taken.push(best.place);

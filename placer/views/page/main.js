@@ -1,6 +1,6 @@
-// The page: what is selected and open, and everyone who shows it.
+// The page: the selection, which scopes are open, and the parts of the page that show them.
 
-const FOUND = 60;
+const MAX_MATCHES = 60;
 
 class App {
   constructor(plan) {
@@ -8,7 +8,7 @@ class App {
     this.selected = null;
     this.flowing = null;
     this.outline = new Outline(plan, this);
-    this.story = new Story(plan, this);
+    this.details = new Details(plan, this);
     this.graph = new GraphView(plan, this);
     this.graph.openAtFirst();
     this.tabs = { "tab-timeline": () => new Timeline(plan, this), "tab-ops": () => opsTable(plan, this), "tab-transfers": () => transfersTable(plan, this) };
@@ -26,7 +26,7 @@ class App {
     this.graph.paint();
     this.outline.draw();
     for (const view of Object.values(this.made)) view.draw();
-    if (this.selected) this.#tell();
+    if (this.selected) this.#describe();
   }
 
   opened() {
@@ -39,7 +39,7 @@ class App {
     this.graph.setOpen(node, !this.graph.isOpen(node));
     this.opened();
     this.graph.show(node);
-    if (this.selected === node) this.#tell();
+    if (this.selected === node) this.#describe();
   }
 
   select(node) {
@@ -48,18 +48,18 @@ class App {
     this.outline.draw();
     this.outline.reveal(node);
     this.made["tab-timeline"]?.draw();
-    this.#tell();
+    this.#describe();
   }
 
-  #tell() {
-    if (this.selected.op >= 0) this.story.op(this.selected.op);
-    else this.story.scope(this.selected);
+  #describe() {
+    if (this.selected.op >= 0) this.details.op(this.selected.op);
+    else this.details.scope(this.selected);
   }
 
   selectOp(op) {
     const leaf = this.plan.leafOf[op];
     if (leaf < 0) {
-      this.story.op(op);
+      this.details.op(op);
       return;
     }
     this.select(this.plan.nodes[leaf]);
@@ -70,10 +70,10 @@ class App {
   selectFlow(flow) {
     [this.selected, this.flowing] = [null, flow.id];
     this.graph.markSelected();
-    this.story.flow(flow);
+    this.details.flow(flow);
   }
 
-  /** Opens all around a node and brings it into sight. */
+  /** Opens all scopes around a node and scrolls to it. */
   reveal(node) {
     this.tab("tab-graph");
     if (node.parent) this.graph.setOpen(node.parent, true);
@@ -139,11 +139,11 @@ class App {
         else if (lowered[op].endsWith(`/${wanted}`) || types[op] === wanted) ends.push(op);
         else if (lowered[op].includes(wanted) || types[op].includes(wanted)) within.push(op);
       }
-      const found = [exact, ends, within].flatMap((ops) => [...ops.filter((op) => plan.leafOf[op] >= 0), ...ops.filter((op) => plan.leafOf[op] < 0)]);
-      list.replaceChildren(...found.slice(0, FOUND).map((op, k) => el("li", { role: "option", id: `found-${k}`, "data-op": op, "aria-selected": "false", onclick: () => choose(op) },
+      const matches = [exact, ends, within].flatMap((ops) => [...ops.filter((op) => plan.leafOf[op] >= 0), ...ops.filter((op) => plan.leafOf[op] < 0)]);
+      list.replaceChildren(...matches.slice(0, MAX_MATCHES).map((op, k) => el("li", { role: "option", id: `found-${k}`, "data-op": op, "aria-selected": "false", onclick: () => choose(op) },
         swatch(plan, plan.ops.device[op]), el("span", {}, plan.ops.name[op], el("span", { class: "soft" }, ` ${plan.text(plan.ops.type[op])}`)))));
-      if (found.length > FOUND) list.append(el("li", { class: "soft" }, `… and ${found.length - FOUND} more: the tab Ops lists all`));
-      if (!found.length) list.append(el("li", { class: "soft" }, "no op has that in its name or type"));
+      if (matches.length > MAX_MATCHES) list.append(el("li", { class: "soft" }, `… and ${matches.length - MAX_MATCHES} more: the tab Ops lists all`));
+      if (!matches.length) list.append(el("li", { class: "soft" }, "no op has this text in its name or type"));
       list.hidden = false;
       box.setAttribute("aria-expanded", "true");
       mark(-1);
@@ -162,7 +162,7 @@ class App {
   }
 }
 
-/** Figures, devices, baselines and notes. */
+/** The head of the page: headline, figures, devices, baselines, notes and terms. */
 function overview(plan) {
   const { figures: f } = plan;
   byId("headline").textContent = plan.headline;
@@ -172,7 +172,7 @@ function overview(plan) {
     objective: f.optimality, costs: f.costs,
   };
   byId("figures").replaceChildren(...Object.entries(figures).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-  byId("figures").title = `${f.solver}, ${f.solver_seconds.toFixed(2)} s: ${f.stop_reason}`;
+  byId("figures").title = `${f.solver}, ${f.solver_seconds.toFixed(2)} s; ${f.stop_reason}`;
   const meter = (share, colour) => el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.min(100, Math.max(share > 0 ? 1.5 : 0, 100 * share))}%`, background: colour } }));
   const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el(name ? "th" : "td", { scope: name ? "col" : null, class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost"].includes(name) ? "number" : "" }, name))));
   byId("devices").replaceChildren(el("table", {}, head("device", "ops", "time", "peak memory", "kept", "limit", ""), el("tbody", {}, plan.devices.map((d, k) =>
@@ -187,7 +187,7 @@ function overview(plan) {
     el("td", { style: { width: "22%" } }, r.feasible ? meter(r[by] / most, k ? "var(--soft)" : "var(--accent)") : ""), el("td", { class: "soft", title: r.note }, r.note))))));
   const notes = byId("notes");
   notes.hidden = !plan.notes.length;
-  notes.querySelector("summary").textContent = `${plan.notes.length} ${plan.notes.length === 1 ? "warning" : "warnings"}`;
+  notes.querySelector("summary").textContent = `${plan.notes.length} ${plan.notes.length === 1 ? "note" : "notes"}`;
   notes.querySelector("ul").replaceChildren(...plan.notes.map((note) => el("li", {}, note)));
   byId("terms").querySelector("dl").replaceChildren(...plan.terms.flatMap(([name, meaning, example]) =>
     [el("dt", {}, name), el("dd", {}, `${meaning} `, el("span", { class: "soft" }, `Example: ${example.replaceAll("`", "")}`))]));

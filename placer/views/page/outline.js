@@ -1,4 +1,4 @@
-// The tree of scopes beside the drawing: the same, for the keyboard and for screen readers.
+// The tree of scopes beside the drawing. It has the same content, for the keyboard and for screen readers.
 
 class Outline {
   constructor(plan, app) {
@@ -29,16 +29,16 @@ class Outline {
     const time = plan.nodeTime(node);
     const names = plan.devices.filter((_, k) => node.held[k]).map((device) => device.name).join(" and ");
     const what = scope ? `${node.ops} ops` : plan.text(plan.ops.type[node.op]), inside = scope ? node.crossings : 0;
-    const told = `${plan.shortLabel(node)}, ${what} on ${names}${time ? `, ${formatNs(time)}` : ""}${inside ? `, ${inside} crossings inside` : ""}`;
-    const line = el("div", { class: "item", title: told },
-      el("span", { class: "told", id: `told-${node.id}` }, told),
+    const description = `${plan.shortLabel(node)}, ${what} on ${names}${time ? `, ${formatNs(time)}` : ""}${inside ? `, ${inside} crossings inside` : ""}`;
+    const line = el("div", { class: "item", title: description },
+      el("span", { class: "spoken", id: `spoken-${node.id}` }, description),
       el("span", { class: "twist", "aria-hidden": "true" }, scope ? (open ? "▾" : "▸") : ""),
       this.#shares(node),
       el("span", { class: "name", "aria-hidden": "true" }, fitted(plan.shortLabel(node), 26 - 2 * level - (inside ? 6 : 0))),
       inside ? el("span", { class: "crosses", "aria-hidden": "true" }, `⇄${inside}`) : null,
       el("span", { class: "soft number", "aria-hidden": "true" }, time ? formatNs(time) : ""));
     return el("li", {
-      role: "treeitem", "data-node": node.id, "aria-level": level, "aria-labelledby": `told-${node.id}`, tabindex: "-1",
+      role: "treeitem", "data-node": node.id, "aria-level": level, "aria-labelledby": `spoken-${node.id}`, tabindex: "-1",
       "aria-expanded": scope ? String(open) : null, "aria-selected": String(app.selected === node),
     }, line, open ? el("ul", { role: "group" }, node.children.map((child) => this.#item(child, level + 1))) : null);
   }

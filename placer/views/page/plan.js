@@ -1,6 +1,6 @@
 // The plan: ops by number, the tensors between them, and the tree of scopes over them.
 
-const STAYS = 0, CROSSES = 1;
+const STAYS = 0, CROSSES = 1;  // kinds of edges; the third, 2, uses a copy made for an earlier reader
 
 async function unpacked(id) {
   const packed = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -27,20 +27,20 @@ class Plan {
     return this.devices[device][document.documentElement.dataset.theme === "dark" ? "night" : "day"];
   }
 
-  /** Edge after edge: `from`, `to`, `output`, `does`; the edges out of op i are outStart[i] to outStart[i + 1]. */
+  /** Edge after edge: `from`, `to`, `output`, `kind`; the edges out of op i are outStart[i] to outStart[i + 1]. */
   #readEdges() {
     const flat = this.edges, n = flat.length / 4;
     this.from = new Int32Array(n);
     this.to = new Int32Array(n);
     this.output = new Int32Array(n);
-    this.does = new Uint8Array(n);
+    this.kind = new Uint8Array(n);
     this.outStart = new Int32Array(this.count + 1);
     this.incoming = Array.from({ length: this.count }, () => []);
     for (let e = 0; e < n; e++) {
       this.from[e] = flat[4 * e];
       this.to[e] = flat[4 * e + 1];
       this.output[e] = flat[4 * e + 2];
-      this.does[e] = flat[4 * e + 3];
+      this.kind[e] = flat[4 * e + 3];
       this.outStart[this.from[e] + 1]++;
       this.incoming[this.to[e]].push(e);
     }
@@ -58,7 +58,7 @@ class Plan {
     }
   }
 
-  /** The copies that an op's output makes to a device. */
+  /** The transfers of an op's output to a device. */
   copies(op, output, device) {
     return (this.transfersOf.get(op) ?? []).filter((t) => t.output === output && t.dst === device);
   }
@@ -82,7 +82,7 @@ class Plan {
     return this.members.get(unit);
   }
 
-  /** Nodes of the tree; `leafOf[op]` is an op's node, -1 where it is not drawn (constants, handles). */
+  /** The nodes of the tree. `leafOf[op]` is the node of an op, -1 if it is not drawn (constants, handles of variables). */
   #readTree() {
     this.nodes = [];
     this.leafOf = new Int32Array(this.count).fill(-1);
@@ -110,7 +110,7 @@ class Plan {
     this.root = add(this.tree, null);
     delete this.tree;
     for (let e = 0; e < this.from.length; e++) {
-      if (this.does[e] !== CROSSES || this.leafOf[this.from[e]] < 0 || this.leafOf[this.to[e]] < 0) continue;
+      if (this.kind[e] !== CROSSES || this.leafOf[this.from[e]] < 0 || this.leafOf[this.to[e]] < 0) continue;
       let node = this.meeting(this.nodes[this.leafOf[this.from[e]]], this.nodes[this.leafOf[this.to[e]]]);
       for (; node; node = node.parent) node.crossings++;
     }
@@ -129,7 +129,7 @@ class Plan {
     return node.time.reduce((sum, time) => sum + time, 0);
   }
 
-  /** How a node is named within its scope. */
+  /** The name of a node within its scope. */
   shortLabel(node) {
     if (node.op < 0) return node.label;
     let above = node.parent;

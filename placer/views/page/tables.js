@@ -1,9 +1,9 @@
-// Long lists of which only the rows in sight exist.
+// Long tables, of which only the visible rows exist in the document.
 
 const ROW = 26;
 
 class LongTable {
-  /** `columns`: {title, of(row), text(row), number, width}; `choose(row)` is called for a row that is picked. */
+  /** `columns`: {title, of(row), text(row), number, width}; `choose(row)` is called for the row that is selected. */
   constructor(place, label, columns, choose) {
     Object.assign(this, { columns, choose, rows: [], sorted: -1, down: false, active: -1 });
     const widths = columns.map((column) => column.width).join(" ");
@@ -81,11 +81,11 @@ function opsTable(plan, app) {
   const types = [...new Set(ops.type)].map((t) => plan.text(t)).sort();
   const type = el("select", { "aria-label": "Op type" }, el("option", { value: "" }, "all types"), types.map((t) => el("option", {}, t)));
   const scope = el("input", { type: "text", placeholder: "name contains", "aria-label": "Name contains" });
-  const only = el("select", { "aria-label": "Only" }, ["all ops", "with crossings", "flagged", "elsewhere than TensorFlow's default"].map((t) => el("option", {}, t)));
-  const told = el("span", { class: "soft", role: "status" });
-  place.append(el("div", { class: "filters" }, device, type, scope, only, told));
+  const only = el("select", { "aria-label": "Only" }, ["all ops", "with crossings", "with flags", "on another device than TensorFlow's default"].map((t) => el("option", {}, t)));
+  const total = el("span", { class: "soft", role: "status" });
+  place.append(el("div", { class: "filters" }, device, type, scope, only, total));
   const crossing = new Set();
-  for (let e = 0; e < plan.from.length; e++) if (plan.does[e] !== STAYS) crossing.add(plan.from[e]).add(plan.to[e]);
+  for (let e = 0; e < plan.from.length; e++) if (plan.kind[e] !== STAYS) crossing.add(plan.from[e]).add(plan.to[e]);
   const size = (op) => ops.outputs[op].reduce((sum, k) => sum + plan.outputs[k][1], 0);
   const table = new LongTable(place, "Ops", [
     { title: "op", width: "minmax(200px, 4fr)", of: (op) => ops.name[op], text: (op) => ops.name[op] },
@@ -96,18 +96,18 @@ function opsTable(plan, app) {
     { title: "why", width: "90px", of: (op) => plan.text(ops.reason[op]), text: (op) => plan.text(ops.reason[op]) },
   ], (op) => app.selectOp(op));
   const filter = () => {
-    const wanted = scope.value.toLowerCase(), found = [];
+    const wanted = scope.value.toLowerCase(), passing = [];
     for (let op = 0; op < plan.count; op++) {
       if (device.value !== "" && ops.device[op] !== Number(device.value)) continue;
       if (type.value !== "" && plan.text(ops.type[op]) !== type.value) continue;
       if (wanted && !ops.name[op].toLowerCase().includes(wanted)) continue;
       if (only.selectedIndex === 1 && !crossing.has(op)) continue;
       if (only.selectedIndex === 2 && !plan.text(ops.flags[op])) continue;
-      if (only.selectedIndex === 3 && (ops.usual[op] < 0 || ops.usual[op] === ops.device[op])) continue;
-      found.push(op);
+      if (only.selectedIndex === 3 && (ops.default[op] < 0 || ops.default[op] === ops.device[op])) continue;
+      passing.push(op);
     }
-    told.textContent = `${found.length} of ${plan.count} ops, ${formatNs(found.reduce((sum, op) => sum + plan.ownTime[op], 0))} together`;
-    table.fill(found);
+    total.textContent = `${passing.length} of ${plan.count} ops, ${formatNs(passing.reduce((sum, op) => sum + plan.ownTime[op], 0))} together`;
+    table.fill(passing);
   };
   for (const input of [device, type, scope, only]) input.addEventListener("input", filter);
   filter();
@@ -119,7 +119,7 @@ function transfersTable(plan, app) {
   place.classList.add("list");
   const bytes = plan.transfers.reduce((sum, t) => sum + t.nbytes * t.count, 0), time = plan.transfers.reduce((sum, t) => sum + t.time, 0);
   place.append(el("div", { class: "filters soft" }, plan.transfers.length
-    ? `${plan.transfers.length} transfers, ${formatBytes(bytes)} and ${formatNs(time)} per step. A tensor crosses once per device, however many ops wait there.`
+    ? `${plan.transfers.length} transfers, ${formatBytes(bytes)} and ${formatNs(time)} per step. A tensor is copied once per place, however many ops read it there.`
     : "Nothing crosses between devices."));
   const name = (k) => plan.devices[k].name;
   const table = new LongTable(place, "Transfers", [

@@ -1,4 +1,4 @@
-// The predicted step over time: what each stream, thread and link does, and the memory each device holds.
+// The predicted step over time: a track for each stream, thread and link, and the memory of each device.
 
 const LANE = 18, SLIM = 7, GUTTER = 130, CURVE = 84, AXIS = 22;
 
@@ -12,7 +12,7 @@ class Timeline {
     [this.left, this.right] = [0, this.end];
     this.canvas = el("canvas", {
       tabindex: "0", role: "img",
-      "aria-label": `Predicted timeline of ${formatNs(this.end)} with ${this.tracks.length} tracks. Arrow keys move, plus and minus zoom, 0 shows all. The tables of ops and transfers have the same as text.`,
+      "aria-label": `Predicted timeline of ${formatNs(this.end)} with ${this.tracks.length} tracks. Arrow keys move, plus and minus zoom, 0 shows all. The tables of ops and transfers have the same content as text.`,
     });
     this.scroll = el("div", { class: "scroll" }, this.canvas);
     this.tip = el("div", { class: "tip", hidden: true });
@@ -20,7 +20,7 @@ class Timeline {
       el("div", { class: "filters" },
         el("button", { type: "button", onclick: () => this.zoom(1 / 1.6) }, "+"), el("button", { type: "button", onclick: () => this.zoom(1.6) }, "−"),
         el("button", { type: "button", onclick: () => this.all() }, "All"),
-        el("span", { class: "soft" }, "as the execution model predicts; drag to move, wheel with Ctrl to zoom, click an op for its story")),
+        el("span", { class: "soft" }, "predicted by the execution model. Drag to move, use the wheel with Ctrl to zoom, click an op for its details.")),
       this.scroll, this.tip);
     this.#listen();
     new ResizeObserver(() => this.draw()).observe(byId("timeline"));
@@ -31,15 +31,15 @@ class Timeline {
     const { plan } = this, tracks = [];
     const lanes = (spans, title, device, kind) => {
       spans.sort((a, b) => a[0] - b[0]);
-      const ends = [], found = [];
+      const ends = [], byLane = [];
       for (const span of spans) {
         let lane = ends.findIndex((end) => end <= span[0]);
         if (lane < 0) lane = ends.push(0) - 1;
         ends[lane] = span[1];
-        (found[lane] ??= []).push(span);
+        (byLane[lane] ??= []).push(span);
       }
-      const height = kind === "transfer" && found.length > 3 ? SLIM : LANE;  // copies overlap where only their latency passes
-      found.forEach((inside, k) => tracks.push({ title: k ? "" : title, device, spans: inside, kind, height }));
+      const height = kind === "transfer" && byLane.length > 3 ? SLIM : LANE;  // copies overlap while only their latency passes
+      byLane.forEach((inside, k) => tracks.push({ title: k ? "" : title, device, spans: inside, kind, height }));
     };
     plan.devices.forEach((device, k) => {
       const streamed = [], threads = [];
@@ -123,7 +123,7 @@ class Timeline {
     this.draw();
   }
 
-  /** Shows an op's slice. */
+  /** Moves to the slice of an op. */
   show(op) {
     const { start, length } = this.plan.ops;
     if (!length[op] || (start[op] + length[op] > this.left && start[op] < this.right)) return this.draw();
@@ -248,7 +248,7 @@ class Timeline {
     pen.fillText(`peak ${formatBytes(device.peak_bytes)}, ${words}`, GUTTER + 8, top + 10);
   }
 
-  /** Spans of a track follow each other: the first that ends in sight, by bisection. */
+  /** The first span of a track that ends within the visible range. Spans are in order, so bisection finds it. */
   #firstIn(spans) {
     let [low, high] = [0, spans.length];
     while (low < high) {

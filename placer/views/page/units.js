@@ -1,8 +1,8 @@
-// Times and sizes as the command line writes them, and elements.
+// Times and sizes as the command line writes them, and helpers to make elements.
 
 function three(number) {
   const size = Math.abs(number), digits = size < 9.995 ? 2 : size < 99.95 ? 1 : 0, scaled = number * 10 ** digits;
-  // Ties, which only eighths can be, go to the even digit as in Python.
+  // Ties go to the even digit as in Python; only multiples of 1/8 can be ties.
   const tie = Number.isInteger(8 * number) && Math.abs(scaled % 1) === 0.5;
   return (tie ? (2 * Math.round(scaled / 2)) / 10 ** digits : number).toFixed(digits);
 }
@@ -21,7 +21,7 @@ function formatBytes(size) {
   return `${Math.round(size)} B`;
 }
 
-/** The end of a long name says more than its beginning; of a stretch, "first … last", both ends are kept. */
+/** The text, shortened at its start: the end of a long name says more. Of a stretch, "first … last", both ends are kept. */
 function fitted(text, length) {
   const ends = text.split(" … ");
   if (ends.length === 2 && text.length > length) return ends.map((end) => fitted(end, (length - 3) >> 1)).join(" … ");
@@ -29,7 +29,7 @@ function fitted(text, length) {
   return text.length <= kept ? text : `…${text.slice(1 - kept)}`;
 }
 
-/** An element; attributes that start with "on" listen, `style` is an object, children are nodes or text. */
+/** Makes an element. Attributes that start with "on" are listeners, `style` is an object, children are nodes or text. */
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -41,7 +41,7 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A name that may be broken after its slashes. */
+/** A name that may be broken into lines after its slashes. */
 function breakable(name) {
   return name.split("/").flatMap((step, k) => (k ? ["/", document.createElement("wbr"), step] : [step]));
 }

@@ -17,13 +17,13 @@ STEPS = 100
 @pytest.mark.parametrize(("loser", "winner"), [("heft", "peft"), ("peft", "heft"), ("greedy", "min_cut")])
 def test_each_solver_loses_somewhere(loser: str, winner: str, tmp_path: Path) -> None:
     objective = "total_cost" if winner == "min_cut" else "step_time"
-    found = adversarial(loser, winner, objective=objective, seed=1, steps=STEPS)  # type: ignore[arg-type]
-    assert found.ratio > max(1.0, found.started_at)
-    values = [solver(name).solve(found.problem, objective).objective_ns for name in (loser, winner)]  # type: ignore[arg-type]
-    assert found.ratio == values[0] / values[1]
-    save_problem(found.problem, tmp_path / "found.npz")
+    harder = adversarial(loser, winner, objective=objective, seed=1, steps=STEPS)  # type: ignore[arg-type]
+    assert harder.ratio > max(1.0, harder.started_at)
+    values = [solver(name).solve(harder.problem, objective).objective_ns for name in (loser, winner)]  # type: ignore[arg-type]
+    assert harder.ratio == values[0] / values[1]
+    save_problem(harder.problem, tmp_path / "harder.npz")
     target = problem_of(f"adversarial:{loser},{winner},seed=1,steps={STEPS}", {"objective": objective})
-    assert fingerprint(load_problem(tmp_path / "found.npz")) == fingerprint(target) == fingerprint(found.problem)
+    assert fingerprint(load_problem(tmp_path / "harder.npz")) == fingerprint(target) == fingerprint(harder.problem)
 
 
 def test_limits_hold_and_more_steps_never_make_it_less() -> None:

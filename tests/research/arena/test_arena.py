@@ -28,8 +28,8 @@ SMALL = synthetic("layered", ops=24, memory=0.5)
 
 def outcomes(problems: Any, solvers: Any, **options: Any) -> dict[str, dict[str, Any]]:
     """By solver, the record of its only run."""
-    found = placer.arena(problems, solvers, jobs=2, **{"time_limits_s": [0.2]} | options)
-    return {record["solver"]: record for record in found.records}
+    comparison = placer.arena(problems, solvers, jobs=2, **{"time_limits_s": [0.2]} | options)
+    return {record["solver"]: record for record in comparison.records}
 
 
 def test_a_record_tells_what_the_solver_found() -> None:
@@ -124,8 +124,12 @@ def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Pat
 
 
 def test_rules_run_once_whatever_the_seeds() -> None:
-    found = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
-    assert sorted((record["solver"], record["seed"]) for record in found.records) == [("m_etf", 0), ("random", 0), ("random", 1)]
+    comparison = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
+    assert sorted((record["solver"], record["seed"]) for record in comparison.records) == [
+        ("m_etf", 0),
+        ("random", 0),
+        ("random", 1),
+    ]
 
 
 def test_runs_on_a_saved_graph_load_no_tensorflow(tmp_path: Path) -> None:
@@ -144,19 +148,19 @@ def run(problem):  # a name that others use too
     return Assignment(problem.unit_allowed.argmax(axis=1))
 
 def main():
-    found = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
-    print([(r["solver"], r["outcome"], r["note"]) for r in found.records])
+    comparison = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
+    print([(r["solver"], r["outcome"], r["note"]) for r in comparison.records])
 
 if GUARD:
     main()
 """
 
 
-@pytest.mark.parametrize(("guard", "told"), [('__name__ == "__main__"', "('run', 'answered'"), ("True", "call arena under if")])
-def test_a_solver_may_be_defined_in_the_program_itself(guard: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("guard", "output"), [('__name__ == "__main__"', "('run', 'answered'"), ("True", "call arena under if")])
+def test_a_solver_may_be_defined_in_the_program_itself(guard: str, output: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(SCRIPT.replace("GUARD", guard))
     done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
-    assert told in done.stdout
+    assert output in done.stdout
 
 
 def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ def test_loads_and_costs_are_those_of_the_file(path: Path) -> None:
             for i, d in zip(published.node_ids(split.op_names), chosen[split.op_unit].tolist(), strict=True)
         }
         published.checked(path, device, limit_bytes=float("inf"))
-        found = published.loads(path, device)
-        expected = [found.get(d if d < split.accelerators else split.accelerators - 1 - d, 0.0) for d in range(split.devices)]
+        loads = published.loads(path, device)
+        expected = [loads.get(d if d < split.accelerators else split.accelerators - 1 - d, 0.0) for d in range(split.devices)]
         assert loads_ns(split, chosen) / 1e6 == pytest.approx(expected, abs=1e-3)
 
         side = rng.integers(0, 2, placement.units)

@@ -27,15 +27,15 @@ from tests.helpers.pairwise import limited, optimum, random_pairwise
 def test_small_problems_are_solved_to_the_optimum(seed: int, edges: int | None, room: float) -> None:
     problem = random_pairwise(seed, edges=edges, room=room)
     best = optimum(problem)
-    found = minimise_pairwise(problem, time_limit_s=20.0, seed=seed)
+    solution = minimise_pairwise(problem, time_limit_s=20.0, seed=seed)
     if best is None:
-        assert found.status == Status.INFEASIBLE
-        assert found.choice is None
-        assert found.gap == 1
+        assert solution.status == Status.INFEASIBLE
+        assert solution.choice is None
+        assert solution.gap == 1
         return
-    assert found.choice is not None
-    assert (found.status, found.cost, found.lower_bound, found.gap) == (Status.OPTIMAL, best, best, 0)
-    assert validate_pairwise(problem, found.choice, found.cost).ok
+    assert solution.choice is not None
+    assert (solution.status, solution.cost, solution.lower_bound, solution.gap) == (Status.OPTIMAL, best, best, 0)
+    assert validate_pairwise(problem, solution.choice, solution.cost).ok
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,8 +97,8 @@ def test_the_limit_may_be_used_up_and_one_less_costs_more() -> None:
 @given(seed=st.integers(0, 100_000))
 def test_a_higher_limit_never_costs_more(seed: int) -> None:
     problem = random_pairwise(seed, room=0.0)
-    found = [minimise_pairwise(limited(problem, problem.usage_limit + more)) for more in range(0, 12, 3)]
-    costs = [float("inf") if solution.choice is None else solution.cost for solution in found]
+    solutions = [minimise_pairwise(limited(problem, problem.usage_limit + more)) for more in range(0, 12, 3)]
+    costs = [float("inf") if solution.choice is None else solution.cost for solution in solutions]
     assert costs == sorted(costs, reverse=True)
 
 
@@ -109,7 +109,7 @@ def test_sources_are_given() -> None:
 @pytest.mark.parametrize("path", [p for p in published.INTRA_OPERATOR if p.name[-9] in "BG"], ids=lambda path: path.name)
 def test_published_instances_get_choices_that_fit_and_a_bound_below_the_best_known(path: Path) -> None:
     problem = load_pairwise(path)
-    found = minimise_pairwise(problem, time_limit_s=1.5)
-    assert found.choice is not None
-    assert validate_pairwise(problem, found.choice, found.cost).ok
-    assert found.lower_bound <= {"B": 532843, "G": 217039}[path.name[-9]] <= found.cost
+    solution = minimise_pairwise(problem, time_limit_s=1.5)
+    assert solution.choice is not None
+    assert validate_pairwise(problem, solution.choice, solution.cost).ok
+    assert solution.lower_bound <= {"B": 532843, "G": 217039}[path.name[-9]] <= solution.cost

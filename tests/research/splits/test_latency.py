@@ -24,13 +24,13 @@ from tests.helpers.splits import least_latency_ns, random_split
 def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     problem = random_split(seed, ops=6 + seed % 2)
     least = least_latency_ns(problem)
-    found = minimise_latency(problem, time_limit_s=20.0)
-    assert found.device is not None
-    assert found.objective_ns == latency_ns(problem, found.device) == least
-    assert found.status is Status.OPTIMAL
-    assert found.lower_bound_ns == least
-    assert excess_bytes(problem, found.device) == 0
-    assert problem.unit_supported[found.device < problem.accelerators].all()
+    solution = minimise_latency(problem, time_limit_s=20.0)
+    assert solution.device is not None
+    assert solution.objective_ns == latency_ns(problem, solution.device) == least
+    assert solution.status is Status.OPTIMAL
+    assert solution.lower_bound_ns == least
+    assert excess_bytes(problem, solution.device) == 0
+    assert problem.unit_supported[solution.device < problem.accelerators].all()
 
 
 @settings(deadline=None, max_examples=25)
@@ -60,18 +60,18 @@ def test_no_accelerator_has_less_to_do_than_its_cut(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_larger_split_fits_and_waits_in_no_circle(seed: int) -> None:
     problem = random_split(seed, ops=40, accelerators=3)
-    found = minimise_latency(problem, time_limit_s=0.5)
-    assert found.device is not None
-    assert excess_bytes(problem, found.device) == 0
-    assert found.lower_bound_ns <= found.objective_ns == latency_ns(problem, found.device)
+    solution = minimise_latency(problem, time_limit_s=0.5)
+    assert solution.device is not None
+    assert excess_bytes(problem, solution.device) == 0
+    assert solution.lower_bound_ns <= solution.objective_ns == latency_ns(problem, solution.device)
     everything_on_cpus = latency_ns(problem, np.full(problem.units, problem.accelerators))
     assert everything_on_cpus is not None
-    assert found.objective_ns <= everything_on_cpus
+    assert solution.objective_ns <= everything_on_cpus
 
 
 @pytest.mark.skipif(not published.LATENCY, reason="no published problems beside this checkout")
 def test_a_published_latency_is_met() -> None:
     """That of a graph with few ideals, which is proved."""
     path = next(p for p in published.LATENCY if p.stem == "bert24_inference")
-    found = minimise_latency(load_split(path), time_limit_s=0.5)
-    assert found.objective_ns / 1e6 == pytest.approx(100.218, abs=1e-3)
+    solution = minimise_latency(load_split(path), time_limit_s=0.5)
+    assert solution.objective_ns / 1e6 == pytest.approx(100.218, abs=1e-3)

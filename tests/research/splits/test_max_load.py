@@ -28,13 +28,13 @@ def test_the_least_of_all_splits_is_found_and_proved(seed: int) -> None:
     problem = random_split(seed, ops=6 + seed % 2, cpus=1 + seed % 2)
     least = least_max_load_ns(problem)
     assert max_load_bound_ns(problem) <= least
-    found = minimise_max_load(problem, time_limit_s=20.0)
-    assert found.device is not None
-    assert found.status is Status.OPTIMAL
-    assert found.objective_ns == max_load_ns(problem, found.device) == least
-    assert found.lower_bound_ns == least
-    assert excess_bytes(problem, found.device) == 0
-    assert problem.unit_supported[found.device < problem.accelerators].all()
+    solution = minimise_max_load(problem, time_limit_s=20.0)
+    assert solution.device is not None
+    assert solution.status is Status.OPTIMAL
+    assert solution.objective_ns == max_load_ns(problem, solution.device) == least
+    assert solution.lower_bound_ns == least
+    assert excess_bytes(problem, solution.device) == 0
+    assert problem.unit_supported[solution.device < problem.accelerators].all()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,12 +1,12 @@
-// What is selected, in words: an op as `placer show --explain` tells it, a scope, or what flows between two boxes.
+// The details of the selection: an op as `placer show --explain` explains it, a scope, or the tensors between two boxes.
 
-class Story {
+class Details {
   constructor(plan, app) {
-    Object.assign(this, { plan, app, place: byId("story") });
-    this.tell([el("h2", {}, "Nothing is selected"), el("p", { class: "soft" }, "Click a box, a row or a slice of the timeline, or search for an op: here it says where it runs and why.")]);
+    Object.assign(this, { plan, app, place: byId("details") });
+    this.fill([el("h2", {}, "Nothing is selected"), el("p", { class: "soft" }, "Click a box, a table row or a slice of the timeline, or search for an op. Its device and the reason for it are then shown here.")]);
   }
 
-  tell(parts) {
+  fill(parts) {
     this.place.replaceChildren(...parts.flat(Infinity).filter(Boolean));
     this.place.scrollTop = 0;
   }
@@ -27,9 +27,9 @@ class Story {
     const members = plan.membersOf(ops.unit[op]).filter((other) => other !== op);
     const slowest = Math.max(1, ...ops.time[op]);
     const leaf = plan.leafOf[op];
-    this.tell([
+    this.fill([
       el("h2", {}, breakable(ops.name[op])),
-      el("p", {}, `${text("type")}${runs} on `, this.chip(here), " ", leaf >= 0 ? el("button", { type: "button", onclick: () => this.app.reveal(plan.nodes[leaf]) }, "Show in graph") : el("span", { class: "soft" }, "not drawn: nothing of it moves in a step")),
+      el("p", {}, `${text("type")}${runs} on `, this.chip(here), " ", leaf >= 0 ? el("button", { type: "button", onclick: () => this.app.reveal(plan.nodes[leaf]) }, "Show in graph") : el("span", { class: "soft" }, "not drawn: it is a constant or the handle of a variable, and moves nothing in a step")),
       el("h3", {}, "Why"),
       el("p", { id: "why" }, el("b", {}, text("reason")), `: ${text("why")}`),
       others.map(([kind, other, why]) => el("p", {}, el("b", {}, plan.text(kind)), `: ${plan.text(why)} (`, other >= 0 ? this.link(other) : "", ")")),
@@ -41,7 +41,7 @@ class Story {
         el("td", { style: { width: "35%" } }, ops.time[op][k] > 0 ? el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.max(1.5, (100 * ops.time[op][k]) / slowest)}%`, background: plan.paintOf(k)[1] } })) : ""))))),
       text("refusals") ? el("p", { class: "soft" }, `not on ${text("refusals")}`) : null,
       ops.length[op] ? el("p", { class: "soft" }, `predicted from ${formatNs(ops.start[op])} to ${formatNs(ops.start[op] + ops.length[op])} of the step`) : null,
-      ops.usual[op] >= 0 && ops.usual[op] !== here ? el("p", {}, "TensorFlow itself would run it on ", this.chip(ops.usual[op])) : null,
+      ops.default[op] >= 0 && ops.default[op] !== here ? el("p", {}, "TensorFlow itself would run it on ", this.chip(ops.default[op])) : null,
       text("flags") ? el("p", {}, `flags: ${text("flags")}`) : null,
       members.length ? [el("h3", {}, `Together with ${members.length} ${members.length === 1 ? "op" : "ops"}`), el("p", { class: "soft" }, text("group") || "they share a device"),
         this.#some(members.map((other) => el("li", {}, this.link(other))))] : null,
@@ -94,12 +94,12 @@ class Story {
     const walk = (part) => (part.op >= 0 ? leaves.push(part.op) : part.children.forEach(walk));
     walk(node);
     leaves.sort((a, b) => plan.ownTime[b] - plan.ownTime[a]);
-    this.tell([
+    this.fill([
       el("h2", {}, breakable(node.label)),
       el("p", {}, `${node.ops} ops, ${formatNs(plan.nodeTime(node))}${node.crossings ? `, ${node.crossings} edges inside cross between devices` : ""}`),
       el("p", {}, el("button", { type: "button", id: "toggle", onclick: () => app.toggle(node) }, open ? "Close" : "Open"), " ", el("button", { type: "button", onclick: () => app.reveal(node) }, "Show in graph")),
       el("table", {}, el("tbody", {}, plan.devices.map((device, k) => (node.held[k] ? el("tr", {}, el("td", {}, this.chip(k)), el("td", { class: "number" }, `${node.held[k]} ops`), el("td", { class: "number" }, formatNs(node.time[k]))) : null)))),
-      el("h3", {}, "What takes longest"),
+      el("h3", {}, "Ops that take longest"),
       this.#some(leaves.slice(0, 200).map((op) => el("li", { class: "reader" }, swatch(plan, plan.ops.device[op]), this.link(op), el("span", { class: "soft number" }, `\u00a0 ${formatNs(plan.ownTime[op])}`)))),
     ]);
   }
@@ -116,7 +116,7 @@ class Story {
       tensors.set(plan.tensorName(plan.from[e], plan.output[e]), [plan.from[e], plan.output[e], plan.to[e]]);
     }
     const name = (node) => el("button", { type: "button", class: "link", onclick: () => app.select(node) }, plan.shortLabel(node));
-    this.tell([
+    this.fill([
       el("h2", {}, "From ", name(from), " to ", name(to)),
       el("p", {}, flow.crosses ? el("span", { class: "copy" }, `${formatBytes(flow.crossing)} cross in ${formatNs(flow.time)} per step`) : `${formatBytes(flow.nbytes)}, nothing crosses here`),
       this.#some([...tensors.values()].map(([op, output, reader]) => (output < 0 ? el("li", {}, this.link(reader), " waits for ", this.link(op)) : this.#tensor(op, output, plan.ops.device[reader])))),

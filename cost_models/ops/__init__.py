@@ -1,0 +1,86 @@
+"""One table of ops: for each op type an entry with everything that is known of it.
+
+`optype.OpType` says what an entry holds. Each module of a family of ops registers the entries of its op types; `table` looks
+them up. To add an op, register its entry in the module of its family.
+"""
+
+from __future__ import annotations
+
+from cost_models.ops import (
+    control,
+    convolution,
+    data,
+    dense,
+    elementwise,
+    gather_scatter,
+    image,
+    layout,
+    linear_algebra,
+    lists,
+    normalization,
+    pooling,
+    random_numbers,
+    reduction,
+    selection,
+    shape,
+    slicing,
+    state,
+    strings,
+)
+from cost_models.ops.optype import Difference, Fusion, OpType, View
+from cost_models.ops.recipes import UnmeasurableError
+from cost_models.ops.table import (
+    copied_read,
+    entry_of,
+    is_awaited,
+    is_copied,
+    output_bounds,
+    runs_on_host,
+    types_where,
+    view_of,
+    work_of,
+)
+from cost_models.ops.work import Work, in_host_memory
+
+FAMILIES = (
+    control,
+    convolution,
+    data,
+    dense,
+    elementwise,
+    gather_scatter,
+    image,
+    layout,
+    linear_algebra,
+    lists,
+    normalization,
+    pooling,
+    random_numbers,
+    reduction,
+    selection,
+    shape,
+    slicing,
+    state,
+    strings,
+)
+"""The modules whose import fills the table."""
+
+__all__ = [
+    "FAMILIES",
+    "Difference",
+    "Fusion",
+    "OpType",
+    "UnmeasurableError",
+    "View",
+    "Work",
+    "copied_read",
+    "entry_of",
+    "in_host_memory",
+    "is_awaited",
+    "is_copied",
+    "output_bounds",
+    "runs_on_host",
+    "types_where",
+    "view_of",
+    "work_of",
+]

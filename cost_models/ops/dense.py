@@ -1,0 +1,87 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+from cost_models.base import OpSignature
+from cost_models.ops.optype import Difference, Fusion, OpType
+from cost_models.ops.table import register
+from cost_models.ops.work import LIBRARY_NS, Work, elements, matrix_product, nbytes, sides
+
+PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
+"""Why a product's results depend on the device."""
+_LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
+"""Types that oneDNN multiplies, on one core if the matrices fit its cache."""
+
+
+def _matmul(op: OpSignature) -> Work:
+    """2·m·n·k for each matrix of the batch."""
+    left = sides(op.inputs, 0)
+    transposed = op.attr("transpose_a") or op.attr("adj_x")
+    depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
+    outputs = elements(op.outputs[:1])
+    work = matrix_product(2.0 * outputs * depth, nbytes(op.inputs) + nbytes(op.outputs), outputs, depth)
+    return replace(work, one_core=op.outputs[0].dtype in _LIBRARY_DTYPES) if op.outputs else work
+
+
+def _einsum(op: OpSignature) -> Work:
+    """Two operations for each point of the product of all labels' sizes. An ellipsis stands for the rest of the first output.
+
+    Tensors whose axes do not lie as a batch of matrices are transposed first, each by a kernel of its own.
+    """
+    equation = str(op.attr("equation", ""))
+    terms, _, output = equation.partition("->")
+    size: dict[str, int] = {}
+    for i, term in enumerate(terms.split(",")):
+        labels, shape = term.replace("...", "."), sides(op.inputs, i)
+        before, _, after = labels.partition(".")
+        labelled = list(zip(before, shape, strict=False))
+        labelled += list(zip(reversed(after), reversed(shape), strict=False)) if "." in labels else []
+        for label, side in labelled:
+            size[label] = max(size.get(label, 1), side)
+    outputs = max(1, elements(op.outputs[:1]))
+    depth = math.prod(side for label, side in size.items() if label not in output)
+    moved = nbytes(op.inputs) + nbytes(op.outputs)
+    transposes = _transposes(equation)
+    work = matrix_product(2.0 * outputs * depth, moved, outputs, depth, workspace_bytes=moved)
+    return replace(work, kernels=1 + transposes, cpu_serial_ns=transposes * LIBRARY_NS)
+
+
+def _transposes(equation: str) -> int:
+    """How many of two factors and their product are not laid out as a batch of matrices."""
+    terms, _, output = equation.replace("...", ".").partition("->")
+    left, _, right = terms.partition(",")
+    batch = [label for label in output if label in left and label in right]
+
+    def kinds(labels: str) -> list[int]:
+        """The kinds of labels in their order, equal neighbours once: 0 batch, 1 left side, 2 right side, 3 summed over."""
+        each = (0 if label in batch else 3 if label not in output else 1 if label in left else 2 for label in labels)
+        return [kind for kind, _ in itertools.groupby(each)]
+
+    def is_matrices(labels: str) -> bool:
+        order = kinds(labels)
+        return len(set(order)) == len(order) and 0 not in order[1:]
+
+    return (not is_matrices(left)) + (not is_matrices(right)) + (kinds(output) != sorted(set(kinds(output))))
+
+
+register(
+    "MatMul",
+    OpType(
+        work=_matmul,
+        start_factor=2.1,
+        differs=PRODUCT,
+        fusion=Fusion(
+            "_FusedMatMul",
+            activations=frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}),
+            breaking_after_sum=frozenset({"Relu", "Relu6", "Elu"}),
+        ),
+    ),
+)
+register("BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul", OpType(work=_matmul, start_factor=2.1, differs=PRODUCT))
+register("SparseMatMul", OpType(work=_matmul))
+register("Einsum", OpType(work=_einsum, start_factor=2.1, differs=PRODUCT))
+register("XlaEinsum", OpType(work=_einsum))

@@ -1,0 +1,145 @@
+"""Rows taken from tensors, rows combined into tensors, and sums over segments of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cost_models.base import OpSignature
+from cost_models.ops.optype import Difference, OpType, all_int32
+from cost_models.ops.recipes import ascending_ids, axis_where, indices_below, random_points, shape_in, shape_out
+from cost_models.ops.table import register
+from cost_models.ops.work import CORE_NS_PER_BYTE, Work, copies_part, elements, moves, nbytes
+
+BOUNDS = frozenset({Difference.BOUNDS})
+"""TensorFlow documents it for gathers, scatters and segments. GPU kernels of the others check nothing that the host would learn
+of. Ops that are alike are taken to behave alike."""
+_BOUNDS_AND_SUMS = BOUNDS | {Difference.SUM_ORDER}
+_FLOPS_PER_ROW = 80.0
+"""Each row is looked for in memory, which takes the time of about 80 operations."""
+_SCATTER_NS_PER_INDEX = 20.0
+_SEGMENT_NS_PER_ELEMENT = 2.0
+
+
+def gathers(op: OpSignature) -> Work:
+    """Rows copied from a larger tensor."""
+    return replace(copies_part(op), flops=_FLOPS_PER_ROW * elements(op.inputs[1:2]))
+
+
+def scatters(op: OpSignature) -> Work:
+    """Rows read, combined and written back, by one core of a CPU; a new output is filled first."""
+    moved = 3 * max((spec.nbytes for spec in op.inputs[1:]), default=0)
+    serial_ns = _SCATTER_NS_PER_INDEX * elements(op.inputs[1:2]) + CORE_NS_PER_BYTE * moved
+    return Work(nbytes=moved + 2 * nbytes(op.outputs) + nbytes(op.inputs[1:2]), cpu_serial_ns=serial_ns)
+
+
+def _segments(op: OpSignature) -> Work:
+    """One core of a CPU walks the rows. A GPU clears the output, then adds atomically."""
+    moved = 2 * nbytes(op.inputs) + 2 * nbytes(op.outputs)
+    return Work(nbytes=moved, kernels=2, cpu_serial_ns=_SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1]))
+
+
+# -- recipes -------------------------------------------------------------------------------------------------------------
+
+
+def _rows_of_first_axis(op: OpSignature) -> Mapping[int, Any]:
+    return {1: indices_below(shape_in(op, 0)[0], op.inputs[1])}
+
+
+def _rows_of_an_axis(op: OpSignature) -> Mapping[int, Any]:
+    table, indices, out = shape_in(op, 0), shape_in(op, 1), shape_out(op)
+    batch = int(op.attr("batch_dims", 0) or 0)  # type: ignore[arg-type]
+    axis = axis_where(
+        lambda axis: axis >= batch and table[:axis] + indices[batch:] + table[axis + 1 :] == out,
+        len(table),
+    )
+    return {1: indices_below(table[axis], op.inputs[1]), 2: axis}
+
+
+def _points_of_input(op: OpSignature) -> Mapping[int, Any]:
+    return {1: random_points(op.inputs[1], shape_in(op, 0))}
+
+
+def _points_of_output(op: OpSignature) -> Mapping[int, Any]:
+    return {0: random_points(op.inputs[0], shape_out(op)), 2: shape_out(op)}
+
+
+def _unsorted_segments(op: OpSignature) -> Mapping[int, Any]:
+    return {1: indices_below(shape_out(op)[0], op.inputs[1]), 2: shape_out(op)[0]}
+
+
+def _segment_count(op: OpSignature, rows: int) -> int:
+    """As many as the output has rows, or one for four rows if that is not known."""
+    out = op.outputs[0].shape
+    return out[0] if out and out[0] is not None else max(1, rows // 4)
+
+
+def _sorted_segments(op: OpSignature) -> Mapping[int, Any]:
+    rows = shape_in(op, 1)[0]
+    segments = _segment_count(op, rows)
+    ids = ascending_ids(rows, segments)
+    return {1: ids, 2: segments} if len(op.inputs) > 2 else {1: ids}
+
+
+def _sparse_segments(op: OpSignature) -> Mapping[int, Any]:
+    rows = shape_in(op, 2)[0]
+    return {1: indices_below(shape_in(op, 0)[0], op.inputs[1]), 2: ascending_ids(rows, _segment_count(op, rows))}
+
+
+def _sparse_segments_gradient(op: OpSignature) -> Mapping[int, Any]:
+    rows, size = shape_in(op, 1)[0], shape_out(op)[0]
+    return {1: indices_below(size, op.inputs[1]), 2: ascending_ids(rows, shape_in(op, 0)[0]), 3: size}
+
+
+def _sparse_matrix(op: OpSignature) -> Mapping[int, Any]:
+    shape = (shape_out(op)[0], shape_in(op, 3)[0])
+    return {0: random_points(op.inputs[0], shape), 2: shape}
+
+
+def _every_index_once(op: OpSignature) -> Mapping[int, Any]:
+    start, values = 0, {}
+    for position, spec in enumerate(op.inputs[: len(op.inputs) // 2]):
+        values[position] = range(start, start + spec.elements)
+        start += spec.elements
+    return values
+
+
+register("Gather", OpType(work=gathers, start_factor=1.4, differs=BOUNDS, recipe=_rows_of_first_axis))
+register("GatherV2", OpType(work=gathers, start_factor=1.4, differs=BOUNDS, recipe=_rows_of_an_axis))
+register("GatherNd", OpType(work=gathers, differs=BOUNDS, recipe=_points_of_input))
+register("DynamicStitch ParallelDynamicStitch", OpType(work=moves(1), recipe=_every_index_once))
+
+_SCATTER = OpType(work=scatters, host_kernel=all_int32, differs=BOUNDS)
+_TENSOR_SCATTER = replace(_SCATTER, in_place=True, recipe=_points_of_input)
+
+register("ScatterNd", replace(_SCATTER, differs=_BOUNDS_AND_SUMS, recipe=_points_of_output))
+register("TensorScatterUpdate", replace(_TENSOR_SCATTER, start_factor=1.8))
+register("TensorScatterAdd TensorScatterSub", replace(_TENSOR_SCATTER, start_factor=1.8, differs=_BOUNDS_AND_SUMS))
+register("TensorScatterMax TensorScatterMin", _TENSOR_SCATTER)
+register("SparseToDense", OpType(work=scatters, differs=BOUNDS))
+register("ScatterNdNonAliasingAdd", OpType(differs=_BOUNDS_AND_SUMS))
+
+_SEGMENTS = OpType(work=_segments, differs=BOUNDS)
+_SUMMED = replace(_SEGMENTS, differs=_BOUNDS_AND_SUMS)
+
+register("UnsortedSegmentSum UnsortedSegmentProd", replace(_SUMMED, recipe=_unsorted_segments))
+register("UnsortedSegmentMax UnsortedSegmentMin", replace(_SEGMENTS, recipe=_unsorted_segments))
+register("SegmentSum SegmentMean SegmentProd", replace(_SUMMED, awaited=True, recipe=_sorted_segments))
+register("SegmentMax SegmentMin", replace(_SEGMENTS, awaited=True, recipe=_sorted_segments))
+register("SegmentSumV2", OpType(work=_segments, recipe=_sorted_segments))
+register("SegmentMaxV2 SegmentMinV2 SegmentProdV2", OpType(recipe=_sorted_segments))
+register(
+    "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
+    replace(_SUMMED, awaited=True, recipe=_sparse_segments),
+)
+register(
+    "SparseSegmentSumGrad SparseSegmentMeanGrad SparseSegmentSqrtNGrad",
+    replace(_SUMMED, recipe=_sparse_segments_gradient),
+)
+register(
+    """SparseSegmentSumGradV2 SparseSegmentMeanGradV2 SparseSegmentSqrtNGradV2 SparseSegmentSumWithNumSegments
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments""",
+    OpType(differs=_BOUNDS_AND_SUMS),
+)
+register("SparseTensorDenseMatMul", replace(_SUMMED, recipe=_sparse_matrix))

@@ -1,0 +1,44 @@
+"""Normalization, softmax and losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cost_models.base import OpSignature
+from cost_models.ops.optype import Difference, OpType
+from cost_models.ops.recipes import indices_below, shape_in
+from cost_models.ops.table import register
+from cost_models.ops.work import LIBRARY_NS, Work, elements, is_known, moves, nbytes, reduces, sides
+
+_SUMS = frozenset({Difference.SUM_ORDER})
+
+
+def _softmax(op: OpSignature) -> Work:
+    """Twelve operations for each element. A GPU's kernel keeps the rows' maxima and sums in tensors of the result's size.
+
+    A CPU's library is not called for one row.
+    """
+    one_row = is_known(op.outputs) and (sides(op.outputs, 0) or (1,))[-1] == elements(op.outputs[:1])
+    return replace(reduces(12)(op), cpu_serial_ns=0.0 if one_row else LIBRARY_NS, workspace_bytes=2 * nbytes(op.outputs))
+
+
+register(
+    "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3",
+    OpType(work=moves(1.5), in_place=True, differs=_SUMS | {Difference.SAVED}),
+)
+register("_FusedBatchNormEx", OpType(work=moves(1.5), differs=_SUMS))
+register("_MklLayerNorm", OpType(work=moves(1.5)))
+register("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3", OpType(work=moves(1.7, kernels=2), differs=_SUMS))
+register("Softmax LogSoftmax", OpType(work=_softmax, start_factor=2.4, in_place=True, differs=_SUMS))
+register("SoftmaxCrossEntropyWithLogits", OpType(work=reduces(20), start_factor=3.6, differs=_SUMS))
+register(
+    "SparseSoftmaxCrossEntropyWithLogits",
+    OpType(
+        work=reduces(20),
+        start_factor=3.6,
+        differs=_SUMS | {Difference.BOUNDS},
+        recipe=lambda op: {1: indices_below(shape_in(op, 0)[-1], op.inputs[1])},
+    ),
+)
+register("CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder", OpType(work=reduces(200)))
+register("CudnnRNN CudnnRNNV2 CudnnRNNV3", OpType(differs=frozenset({Difference.SAVED})))

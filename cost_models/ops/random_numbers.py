@@ -1,0 +1,54 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+from cost_models.base import OpSignature
+from cost_models.ops.optype import Difference, OpType
+from cost_models.ops.recipes import output_shape_at
+from cost_models.ops.table import register
+from cost_models.ops.work import Work, elements, host_only, nbytes
+
+_FLOPS_PER_NUMBER = 45
+"""Generators that count instead of keeping a state (Philox) take some 45 operations for each number."""
+_SEED = {1: (1, 2)}
+_KEY = {1: 1, 2: (0, 0), 3: 1}
+"""A key, a counter, and the number that stands for Philox."""
+
+
+def _generate(op: OpSignature) -> Work:
+    return Work(flops=_FLOPS_PER_NUMBER * elements(op.outputs), nbytes=nbytes(op.outputs))
+
+
+_OWN = frozenset({Difference.RANDOM})
+
+register(
+    "RandomUniform RandomStandardNormal TruncatedNormal",
+    OpType(work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0)),
+)
+register(
+    "RandomUniformInt",
+    OpType(work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0, {1: 0, 2: 1000})),
+)
+register("Multinomial", OpType(work=_generate, own_state_only=True, differs=_OWN))
+register("ParameterizedTruncatedNormal", OpType(differs=_OWN))
+register("RandomShuffle RandomGamma RandomPoissonV2", OpType(work=_generate, own_state_only=True))
+register(
+    "StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomNormal StatelessTruncatedNormal",
+    OpType(work=_generate, recipe=output_shape_at(0, _SEED)),
+)
+register("StatelessRandomUniformInt", OpType(work=_generate, recipe=output_shape_at(0, {**_SEED, 2: 0, 3: 1000})))
+register(
+    "StatelessRandomUniformV2 StatelessRandomUniformFullIntV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2",
+    OpType(work=_generate, recipe=output_shape_at(0, _KEY)),
+)
+register("StatelessRandomUniformIntV2", OpType(work=_generate, recipe=output_shape_at(0, {**_KEY, 4: 0, 5: 1000})))
+register(
+    """StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV3 StatefulUniform StatefulStandardNormalV2
+    StatefulTruncatedNormal StatefulUniformInt StatefulUniformFullInt""",
+    OpType(work=_generate),
+)
+register(
+    """RngReadAndSkip RngSkip StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
+    StatelessRandomGetAlg""",
+    OpType(work=host_only),
+)

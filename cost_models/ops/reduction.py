@@ -1,0 +1,79 @@
+"""Reductions along axes, and sums that run along one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cost_models.base import OpSignature
+from cost_models.ops.optype import Difference, OpType, View, all_int32
+from cost_models.ops.recipes import UnmeasurableError, axis_where, indices_below, shape_in, shape_out
+from cost_models.ops.table import register
+from cost_models.ops.work import Work, elements, is_known, reduces
+
+_SUMS = frozenset({Difference.SUM_ORDER})
+_CPU_NS_PER_STEP, _GPU_NS_PER_STEP = 0.5, 34.0
+"""One element of an axis along which one thread walks."""
+
+
+def _is_same(op: OpSignature) -> View:
+    """The input's memory if only axes of length one are reduced (`ReductionOp` in reduction_ops_common.h)."""
+    whole, rest = op.inputs[:1], op.outputs[:1]
+    return View.INPUT if is_known(whole + rest) and elements(whole) == elements(rest) else View.NONE
+
+
+def _reduction(op: OpSignature) -> Work:
+    """Four operations for each element; memory is read at half its rate."""
+    work = reduces(4)(op)
+    return replace(work, nbytes=2 * work.nbytes)
+
+
+def _finds_largest(op: OpSignature) -> Work:
+    """One thread walks along the axis for each result."""
+    steps = elements(op.inputs[:1]) / max(1, elements(op.outputs))
+    return replace(reduces(1)(op), cpu_serial_ns=_CPU_NS_PER_STEP * steps, gpu_serial_ns=_GPU_NS_PER_STEP * steps)
+
+
+def _reduced_axes(op: OpSignature) -> Mapping[int, Any]:
+    """The first axes whose reduction leaves the output's shape."""
+    shape, result = shape_in(op, 0), shape_out(op)
+    for axes in itertools.combinations(range(len(shape)), op.inputs[1].elements):
+        as_ones = [1 if axis in axes else side for axis, side in enumerate(shape)]
+        without = [side for axis, side in enumerate(shape) if axis not in axes]
+        if tuple(as_ones if op.attr("keep_dims") else without) == result:
+            return {1: axes}
+    raise UnmeasurableError("its shapes do not tell which axes it reduces")
+
+
+def _reduced_axis(op: OpSignature) -> Mapping[int, Any]:
+    shape, result = shape_in(op, 0), shape_out(op)
+    return {1: axis_where(lambda axis: shape[:axis] + shape[axis + 1 :] == result, len(shape))}
+
+
+def _last_axis(op: OpSignature) -> Mapping[int, Any]:
+    return {1: len(shape_in(op, 0)) - 1}
+
+
+def _bins(op: OpSignature) -> Mapping[int, Any]:
+    return {0: indices_below(shape_out(op)[-1], op.inputs[0]), 1: shape_out(op)[-1]}
+
+
+def _classes(op: OpSignature) -> Mapping[int, Any]:
+    return {1: indices_below(shape_in(op, 0)[-1], op.inputs[1]), 2: 1}
+
+
+_REDUCTION = OpType(work=_reduction, view=_is_same, start_factor=1.4, recipe=_reduced_axes)
+
+register("Sum", replace(_REDUCTION, host_kernel=all_int32, differs=_SUMS))
+register("Max Min", replace(_REDUCTION, host_kernel=all_int32))
+register("Mean Prod", replace(_REDUCTION, differs=_SUMS))
+register("All Any", _REDUCTION)
+register("EuclideanNorm", replace(_REDUCTION, start_factor=1.0, differs=_SUMS))
+register("ArgMax ArgMin", OpType(work=_finds_largest, recipe=_reduced_axis))
+register("BiasAddGrad", OpType(work=reduces(1), start_factor=1.4, differs=_SUMS))
+register("Cumsum Cumprod", OpType(work=reduces(1), differs=_SUMS, recipe=_last_axis))
+register("CumulativeLogsumexp", OpType(work=reduces(20), differs=_SUMS, recipe=_last_axis))
+register("Bincount DenseBincount", OpType(work=reduces(1), differs=_SUMS | {Difference.BOUNDS}, recipe=_bins))
+register("InTopKV2", OpType(work=reduces(1), recipe=_classes))

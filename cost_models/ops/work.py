@@ -1,0 +1,158 @@
+"""The work of one run of an op, whatever device does it, and the formulas that several families of ops share.
+
+Unknown dimensions count as 1 (see `TensorSpec`). Resources have no bytes here, so an op on a variable is sized by its other
+inputs and its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cost_models.base import OpSignature, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one run of an op.
+
+    Work that spreads over a device is stated as ``flops`` and ``nbytes``. Work that does not is stated as time:
+    ``cpu_serial_ns`` on one host core and ``gpu_serial_ns`` on an H100-class GPU.
+    """
+
+    flops: float = 0.0
+    nbytes: float = 0.0
+    """Memory traffic."""
+    tiles: float = 0.0
+    """Independent pieces of a matrix product, each about 64 x 64 outputs by 512 deep, that matrix units share; 0 for ops that
+    matrix units do not speed up."""
+    efficiency: float = 1.0
+    """Share of a GPU's matrix rate that a large instance reaches."""
+    cpu_efficiency: float = 1.0
+    """The same share of a CPU's matrix rate."""
+    one_core: bool = False
+    """Whether a CPU uses one core if the data fits that core's cache."""
+    kernels: int = 1
+    """Kernels that a GPU launches; 0 if only the host works."""
+    nodes: int = 1
+    """Ops that TensorFlow makes of this one, if only the host works."""
+    cpu_serial_ns: float = 0.0
+    gpu_serial_ns: float = 0.0
+    """Includes the time in which the GPU waits for the host."""
+    workspace_bytes: int = 0
+    """Memory that the kernel allocates beside its results while it runs, as TensorFlow's GPU allocator reported it."""
+
+
+Formula: TypeAlias = Callable[[OpSignature], Work]
+
+CORE_NS_PER_BYTE = 1 / 15
+"""Memory traffic of one core: 15 GB/s."""
+LIBRARY_NS = 20_000.0
+"""Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen."""
+STRING_COPY_NS = 10.0
+"""Copying a string of at most 22 characters, which its header holds, on one core. A longer string takes ten times as long."""
+HOST_NS_PER_BYTE = 0.03
+"""Traffic of small tensors in host memory by one thread."""
+
+
+def elements(specs: tuple[TensorSpec, ...]) -> int:
+    """Elements of all these tensors."""
+    return sum(spec.elements for spec in specs)
+
+
+def nbytes(specs: tuple[TensorSpec, ...]) -> int:
+    """Bytes of all these tensors."""
+    return sum(spec.nbytes for spec in specs)
+
+
+def sides(specs: tuple[TensorSpec, ...], index: int) -> tuple[int, ...]:
+    """The shape of one tensor, unknown dimensions counted as 1; () for an unknown rank or an index out of range."""
+    shape = specs[index].shape if index < len(specs) else None
+    return () if shape is None else tuple(1 if side is None else side for side in shape)
+
+
+def is_known(specs: tuple[TensorSpec, ...]) -> bool:
+    """Whether every dimension is known. An unknown one counts as 1, which does not make its axis trivial."""
+    return all(spec.shape is not None and None not in spec.shape for spec in specs)
+
+
+def positive_integers(op: OpSignature, name: str) -> tuple[int, ...]:
+    """An attribute that lists integers above 0; () for any other value."""
+    value = op.attr(name)
+    listed = value if isinstance(value, tuple) else ()
+    integers = tuple(each for each in listed if isinstance(each, int) and each > 0)
+    return integers if len(integers) == len(listed) else ()
+
+
+# -- formulas ------------------------------------------------------------------------------------------------------------
+
+
+def by_bytes(op: OpSignature) -> Work:
+    """For op types without a formula: reads every input and writes every output once, with four operations per output."""
+    return Work(flops=4 * elements(op.outputs), nbytes=nbytes(op.inputs) + nbytes(op.outputs))
+
+
+def host_only(op: OpSignature) -> Work:
+    """For metadata, handles, control flow and views: the host is done after dispatch, and nothing is read or written."""
+    return Work(kernels=0)
+
+
+def in_host_memory(op: OpSignature) -> Work:
+    """For small tensors that TensorFlow keeps in host memory even if the op is placed on a GPU."""
+    return Work(kernels=0, cpu_serial_ns=HOST_NS_PER_BYTE * (nbytes(op.inputs) + nbytes(op.outputs)))
+
+
+def elementwise(flops_each: float) -> Formula:
+    """So many operations for each element."""
+
+    def formula(op: OpSignature) -> Work:
+        count = max(elements(op.inputs[:1]), elements(op.outputs))
+        return Work(flops=flops_each * count, nbytes=nbytes(op.inputs) + nbytes(op.outputs))
+
+    return formula
+
+
+def moves(passes: float, kernels: int = 1, cpu_ns_each: float = 0.0, gpu_serial_ns: float = 0.0) -> Formula:
+    """Moves its inputs' and outputs' bytes `passes` times.
+
+    A CPU also takes a serial time for each element of the largest tensor and for each string copied.
+    """
+
+    def formula(op: OpSignature) -> Work:
+        largest = max((spec.elements for spec in (*op.inputs, *op.outputs)), default=0)
+        return Work(
+            nbytes=passes * (nbytes(op.inputs) + nbytes(op.outputs)),
+            kernels=kernels,
+            cpu_serial_ns=cpu_ns_each * largest + copied_strings_ns(op),
+            gpu_serial_ns=gpu_serial_ns,
+        )
+
+    return formula
+
+
+def copied_strings_ns(op: OpSignature) -> float:
+    """Time of one core to copy the output strings."""
+    return STRING_COPY_NS * sum(spec.elements for spec in op.outputs if spec.dtype == "string")
+
+
+def copies_part(op: OpSignature) -> Work:
+    """Copies part of a larger tensor: reads and writes the output's bytes, and reads the inputs that say which part."""
+    return Work(nbytes=2 * nbytes(op.outputs) + nbytes(op.inputs[1:]), cpu_serial_ns=copied_strings_ns(op))
+
+
+def reduces(flops_each: float) -> Formula:
+    """So many operations for each element of the first input."""
+
+    def formula(op: OpSignature) -> Work:
+        return Work(flops=flops_each * elements(op.inputs[:1]), nbytes=nbytes(op.inputs) + nbytes(op.outputs))
+
+    return formula
+
+
+def matrix_product(
+    flops: float, moved_bytes: float, outputs: float, depth: float, efficiency: float = 1.0, workspace_bytes: int = 0
+) -> Work:
+    """A product with `outputs` results, each a sum over `depth` products."""
+    tiles = max(1.0, outputs / 4096) * max(1.0, depth / 512)
+    return Work(flops, moved_bytes, tiles, efficiency, workspace_bytes=workspace_bytes)

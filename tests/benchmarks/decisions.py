@@ -1,0 +1,373 @@
+"""What solvers decide on the shipped graphs and on the examples, with a fixed effort instead of a time limit.
+
+Run: python -m tests.benchmarks.decisions --out before.json.gz
+     python -m tests.benchmarks.decisions --compare before.json.gz
+
+It checks a change of the code that should not change any decision. Equal code gives equal decisions on one machine, whatever else
+runs there: the clock that solvers read stands still, and each minimum cut and each search by CP-SAT moves it on by the work done.
+
+`--compare` prints each difference and exits with 1 if there is any. It also lists the texts (notes, stop reasons, messages) that
+differ; they do not change the exit status. A run takes about five minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import hashlib
+import importlib
+import io
+import itertools
+import json
+import os
+import re
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["PLACER_CACHE"] = os.devnull  # measurements of the user must not decide
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+CUT_S_PER_ARC = 1e-6
+"""Seconds by which a minimum cut moves the clock on, for each arc."""
+SEARCH_S_PER_WORK = 3.0
+"""The same for each unit of what CP-SAT calls deterministic time."""
+WORK_PER_S = 0.1
+"""How much deterministic time a search may take for each second that it is given."""
+SEARCHES = {"cp_sat": 3.0, "annealing": 0.5, "genetic": 0.5}
+"""The time limits of solvers that would go on for long, in seconds of that clock."""
+SMALL_OPS = 1_000
+"""Ops of the largest graph that is given to every registered heuristic."""
+NAMES_SHOWN = 4
+
+
+class Clock:
+    """The clock that solvers read. It shows the work done, not the time passed."""
+
+    now_s = 0.0
+
+    def replace_real(self) -> None:
+        """Puts this clock in the place of the process's, and limits on work in the place of limits on time.
+
+        Call it before placer is imported. Threads of Python's library keep the real clock.
+        """
+        for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
+            setattr(time, name, lambda: self.now_s)
+            setattr(time, f"{name}_ns", lambda: int(1e9 * self.now_s))
+        from ortools.graph.python import max_flow
+        from ortools.sat.python import cp_model
+
+        flow, search, one_at_a_time = max_flow.SimpleMaxFlow.solve, cp_model.CpSolver.solve, threading.Lock()
+
+        def counted_flow(cut: Any, source: int, sink: int) -> Any:
+            self.now_s += CUT_S_PER_ARC * cut.num_arcs()
+            return flow(cut, source, sink)
+
+        def counted_search(solver: Any, *args: Any, **kwargs: Any) -> Any:
+            limits = solver.parameters
+            limits.num_workers = 1
+            limits.max_deterministic_time = min(limits.max_deterministic_time, WORK_PER_S * limits.max_time_in_seconds)
+            limits.max_time_in_seconds = float("inf")
+            # A solver may run a second search in another thread, and each search can end the other. One at a time, the first
+            # search runs to its own end; where that end is a proof, the second search has no influence on the answer.
+            with one_at_a_time:
+                status = search(solver, *args, **kwargs)
+                if threading.current_thread() is threading.main_thread():
+                    self.now_s += SEARCH_S_PER_WORK * solver.response_proto.deterministic_time
+            return status
+
+        max_flow.SimpleMaxFlow.solve = counted_flow
+        cp_model.CpSolver.solve = counted_search
+
+
+CLOCK = Clock()
+
+
+# -- what is decided ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One plan to make."""
+
+    machine: str
+    solver: str
+    objective: str = "step_time"
+    limited: bool = False
+    """Whether the GPUs may hold less than a plan without limits holds there."""
+    variables: str = "fixed"
+
+    def __str__(self) -> str:
+        more = ["limited"] * self.limited + [f"variables={self.variables}"] * (self.variables != "fixed")
+        return ", ".join([self.machine, self.solver, self.objective, *more])
+
+
+OBJECTIVES = ("step_time", "total_cost")
+EXAMPLE_RULES = ("heft", "greedy")
+"""Heuristics that every graph is given to."""
+RULES = ("tf_default", "m_etf")
+"""Heuristics that every shipped graph is given to."""
+SMALL_RULES = (
+    "m_topo",
+    "m_sct",
+    "cpop",
+    "peft",
+    "earliest_finish",
+    "greedy_benefit",
+    "dfs_fill",
+    "in_order_fill",
+    "cpu_preferred",
+    "random",
+)
+"""Heuristics that every shipped graph of at most `SMALL_OPS` is given to."""
+
+
+def cases(ops: int, *, example: bool) -> Iterator[Case]:
+    """The plans to make of a graph of so many ops; of an example's graph fewer."""
+    for machine, limited in itertools.product(("h100", "2xh100"), (False, True)):
+        yield from (Case(machine, "auto", objective, limited) for objective in OBJECTIVES)
+        if example and machine == "2xh100":
+            continue
+        if machine == "h100":
+            yield Case(machine, "min_cut", "total_cost", limited)
+        yield Case(machine, "cp_sat", "total_cost", limited)
+        yield Case(machine, "step_time", "step_time", limited)
+        yield from (Case(machine, rule, limited=limited) for rule in EXAMPLE_RULES)
+        if example:
+            continue
+        yield from (Case(machine, rule, limited=limited) for rule in RULES)
+        yield from (Case(machine, name, objective, limited) for name in ("annealing", "genetic") for objective in OBJECTIVES)
+        if ops <= SMALL_OPS:
+            yield from (Case(machine, rule, limited=limited) for rule in SMALL_RULES)
+            yield from (Case(machine, name, "total_cost", limited) for name in ("lagrangian", "chain_dp"))
+    yield from (Case("h100", "auto", objective, variables="move") for objective in OBJECTIVES)
+    yield from (Case("cpu2", "auto", objective) for objective in OBJECTIVES)
+
+
+def decide(graph: Any, is_example: bool, limits: Mapping[str, Mapping[str, int]] | None) -> dict[str, Any]:
+    """All plans of a graph by case, and the predictions of placements that are given.
+
+    Args:
+        limits: by machine the bytes that its GPUs may hold where they are limited; None to choose them by what plans hold.
+    """
+    import placer
+
+    def planned(case: Case) -> Any:
+        limit = chosen[case.machine] if case.limited else {}
+        options: dict[str, Any] = {"variables": case.variables, "memory_limits": limit, "seed": 1}
+        if case.solver in SEARCHES:
+            options["time_limit_s"] = SEARCHES[case.solver]
+        return placer.solve(graph, case.machine, solver=case.solver, objective=case.objective, **options)
+
+    chosen = dict(limits) if limits is not None else binding_limits(planned)
+    runs: dict[str, Any] = {}
+    for case in cases(len(graph), example=is_example):
+        runs[str(case)] = outcome(lambda case=case: planned(case))
+    for machine in ("h100", "2xh100", "cpu2"):
+        on_cpu = {name: plan.device for name, plan in planned(Case(machine, "all_cpu")).ops.items()}
+        for name, devices in {"default": {}, "all on the CPU": on_cpu}.items():
+            runs[f"{machine}, simulate, {name}"] = outcome(
+                lambda machine=machine, devices=devices: placer.simulate(graph, devices, machine)
+            )
+    return {"fingerprint": graph.fingerprint, "ops": [op.name for op in graph], "limits": chosen, "runs": runs}
+
+
+def binding_limits(planned: Callable[[Case], Any]) -> dict[str, dict[str, int]]:
+    """What must be on the GPU and a half, or of two GPUs each a third, of what else the minimum cut has there."""
+    must, likes = (planned(Case("h100", name, "total_cost")).totals["GPU:0"].peak_bytes for name in ("all_cpu", "min_cut"))
+    more = max(0, likes - must)
+    return {"h100": {"GPU": must + more // 2}, "2xh100": {"GPU": must + more // 3}}
+
+
+def outcome(plan: Callable[[], Any]) -> dict[str, Any]:
+    """What a plan decides and predicts, as plain types; or the error it ends with."""
+    import placer
+
+    CLOCK.now_s = 0.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            placement = plan()
+    except placer.PlacerError as error:
+        return {"error": type(error).__name__, "texts": [str(error)]}
+    ops = placement.ops
+    number = {device: str(i) for i, device in enumerate(placement.devices)}
+    unit_device: dict[int, str] = {}
+    for op in ops.values():
+        unit_device.setdefault(op.unit, op.device)
+    first_number = {unit: i for i, unit in enumerate(unit_device)}
+    return {
+        "status": placement.status.value,
+        "objective_ns": placement.objective_ns,
+        "lower_bound_ns": placement.lower_bound_ns,
+        "step_time_ns": placement.step_time_ns,
+        "total_cost_ns": placement.total_cost_ns,
+        "ops_by_device": dict(sorted(Counter(op.device for op in ops.values()).items())),
+        "units_by_device": dict(sorted(Counter(unit_device.values()).items())),
+        "peak_bytes": {device: totals.peak_bytes for device, totals in placement.totals.items()},
+        "persistent_bytes": {device: totals.persistent_bytes for device, totals in placement.totals.items()},
+        "copied_bytes": placement.copied_bytes,
+        "copies": len(placement.transfers),
+        "baselines": {name: [b.feasible, b.step_time_ns, b.total_cost_ns] for name, b in placement.baselines.items()},
+        "devices_digest": digest(sorted((name, op.device) for name, op in ops.items())),
+        "units_digest": digest([first_number[op.unit] for op in ops.values()]),
+        "prices_digest": digest([sorted(op.time_ns.items()) for op in ops.values()]),
+        "timeline_digest": digest([(op.start_ns, op.end_ns) for op in ops.values()]),
+        "memory_digest": digest(sorted(placement.memory.items())),
+        "devices": "".join(number[op.device] for op in ops.values()),  # of ops, in the graph's order
+        "unit_devices": "".join(number[device] for device in unit_device.values()),  # in the order of their first ops
+        "device_names": list(placement.devices),
+        "texts": [placement.solver, placement.stop_reason, *placement.notes],
+    }
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+# -- of which graphs ---------------------------------------------------------------------------------------------------
+
+
+def graphs(words: Iterable[str]) -> Iterator[tuple[str, bool, Any]]:
+    """By name each shipped graph, and each example's, that has one of these words in its name; and whether it is an example's."""
+    words = list(words) or [""]
+
+    def wanted(name: str) -> bool:
+        return any(word in name for word in words)
+
+    from placer.graph import shipped
+
+    for name in filter(wanted, shipped.shipped_graphs()):
+        yield name, False, shipped.shipped_graph(name)
+    for name, build in examples().items():
+        if wanted(name):
+            yield name, True, build()
+
+
+def examples() -> dict[str, Callable[[], Any]]:
+    """By name, what traces a function of `examples/` from scratch."""
+
+    def traced(builder: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        def build() -> Any:
+            import keras
+
+            import placer
+            from examples import workloads
+
+            keras.utils.clear_session()  # or layers would be numbered on from the graph before
+            work = getattr(workloads, builder)(*args, **kwargs)
+            return placer.build_graph(work.fn, *work.args)
+
+        return build
+
+    def training_step() -> Any:
+        import keras
+
+        keras.utils.clear_session()
+        with contextlib.redirect_stdout(io.StringIO()):
+            return importlib.import_module("examples.training_step").step.placement.graph
+
+    small = ("resnet50_training", "encoder_training", "lstm_then_wide", "detector", "recommender_training", "mlp_inference")
+    return {
+        **{f"example {name}, small": traced(name, "small") for name in (*small, "mlp_training", "unique_then_matmul")},
+        **{f"example {name}, small, by hand": traced(name, "small", by_hand=True) for name in ("lstm_then_wide", "detector")},
+        "example detector, 512 pixels": traced("detector", "full", pixels=512),
+        "example unique_then_matmul": traced("unique_then_matmul", "full"),
+        "example plan_for_another_machine": traced("detector"),
+        "example training_step": training_step,
+    }
+
+
+# -- compared ----------------------------------------------------------------------------------------------------------
+
+DETAILS = ("texts", "devices", "unit_devices")
+"""Fields that are compared in another way than the others: by their digest, or as texts."""
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], Counter[tuple[str, str]]]:
+    """The decisions that differ between two records of a graph, in words, and how often each pair of texts differs."""
+    lines, texts = [], Counter[tuple[str, str]]()
+    if before["fingerprint"] != after["fingerprint"]:
+        lines.append("the graph's fingerprint differs")
+    if before["ops"] != after["ops"]:
+        lines.append(f"the graph's ops differ: {len(before['ops'])} before, {len(after['ops'])} after")
+    for key in [*before["runs"], *(key for key in after["runs"] if key not in before["runs"])]:
+        one, two = before["runs"].get(key), after["runs"].get(key)
+        if one is None or two is None:
+            lines.append(f"{key}: only {'after' if one is None else 'before'}")
+            continue
+        pairs = ((field, one.get(field), two.get(field)) for field in dict.fromkeys([*one, *two]) if field not in DETAILS)
+        lines += [f"{key}: {field} was {was}, is {now}" for field, was, now in pairs if was != now]
+        if "devices" in one and "devices" in two and one["devices_digest"] != two["devices_digest"]:
+            lines.append(f"{key}: {moves(before['ops'], one, after['ops'], two)}")
+        worded = itertools.zip_longest(one["texts"], two["texts"], fillvalue="")
+        texts.update(without_numbers(was, now) for was, now in worded if was != now)
+    return lines, texts
+
+
+def without_numbers(was: str, now: str) -> tuple[str, str]:
+    """Two texts with # for each number, so that equal rewordings are listed once; as they are if only numbers differ."""
+    one, two = (re.sub(r"\d[\d,.]*", "#", text) for text in (was, now))
+    return (was, now) if one == two else (one, two)
+
+
+def moves(ops: list[str], one: Mapping[str, Any], other_ops: list[str], two: Mapping[str, Any]) -> str:
+    """The ops whose device differs, in words."""
+    was, now = (
+        {name: run["device_names"][int(d)] for name, d in zip(names, run["devices"], strict=True)}
+        for names, run in ((ops, one), (other_ops, two))
+    )
+    moved = [f"{name} from {was[name]} to {now[name]}" for name in was if name in now and was[name] != now[name]]
+    return f"{len(moved)} ops moved: {'; '.join(moved[:NAMES_SHOWN])}{'; …' if len(moved) > NAMES_SHOWN else ''}"
+
+
+def read(path: Path) -> dict[str, Any]:
+    records: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return records
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="word", help="only graphs with one of these words in their name")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the decisions to a .json.gz file")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with such a file, under the same memory limits")
+    arguments = parser.parse_args()
+    before = read(arguments.compare) if arguments.compare else {}
+    seconds = time.perf_counter
+    CLOCK.replace_real()
+
+    after: dict[str, Any] = {}
+    lines: list[str] = []
+    texts: Counter[tuple[str, str]] = Counter()
+    for name, is_example, graph in graphs(arguments.words):
+        started = seconds()
+        after[name] = decide(graph, is_example, before[name]["limits"] if name in before else None)
+        runs, digests = len(after[name]["runs"]), digest(after[name])
+        print(f"{name}: {len(graph)} ops, {runs} runs, {seconds() - started:.1f} s, {digests}", flush=True)
+        if name in before:
+            more, worded = differences(before[name], after[name])
+            lines += [f"{name}: {line}" for line in more]
+            texts += worded
+        elif before:
+            lines.append(f"{name}: not in {arguments.compare}")
+    if before and not arguments.words:
+        lines += [f"{name}: only in {arguments.compare}" for name in before if name not in after]
+    if arguments.out:
+        arguments.out.write_bytes(gzip.compress(json.dumps(after, indent=0).encode(), mtime=0))
+    if before:
+        for (was, now), count in texts.most_common():
+            print(f"text, {count} times: {was!r} is now {now!r}")
+        print("\n".join(lines) or "No decision differs.")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
