@@ -501,9 +501,9 @@ class PlacedFunction:
 
     @functools.cached_property
     def _around(self) -> Any:
-        from placer.tf.rewrite.exporting import around
+        from placer.tf.rewrite.exporting import calling_function
 
-        return around(self)
+        return calling_function(self)
 
     def _to_save(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The ConcreteFunction for a call from a function that is traced to be saved."""

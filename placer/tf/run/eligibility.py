@@ -13,7 +13,7 @@ from placer.tf._private.func_graphs import external_captures, runs_on_replica
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf._private.handles import is_distributed, is_parallel, location
 from placer.tf.devices import process_devices
-from placer.tf.trace.optypes import unplaceable
+from placer.tf.trace.op_types import unplaceable
 from placer.tf.trace.tracing import Trace, trace_concrete
 
 

@@ -19,7 +19,7 @@ from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
-from placer.tf.trace.optypes import functions_of, is_stateful, may_differ, takes_handles_from_afar
+from placer.tf.trace.op_types import accepts_remote_handles, functions_of, is_stateful, may_differ
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import ShapeOf, Signatures
@@ -137,7 +137,7 @@ class _Reader:
             flags=tuple(flags),
             body=body.frame.path,
         )
-        handle_binds = not takes_handles_from_afar(node)
+        handle_binds = not accepts_remote_handles(node)
         for position, source in enumerate(sources):
             builder.edge(source, path, position, handle_binds)
         builder.wait(path, waits)
