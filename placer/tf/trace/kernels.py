@@ -79,7 +79,7 @@ class KernelIndex:
         """
         node = NodeDef(op=op_type, attr={"N": AttrValue(i=2)})
         for name, dtype in dtypes.items():
-            node.attr[name].type = tf.asdtype_name(dtype).as_datatype_enum
+            node.attr[name].type = tf.as_dtype(dtype).as_datatype_enum
         return self.lookup(node)
 
     def _read(self, op_type: str) -> _Op | None:

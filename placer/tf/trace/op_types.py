@@ -76,5 +76,5 @@ def accepts_remote_handles(node: NodeDef) -> bool:
 
 @functools.cache
 def runs_unseen_code(op_type: str) -> bool:
-    """Whether ops of this type run code, of Python or of a dataset, that may write variables whose handles are not their inputs."""
+    """Whether ops of this type run code, of Python or of a dataset, that may write variables which are not their inputs."""
     return bool(entry_of(op_type).unseen_code or function_attributes(op_type))
