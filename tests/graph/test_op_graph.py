@@ -145,7 +145,8 @@ def test_names_are_guessed_by_what_they_end_in_and_pins_by_scope_and_type_too(na
 def test_a_name_with_a_letter_too_few_or_too_many_is_found(name: str, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(name) - 1))
     for typed in (name[:position] + name[position + 1 :], name[:position] + "q" + name[position:]):
-        assert typed in towers().graph or name in towers().did_you_mean(typed)
+        containing = [other for other in towers().graph if typed in other]  # at most five of them are suggested
+        assert typed in towers().graph or name in towers().did_you_mean(typed) or len(containing) > 5
 
 
 @pytest.mark.parametrize(
