@@ -17,7 +17,7 @@ FLAGGED = (Difference.BOUNDS, Difference.DIVISION, Difference.POWER, Difference.
 def may_differ(node: NodeDef) -> Iterator[Difference]:
     """The flagged differences that a node's results may have between devices."""
     differs = entry_of(node.op).differs
-    for difference in FLAGGED:
+    for difference in FLAGGED if differs else ():
         if difference in differs and (difference is not Difference.BOUNDS or depends_on_bounds(node)):
             yield difference
 

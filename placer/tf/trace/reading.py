@@ -101,7 +101,7 @@ class _Reader:
                 self.resolver.last_nodes[body.names[name]] = self.resolver.finished_body(children[0])
 
     def _add_op(self, body: Body, name: str, node: NodeDef, count: float, waits: Sequence[str]) -> None:
-        builder, path = self.builder, body.names[name]
+        builder, path, op_type = self.builder, body.names[name], node.op
         sources = [self.resolver.source(body, *split_input(i)) for i in node.input if not i.startswith("^")]
         inputs = tuple(builder.specs[n][k] for n, k in sources)
         outputs = tuple(self.signatures.spec(path, k, t) for k, t in enumerate(body.results(name)))
@@ -111,7 +111,7 @@ class _Reader:
             self.stateful.append(path)
         requested = requested_device(body, node)
         inner: tuple[OpSignature, ...] = ()
-        if entry_of(node.op).unseen_code == "python":
+        if entry_of(op_type).unseen_code == "python":
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
         elif "f" in node.attr:
@@ -123,13 +123,13 @@ class _Reader:
         if any(s.dtype == "resource" for s in outputs) and not any(s.dtype == "resource" for s in inputs):
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
             resource = path
-            self.inputs.resources[path] = Resource(path, node.op, "", 0)
+            self.inputs.resources[path] = Resource(path, op_type, "", 0)
         builder.add(
             path,
-            op_type=node.op,
-            signature=self.signatures.signature(node.op, inputs, outputs, attributes, key, inner),
+            op_type=op_type,
+            signature=self.signatures.signature(op_type, inputs, outputs, attributes, key, inner),
             count=count,
-            role="constant" if node.op == "Const" else "op",
+            role="constant" if op_type == "Const" else "op",
             support=self.kernels.lookup(node),
             requested=requested,
             planned=planned_by(body, name),
@@ -140,8 +140,9 @@ class _Reader:
         handle_binds = not accepts_remote_handles(node)
         for position, source in enumerate(sources):
             builder.edge(source, path, position, handle_binds)
-        builder.wait(path, waits)
-        if node.op == "Switch":
+        if waits:
+            builder.wait(path, waits)
+        if op_type == "Switch":
             builder.groups.join(sources[0][0], path, "TensorFlow runs a Switch where its value comes from")
         if "_class" in node.attr:
             for constraint in node.attr["_class"].list.s:
