@@ -7,10 +7,21 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 
-.PHONY: demo test lint fuzz bench clean
+.PHONY: demo quick test lint fuzz bench clean
 
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
+
+# Some tests of each room, in one process: about a minute.
+QUICK := tests/common tests/cost_models/test_auto.py tests/cost_models/test_costs.py tests/cost_models/test_machines.py \
+	tests/graph/test_op_graph.py tests/problem tests/solvers/exact tests/solvers/heuristics \
+	tests/plan/test_notes.py tests/plan/test_placement.py tests/views/test_text.py \
+	tests/tf/rewrite/test_rewriting.py tests/tf/run/test_observing.py tests/placed tests/verbs/test_simulate.py \
+	tests/research/arena/test_scores.py tests/research/pairwise/test_problem.py tests/research/splits/test_max_load.py \
+	tests/command tests/test_import.py
+
+quick: $(BIN)/.dev
+	$(BIN)/python -m pytest -q $(QUICK)
 
 # Two processes, each with a TensorFlow of its own: more would keep each other from what tests give solvers time for.
 test: $(BIN)/.dev

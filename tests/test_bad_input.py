@@ -93,7 +93,7 @@ class Model(tf.Module):  # type: ignore[misc]
 
 
 def everywhere(device: float) -> Callable[[PlacementProblem], Assignment]:
-    return lambda problem: Assignment(np.full(problem.units, device))
+    return lambda problem: Assignment(np.full(problem.num_units, device))
 
 
 def double(x: tf.Tensor) -> tf.Tensor:
@@ -147,7 +147,7 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "fails.*KeyError.*of their own", lambda: placer.solve(GRAPH, "h100", solver=fails)),
         (OptionError, "returns.*KeyError", lambda: placer.solve(GRAPH, "h100", solver=Returns(fails))),
         (OptionError, "len.*TypeError", lambda: placer.solve(GRAPH, "h100", solver=len)),
-        (OptionError, "lambda.*Assignment.*list", lambda: placer.solve(GRAPH, "h100", solver=lambda p: [0] * p.units)),
+        (OptionError, "lambda.*Assignment.*list", lambda: placer.solve(GRAPH, "h100", solver=lambda p: [0] * p.num_units)),
         (OptionError, "did you mean step_time", lambda: placer.solve(GRAPH, "h100", solver="stepTime")),
         (OptionError, "returns.*shape", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(0.0)))),
         (OptionError, "returns.*device 9", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(9)))),

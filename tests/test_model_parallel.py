@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,10 +22,12 @@ from placer.problem.formulate import formulate
 from placer.problem.memory import excess, peaks
 from placer.problem.price import handed_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.primitives.hill_climbing import WORTH
 from placer.solvers.registry import solver, solvers
+from tests.helpers.changed import changed
 from tests.helpers.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
 from tests.helpers.spread import RUNS
 
@@ -49,18 +50,18 @@ def planned(name: str) -> Assignment:
     solution = solver("auto").solve(problem, "step_time")
     assert solution.assignment is not None
     assert validate(problem, solution.assignment).ok
-    assert solution.lower_bound_ns <= solution.objective_ns == problem.simulator.step_ns(solution.assignment)
+    assert solution.lower_bound_ns <= solution.objective_ns == Simulator(problem).step_ns(solution.assignment)
     return solution.assignment
 
 
 def devices_of_parts(name: str, op_type: str) -> dict[int, set[str]]:
     """Where the ops of a type are, by their part."""
     program, graph, problem = posed(name)
-    part, device = parts_of(program, graph, problem)[problem.op_unit], planned(name).device[problem.op_unit]
+    part, device = parts_of(program, graph, problem)[problem.ops.unit], planned(name).device[problem.ops.unit]
     found: dict[int, set[str]] = {}
     for i, op in enumerate(graph):
         if op.op_type == op_type:
-            found.setdefault(int(part[i]), set()).add(problem.device_names[device[i]])
+            found.setdefault(int(part[i]), set()).add(problem.devices.names[device[i]])
     return found
 
 
@@ -69,9 +70,9 @@ def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
     program, graph, problem = posed(name)
 
     def score(assignment: Assignment) -> float:
-        return problem.simulator.step_ns(assignment) + WORTH * handed_ns(problem, assignment, np.array(on_gpus(problem)))
+        return Simulator(problem).step_ns(assignment) + WORTH * handed_ns(problem, assignment, np.array(on_gpus(problem)))
 
-    plan, step_ns = planned(name), problem.simulator.step_ns
+    plan, step_ns = planned(name), Simulator(problem).step_ns
     hands = [a for a in by_hand(program, graph, problem) if not excess(problem, a).any()]
     assert 0.999 * step_ns(plan) <= min(map(step_ns, hands))
     assert 0.995 * score(plan) <= min(map(score, hands))  # copies of a two-hundredth are not searched for to the last
@@ -89,7 +90,7 @@ def test_two_towers_are_side_by_side(name: str) -> None:
     problem = posed(name)[2]
     gpus = on_gpus(problem)
     assert max(peaks(problem, planned(name))[gpus]) < 0.6 * max(peaks(problem, all_on(problem, "GPU"))[gpus])
-    assert 1.5 * problem.simulator.step_ns(planned(name)) <= problem.simulator.step_ns(all_on(problem, "GPU"))
+    assert 1.5 * Simulator(problem).step_ns(planned(name)) <= Simulator(problem).step_ns(all_on(problem, "GPU"))
 
 
 def test_eight_towers_are_whole_and_side_by_side_on_four_gpus() -> None:
@@ -101,8 +102,8 @@ def test_eight_towers_are_whole_and_side_by_side_on_four_gpus() -> None:
 @pytest.mark.parametrize("name", ["mlp_40_training", "table_and_towers_2_training"])
 def test_without_limits_no_plan_is_longer(name: str) -> None:
     problem = posed(name)[2]
-    free = solver("auto").solve(replace(problem, memory_limit_bytes=np.full(problem.devices, -1)), "step_time")
-    assert free.objective_ns <= problem.simulator.step_ns(planned(name))
+    free = solver("auto").solve(changed(problem, devices_memory_limit_bytes=np.full(problem.num_devices, -1)), "step_time")
+    assert free.objective_ns <= Simulator(problem).step_ns(planned(name))
 
 
 def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
@@ -111,13 +112,13 @@ def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
     plan = planned(name)
     assert excess(problem, all_on(problem, "GPU")).any()
     forward = {i for i, op in enumerate(graph) if op.op_type in ("MatMul", "Relu") and "gradient" not in op.name}
-    device = plan.device[problem.op_unit]
+    device = plan.device[problem.ops.unit]
     copies = transfers(problem, plan)
     between = np.isin(copies.src, on_gpus(problem)) & np.isin(copies.dst, on_gpus(problem))
     crossing = 0
     for tensor, place in zip(copies.tensor[between].tolist(), copies.dst[between].tolist(), strict=True):
-        users = problem.consumer_op[problem.consumer_start[tensor] : problem.consumer_start[tensor + 1]].tolist()
-        crossing += any(user in forward and device[user] == place % problem.devices for user in users)
+        users = problem.consumers.op[problem.consumers.start[tensor] : problem.consumers.start[tensor + 1]].tolist()
+        crossing += any(user in forward and device[user] == place % problem.num_devices for user in users)
     assert 1 <= crossing <= 2
 
 

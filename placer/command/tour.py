@@ -119,8 +119,8 @@ def detector(pixels: int = 256, widths: tuple[int, ...] = (64, 128, 256, 256), c
         x = image
         for i, weights in enumerate(filters):
             x = tf.nn.relu(tf.nn.conv2d(x, weights, strides=2 if i < 2 else 1, padding="SAME"))
-        found = tf.reshape(tf.nn.conv2d(x, head, strides=1, padding="SAME"), [-1, 4 + classes])
-        offsets, extents, scores = tf.split(found, [2, 2, classes], axis=1)
+        predicted = tf.reshape(tf.nn.conv2d(x, head, strides=1, padding="SAME"), [-1, 4 + classes])
+        offsets, extents, scores = tf.split(predicted, [2, 2, classes], axis=1)
         middles, halves = centres + offsets, 8.0 * tf.exp(tf.tanh(extents))
         boxes = tf.concat([middles - halves, middles + halves], axis=1)
         best = [tf.image.non_max_suppression(boxes, score, kept) for score in tf.unstack(tf.sigmoid(scores), axis=1)]

@@ -21,13 +21,14 @@ from cost_models.base import OpSignature
 from placer.common.json_files import check_format, read_json, write_json
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
+from placer.graph.sizes import Rounds
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """The kind of a node. Nodes of kind "loop" and "branch" are the values and predicates that a While, If or Case passes on. They
 are no ops in the traced graph. When TensorFlow lowers the loop or branch, it adds an Enter, Merge, Switch or Exit op for each."""
 
 FORMAT = "placer.opgraph"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class OpNode:
     op_type: str
     signature: OpSignature
     count: float
-    """Expected runs per step: the product of the trip counts of the loops around it and of the shares of the branches."""
+    """Expected runs per step: rounds of the loops around it multiplied, a branch weighted by its share."""
     body: str = ""
     """Path of the innermost loop or branch body around it; "" for the root."""
     role: Role = "op"
@@ -112,8 +113,8 @@ class OpGraph:
     """By group: why its nodes must share a device, as text."""
     process_devices: tuple[str, ...]
     """Devices of the process that read the graph ("CPU:0", "GPU:0")."""
-    trip_counts: Mapping[str, tuple[int, str]]
-    """By While node: its trip count and the source of that number ("constant", "upper bound", "default")."""
+    rounds: Mapping[str, Rounds]
+    """By loop: how often it runs its body each time."""
     outputs: tuple[tuple[str, int], ...]
     """Node and output index of each result."""
     notes: tuple[str, ...] = ()
@@ -246,7 +247,7 @@ class OpGraph:
             "resources": {key: [r.name, r.kind, r.device, r.nbytes, r.stays, r.waits] for key, r in self.resources.items()},
             "group_reasons": dict(self.group_reasons),
             "process_devices": list(self.process_devices),
-            "trip_counts": {key: list(value) for key, value in self.trip_counts.items()},
+            "rounds": {key: list(rounds) for key, rounds in self.rounds.items()},
             "outputs": [list(output) for output in self.outputs],
             "notes": list(self.notes),
         }
@@ -325,7 +326,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         resources={key: Resource(*row) for key, row in data["resources"].items()},
         group_reasons=dict(data["group_reasons"]),
         process_devices=tuple(data["process_devices"]),
-        trip_counts={key: (int(count), str(source)) for key, (count, source) in data["trip_counts"].items()},
+        rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
         notes=tuple(data["notes"]),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.base import TensorSpec
 from cost_models.ops import entry_of
 from placer.graph.op_graph import OpNode
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 LOW_PRECISION = frozenset({"float16", "bfloat16"})
 """Products of these are left as they are."""

@@ -15,7 +15,7 @@ from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError, OptionError
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.options import Options
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.problem.reasons import Reason, ReasonKind
 
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "complex128"})

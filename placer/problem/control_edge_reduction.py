@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 
 def left_waiting(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from placer.problem.problem import Floats, Ints, PlacementProblem
+from placer.problem.arrays import Floats, Ints
+from placer.problem.problem import PlacementProblem, once_per_problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,27 +40,27 @@ class Crossings:
     @classmethod
     def of(cls, problem: PlacementProblem) -> Crossings:
         """Gathers them in the order of tensors, then of the ops whose control edges cross."""
-        tensors = np.flatnonzero(~problem.tensor_free)
-        sources, source = np.unique(problem.control_src, return_inverse=True)
-        number = np.full(len(problem.tensor_op), -1, np.int64)
+        tensors = np.flatnonzero(~problem.tensors.free)
+        sources, source = np.unique(problem.ops.control_src, return_inverse=True)
+        number = np.full(problem.num_tensors, -1, np.int64)
         number[tensors] = np.arange(len(tensors))
 
         tensor = np.append(tensors, np.full(len(sources), -1))
-        unit = problem.op_unit[np.append(problem.tensor_op[tensors], sources)]
-        own = np.arange(problem.devices)
+        unit = problem.ops.unit[np.append(problem.tensors.op[tensors], sources)]
+        own = np.arange(problem.num_devices)
         place = np.concatenate([problem.tensor_place[tensors], np.tile(own, (len(sources), 1))])
-        nbytes = np.append(problem.copied_bytes[tensors], np.zeros(len(sources), np.int64))
-        count = np.append(problem.tensor_count[tensors], problem.control_count[sources])
+        nbytes = np.append(problem.tensors.copy_bytes[tensors], np.zeros(len(sources), np.int64))
+        count = np.append(problem.tensors.count[tensors], problem.ops.control_count[sources])
 
-        paid = ~problem.tensor_free[problem.consumer_tensor]
-        crossing = np.append(number[problem.consumer_tensor[paid]], len(tensors) + source)
-        user = problem.op_unit[np.append(problem.consumer_op[paid], problem.control_dst)]
+        paid = ~problem.tensors.free[problem.consumers.tensor]
+        crossing = np.append(number[problem.consumers.tensor[paid]], len(tensors) + source)
+        user = problem.ops.unit[np.append(problem.consumers.op[paid], problem.ops.control_dst)]
         user_place = np.concatenate([problem.consumer_place[paid], np.tile(own, (len(source), 1))])
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
         kept = np.flatnonzero(~inside)
-        code = (user_place[kept] >= problem.devices) @ (1 << np.arange(problem.devices))
-        key = ((crossing[kept] * problem.units + user[kept]) << problem.devices) + code
+        code = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
+        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + code
         _, first = np.unique(key, return_index=True)
         kept = kept[first]
         live, user_crossing = np.unique(crossing[kept], return_inverse=True)
@@ -69,3 +68,6 @@ class Crossings:
         return cls(
             tensor[live], unit[live], place[live], nbytes[live], count[live], start, user[kept], user_place[kept], user_crossing
         )
+
+
+crossings_of = once_per_problem(Crossings.of)

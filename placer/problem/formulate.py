@@ -18,12 +18,14 @@ from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
 from placer.errors import DeviceError, InfeasibleError, OptionError
 from placer.graph.op_graph import OpGraph, OpNode
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
 from placer.problem.control_edge_reduction import left_waiting
 from placer.problem.fusion import chains
 from placer.problem.lifetimes import allocated, breadth_first, lifetimes
-from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
+from placer.problem.problem import PlacementProblem
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
@@ -82,41 +84,52 @@ def formulate(
     first, again = _cold(ops, kind, machine, rows, sources, times)
     cold = _add_cold(first, machine, times, dispatch)
     workspace += _of_layouts(graph, ops, machine)
-    output, tensors = _tensors(graph, ops, machine, workspace)
+    flow = _flow(graph, constraints, ops, machine, workspace)
     latency, per_byte, interval = copy_costs(machine)
     passed, captured = (sum(op.role == role for op in ops) for role in ("argument", "capture"))
     problem = PlacementProblem(
-        device_names=tuple(d.name for d in machine.devices),
-        device_kinds=tuple(d.kind for d in machine.devices),
-        memory_limit_bytes=_limits(machine, memory_limits or {}),
-        asynchronous=np.array([d.asynchronous for d in machine.devices], np.bool_),
-        op_names=tuple(graph.graph),
-        op_unit=constraints.op_unit,
-        op_time_ns=times,
-        op_dispatch_ns=dispatch,
-        op_compute_ns=compute,
-        op_count=np.array([op.count for op in ops], np.float64),
-        op_workspace_bytes=workspace,
-        unit_allowed=constraints.allowed,
-        unit_persistent_bytes=_persistent(graph, constraints),
-        copy_latency_ns=latency,
-        copy_ns_per_byte=per_byte,
-        copy_interval_ns=interval,
-        call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (passed + captured) + machine.passed_ns * passed,
-        device_call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
-        split_ns=machine.split_ns,
-        waiting_ns=machine.waiting_ns,
-        device_threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
-        device_wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
-        op_follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
-        tensor_copy_bytes=_copied(ops, constraints, machine, tensors["tensor_op"], tensors["tensor_bytes"]),
-        op_awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
-        op_serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
-        op_kind=kind,
-        op_cold_ns=again,
-        **tensors,
+        devices=Devices(
+            names=tuple(d.name for d in machine.devices),
+            kinds=tuple(d.kind for d in machine.devices),
+            memory_limit_bytes=_limits(machine, memory_limits or {}),
+            asynchronous=np.array([d.asynchronous for d in machine.devices], np.bool_),
+            call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (passed + captured) + machine.passed_ns * passed,
+            call_ns=np.array([d.call_ns for d in machine.devices], np.int64),
+            split_ns=machine.split_ns,
+            waiting_ns=machine.waiting_ns,
+            threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in machine.devices], np.int64),
+            wake_ns=np.array([d.wake_ns for d in machine.devices], np.int64),
+        ),
+        ops=Ops(
+            names=tuple(graph.graph),
+            unit=constraints.op_unit,
+            time_ns=times,
+            dispatch_ns=dispatch,
+            compute_ns=compute,
+            count=np.array([op.count for op in ops], np.float64),
+            workspace_bytes=workspace,
+            follows_input=np.array([_follows(graph, op) for op in ops], np.bool_),
+            awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
+            serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
+            kind=kind,
+            cold_ns=again,
+            moment=flow.moment,
+            control_src=flow.controls[:, 0],
+            control_dst=flow.controls[:, 1],
+        ),
+        units=Units(
+            allowed=constraints.allowed,
+            persistent_bytes=_persistent(graph, constraints),
+        ),
+        links=Links(
+            latency_ns=latency,
+            ns_per_byte=per_byte,
+            interval_ns=interval,
+        ),
+        tensors=flow.tensors,
+        consumers=flow.consumers,
     )
-    return Formulation(problem, rows, sources, output, cold)
+    return Formulation(problem, rows, sources, flow.output, cold)
 
 
 def _check_sizes(ops: list[OpNode]) -> None:
@@ -345,8 +358,22 @@ def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[s
     return figures if link.leads else (0,) * len(figures), "measured fused"
 
 
-def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Ints) -> tuple[Ints, dict[str, Any]]:
-    """Each tensor's output index, and the problem's tensor, consumer and control arrays; adds untaken outputs to `workspace`."""
+@dataclass(frozen=True, eq=False)
+class _Flow:
+    """What ops pass to each other."""
+
+    tensors: Tensors
+    consumers: Consumers
+    output: Ints
+    """[T]: which output of its producer a tensor is."""
+    moment: Ints
+    """[N]: see `Ops`."""
+    controls: Ints
+    """[K, 2]: control edges."""
+
+
+def _flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machine: Machine, workspace: Ints) -> _Flow:
+    """The tensors and control edges of a graph. Adds the bytes of outputs without consumers to `workspace`."""
     index = {name: i for i, name in enumerate(graph.graph)}
     numbers: dict[tuple[int, int], int] = {}  # by producer and output
     entries: list[tuple[int, int, int]] = []  # tensor, consumer, input index
@@ -397,29 +424,36 @@ def _tensors(graph: OpGraph, ops: list[OpNode], machine: Machine, workspace: Int
     taker = np.array(entries, np.int64).reshape(-1, 3)
     fed = np.stack([producer[taker[:, 0]], taker[:, 1]], axis=1)
     left = left_waiting(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
-    controls = np.concatenate([left, _of_loops(ops, fed)]).T.copy()
+    controls = np.concatenate([left, _of_loops(ops, fed)])
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
     until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
     last = np.where(held, len(ops) - 1, -1)
     np.maximum.at(last, tensor, until)
     there = np.array([op.role == "capture" for op in ops], np.bool_)[producer] | _in_variables(graph, ops, moment, producer, last)
-    return output, {
-        "op_moment": moment,
-        "consumer_until": until,
-        "tensor_shared": view | there,
-        "tensor_held_bytes": allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
-        "tensor_op": producer,
-        "tensor_bytes": sizes(ops),
-        "tensor_count": np.minimum(count[producer], busiest),
-        "tensor_on_host": _on_host(ops, machine, producer, output, "host_outputs"),
-        "consumer_start": np.searchsorted(tensor, np.arange(len(producer) + 1)).astype(np.int64),
-        "consumer_op": consumer,
-        "consumer_on_host": _on_host(ops, machine, consumer, position, "host_inputs"),
-        "tensor_free": constant[producer],
-        "tensor_is_result": held,
-        "control_src": controls[0],
-        "control_dst": controls[1],
-    }
+    nbytes = sizes(ops)
+    tensors = Tensors(
+        op=producer,
+        nbytes=nbytes,
+        count=np.minimum(count[producer], busiest),
+        on_host=_on_host(ops, machine, producer, output, "host_outputs"),
+        free=constant[producer],
+        is_result=held,
+        shared=view | there,
+        copy_bytes=_copied(ops, constraints, machine, producer, nbytes),
+        held_bytes=allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
+    )
+    return _Flow(
+        tensors,
+        Consumers(
+            start=np.searchsorted(tensor, np.arange(len(producer) + 1)),
+            op=consumer,
+            on_host=_on_host(ops, machine, consumer, position, "host_inputs"),
+            until=until,
+        ),
+        output,
+        moment,
+        controls,
+    )
 
 
 def _of_loops(ops: list[OpNode], fed: Ints) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.ops import View, entry_of, view_of
 from placer.graph.op_graph import OpNode
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 GRAIN = 256
 """TensorFlow's GPU allocator gives multiples of so many bytes (kMinAllocationSize in its bfc_allocator.h)."""
@@ -23,7 +23,7 @@ def lifetimes(
 ) -> tuple[Ints, Bools]:
     """How long tensors are held for those that take them, [C], and which are in the memory of others, [T].
 
-    See `PlacementProblem.consumer_until` and `PlacementProblem.tensor_shared`.
+    See `Consumers.until` and `Tensors.shared`.
 
     Args:
         ops: [N]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.problem import Assignment, PlacementProblem
 
 
 def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
-    """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``problem.moment[i]``.
+    """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``ops.moment[i]``.
 
     - A tensor is held where it is produced from its producer to its last consumer, wherever that is, or to the end of the
       step where the caller has it; each copy is held at its place from the producer to the last consumer there. What a
@@ -21,24 +22,24 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     - A device pays for its own place; the first CPU pays for all views of host memory.
     """
     device = assignment.device
-    op_device = device[problem.op_unit]
-    ops, tensors = problem.ops, len(problem.tensor_op)
+    op_device = device[problem.ops.unit]
+    ops, tensors = problem.num_ops, problem.num_tensors
     every = np.arange(tensors)
-    src = problem.tensor_place[every, op_device[problem.tensor_op]]
-    dst = problem.consumer_place[np.arange(len(problem.consumer_op)), op_device[problem.consumer_op]]
+    src = problem.tensor_place[every, op_device[problem.tensors.op]]
+    dst = problem.consumer_place[np.arange(len(problem.consumers)), op_device[problem.consumers.op]]
 
-    until = np.full((tensors, 2 * problem.devices), -1, np.int64)
-    np.maximum.at(until, (problem.consumer_tensor, dst), problem.consumer_last)
+    until = np.full((tensors, 2 * problem.num_devices), -1, np.int64)
+    np.maximum.at(until, (problem.consumers.tensor, dst), problem.consumer_last)
     until[every, src] = problem.tensor_last
     tensor, place = np.nonzero(until >= 0)
 
-    nbytes = np.where(problem.shared[tensor] & (place == src[tensor]), 0, problem.held_bytes[tensor])
-    change = np.zeros((problem.devices, ops + 1), np.int64)
-    np.add.at(change, (problem.place_device[place], problem.tensor_begin[tensor]), nbytes)
-    np.subtract.at(change, (problem.place_device[place], until[tensor, place] + 1), nbytes)
-    np.add.at(change[:, 0], device, problem.unit_persistent_bytes)
+    nbytes = np.where(problem.tensors.shared[tensor] & (place == src[tensor]), 0, problem.tensors.held_bytes[tensor])
+    change = np.zeros((problem.num_devices, ops + 1), np.int64)
+    np.add.at(change, (problem.devices.place_device[place], problem.tensor_begin[tensor]), nbytes)
+    np.subtract.at(change, (problem.devices.place_device[place], until[tensor, place] + 1), nbytes)
+    np.add.at(change[:, 0], device, problem.units.persistent_bytes)
     held = np.cumsum(change[:, :-1], axis=1)
-    held[op_device, problem.moment] += problem.op_workspace_bytes[np.arange(ops), op_device]
+    held[op_device, problem.ops.moment] += problem.ops.workspace_bytes[np.arange(ops), op_device]
     return held
 
 
@@ -50,8 +51,8 @@ def peaks(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
 def excess(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """By how many bytes each device's limit is missed, shape [D]; 0 where it holds."""
-    over = peaks(problem, assignment) - problem.memory_limit_bytes
-    return np.where(problem.memory_limit_bytes < 0, 0, np.maximum(over, 0))
+    over = peaks(problem, assignment) - problem.devices.memory_limit_bytes
+    return np.where(problem.devices.memory_limit_bytes < 0, 0, np.maximum(over, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,26 +73,26 @@ class Holdings:
 def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
     """What `usage` of `device` at a moment depends on: the bytes whose holders are true sum up to it."""
     live = (problem.tensor_begin <= moment) & (problem.tensor_last >= moment)
-    waiting = live[problem.consumer_tensor] & (problem.consumer_last >= moment)
-    now = problem.moment_op[moment]
+    waiting = live[problem.consumers.tensor] & (problem.consumer_last >= moment)
+    now = problem.ops.at_moment[moment]
 
-    kept = np.flatnonzero(problem.unit_persistent_bytes)
+    kept = np.flatnonzero(problem.units.persistent_bytes)
     keys = [np.arange(-1, len(kept))]
-    units = [np.append(problem.op_unit[now], kept)]
+    units = [np.append(problem.ops.unit[now], kept)]
     devices = [np.full(len(kept) + 1, device)]
-    nbytes = [np.append(problem.op_workspace_bytes[now, device], problem.unit_persistent_bytes[kept])]
-    for q in np.flatnonzero(problem.place_device == device).tolist():
-        e = q % problem.devices
+    nbytes = [np.append(problem.ops.workspace_bytes[now, device], problem.units.persistent_bytes[kept])]
+    for q in np.flatnonzero(problem.devices.place_device == device).tolist():
+        e = q % problem.num_devices
         made = np.flatnonzero(live & (problem.tensor_place[:, e] == q))
         taken = np.flatnonzero(waiting & (problem.consumer_place[:, e] == q))
-        back = made[problem.shared[made]]
-        tensor = np.concatenate([made, problem.consumer_tensor[taken], back])
+        back = made[problem.tensors.shared[made]]
+        tensor = np.concatenate([made, problem.consumers.tensor[taken], back])
         sign = np.repeat([1, -1], [len(made) + len(taken), len(back)])
-        keys.append((tensor + np.where(sign < 0, len(live), 0)) * 2 * problem.devices + q + len(kept))
-        holder = np.concatenate([problem.tensor_op[made], problem.consumer_op[taken], problem.tensor_op[back]])
-        units.append(problem.op_unit[holder])
+        keys.append((tensor + np.where(sign < 0, len(live), 0)) * 2 * problem.num_devices + q + len(kept))
+        holder = np.concatenate([problem.tensors.op[made], problem.consumers.op[taken], problem.tensors.op[back]])
+        units.append(problem.ops.unit[holder])
         devices.append(np.full(len(holder), e))
-        nbytes.append(sign * problem.held_bytes[tensor])
+        nbytes.append(sign * problem.tensors.held_bytes[tensor])
     key, unit, on_device, size = (np.concatenate(parts) for parts in (keys, units, devices, nbytes))
     order = np.lexsort((on_device, unit, key))
     order = order[size[order] != 0]

@@ -6,25 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.crossings import crossings_of
+from placer.problem.problem import Assignment, PlacementProblem
 
 
 def total_cost_ns(problem: PlacementProblem, assignment: Assignment) -> int:
     """The work of a step, nothing overlapping: op times plus copies plus control hops.
 
-    - Each op costs ``op_time_ns`` on its unit's device.
+    - Each op costs ``ops.time_ns`` on its unit's device.
     - Each tensor that is not free costs, for each distinct place of its consumers other than the place p it is produced in,
-      ``round(count * (copy_latency_ns[p, q] + bytes * copy_ns_per_byte[p, q]))`` (halves to even), however many wait at q.
+      ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even), however many wait at q.
     - Each op with control edges to ops on other devices costs, for each such device,
-      ``round(op_count * copy_latency_ns[p, q])`` between the two devices' views of host memory.
+      ``round(ops.count * links.latency_ns[p, q])`` between the two devices' views of host memory.
     """
     device = assignment.device
-    crossings = problem.crossings
-    work = problem.unit_time_ns[np.arange(problem.units), device].sum()
+    crossings = crossings_of(problem)
+    work = problem.unit_time_ns[np.arange(problem.num_units), device].sum()
     src = crossings.place[np.arange(len(crossings.unit)), device[crossings.unit]]
     dst = crossings.user_place[np.arange(len(crossings.user)), device[crossings.user]]
     x, dst = _distinct(problem, crossings.user_crossing, src, dst)
-    return int(work + problem.copy_ns(crossings.nbytes[x], crossings.count[x], src[x], dst).sum())
+    return int(work + problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], src[x], dst).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,20 +45,20 @@ class Transfers:
 
 def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
     """Every copy of a tensor that is not free. Their costs and those of control hops are the copies' part of `total_cost_ns`."""
-    op_device = assignment.device[problem.op_unit]
-    src = problem.tensor_place[np.arange(len(problem.tensor_op)), op_device[problem.tensor_op]]
-    dst = problem.consumer_place[np.arange(len(problem.consumer_op)), op_device[problem.consumer_op]]
-    tensor, dst = _distinct(problem, problem.consumer_tensor, src, dst)
-    paid = ~problem.tensor_free[tensor]
+    op_device = assignment.device[problem.ops.unit]
+    src = problem.tensor_place[np.arange(problem.num_tensors), op_device[problem.tensors.op]]
+    dst = problem.consumer_place[np.arange(len(problem.consumers)), op_device[problem.consumers.op]]
+    tensor, dst = _distinct(problem, problem.consumers.tensor, src, dst)
+    paid = ~problem.tensors.free[tensor]
     tensor, dst = tensor[paid], dst[paid]
-    cost = problem.copy_ns(problem.copied_bytes[tensor], problem.tensor_count[tensor], src[tensor], dst)
+    cost = problem.links.copy_ns(problem.tensors.copy_bytes[tensor], problem.tensors.count[tensor], src[tensor], dst)
     return Transfers(tensor, src[tensor], dst, cost)
 
 
 def handed_ns(problem: PlacementProblem, assignment: Assignment, group: Ints) -> int:
     """What tensors take that are copied from one device of a group to another."""
     copies = transfers(problem, assignment)
-    src, dst = copies.src % problem.devices, copies.dst % problem.devices
+    src, dst = copies.src % problem.num_devices, copies.dst % problem.num_devices
     return int(copies.cost_ns[np.isin(src, group) & np.isin(dst, group) & (src != dst)].sum())
 
 
@@ -65,15 +67,15 @@ def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
     With its own time there, the difference to where it is says by how much the move changes `total_cost_ns`.
     """
-    crossings, device = problem.crossings, assignment.device
-    places = 2 * problem.devices
+    crossings, device = crossings_of(problem), assignment.device
+    places = 2 * problem.num_devices
     count = len(crossings.unit)
     # A pair is one crossing seen from one unit that makes or uses it.
     key = np.concatenate(
-        [np.arange(count) * problem.units + crossings.unit, crossings.user_crossing * problem.units + crossings.user]
+        [np.arange(count) * problem.num_units + crossings.unit, crossings.user_crossing * problem.num_units + crossings.user]
     )
     pairs, pair_of = np.unique(key, return_inverse=True)
-    pair_x, pair_unit = pairs // problem.units, pairs % problem.units
+    pair_x, pair_unit = pairs // problem.num_units, pairs % problem.num_units
     use_pair = pair_of[count:]  # of each use: the pair of its own unit
 
     here = crossings.user_place[np.arange(len(crossings.user)), device[crossings.user]]
@@ -83,22 +85,22 @@ def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
     src_here = crossings.place[np.arange(count), device[crossings.unit]][pair_x]
     makes = crossings.unit[pair_x] == pair_unit
 
-    costs = np.zeros((problem.units, problem.devices), np.int64)
-    for d in range(problem.devices):
+    costs = np.zeros((problem.num_units, problem.num_devices), np.int64)
+    for d in range(problem.num_devices):
         taken = fixed.copy()
         taken[use_pair, crossings.user_place[:, d]] = True
         src = np.where(makes, crossings.place[pair_x, d], src_here)
         taken[np.arange(len(pairs)), src] = False
         pair, place = np.nonzero(taken)
         x = pair_x[pair]
-        cost = problem.copy_ns(crossings.nbytes[x], crossings.count[x], src[pair], place)
+        cost = problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], src[pair], place)
         np.add.at(costs[:, d], pair_unit[pair], cost)
     return costs
 
 
 def _distinct(problem: PlacementProblem, what: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
     """The pairs (what, place) among the uses ``(what[i], dst[i])`` that differ from where it is made, each once."""
-    used = np.zeros((len(src), 2 * problem.devices), np.bool_)
+    used = np.zeros((len(src), 2 * problem.num_devices), np.bool_)
     used[what, dst] = True
     used[np.arange(len(src)), src] = False
     x, place = np.nonzero(used)

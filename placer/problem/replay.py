@@ -29,22 +29,22 @@ class Replay:
         """Plays the whole step once."""
         problem = simulator.problem
         self._simulator, self._device = simulator, assignment.device
-        self._op_device = assignment.device[problem.op_unit]
-        self._used = np.bincount(self._op_device[simulator.present], minlength=problem.devices)
+        self._op_device = assignment.device[problem.ops.unit]
+        self._used = np.bincount(self._op_device[simulator.tables.present], minlength=problem.num_devices)
         self._script = simulator.script(self._op_device)
-        self._stride = max(1, -(-problem.ops // MARKS))
+        self._stride = max(1, -(-problem.num_ops // MARKS))
         self._marks: list[Mark] = []
         state = simulator.beginning()
         while state.queue:
             self._marks.append(Mark(simulator, self._script, state.copy()))
             simulator.advance(self._script, state, self._stride)
-        self._position = np.empty(problem.ops, np.int64)
-        self._position[self._script.order] = np.arange(problem.ops)
+        self._position = np.empty(problem.num_ops, np.int64)
+        self._position[self._script.order] = np.arange(problem.num_ops)
         ends = np.array(self._script.end, np.int64)[self._script.order]
         for number, mark in enumerate(self._marks):
             mark.latest_ns = int(np.max(ends[number * self._stride : (number + 1) * self._stride]))
         self.step_ns = simulator.whole_ns(state.latest_ns, simulator.call_of_ns(self._used > 0))
-        self.played = problem.ops
+        self.played = problem.num_ops
         """Ops started so far, in this step and in all moved ones."""
 
     def moved_ns(self, assignment: Assignment) -> int:
@@ -57,9 +57,9 @@ class Replay:
         edges = simulator.edges.out_of(changed)
         copies = len(script.began)
         before = self._op_device[ops]
-        self._op_device[ops] = assignment.device[simulator.problem.op_unit[ops]]
+        self._op_device[ops] = assignment.device[simulator.problem.ops.unit[ops]]
         new = simulator.script(self._op_device, changed, edges, copies)
-        present = simulator.present[ops]
+        present = simulator.tables.present[ops]
         after = self._op_device[ops]
         self._op_device[ops] = before
         used = self._used.copy()
@@ -94,7 +94,7 @@ class Replay:
                 if until == len(marks):
                     break
                 number, state = until, marks[until].later(shift)
-        del self._script.order[self._simulator.problem.ops :]
+        del self._script.order[self._simulator.problem.num_ops :]
         return max(latest, state.latest_ns)
 
 
@@ -116,8 +116,8 @@ class Mark:
     @cached_property
     def to_come(self) -> int:
         """The kinds of ops that have not started yet."""
-        left = (*self.waiting, *(key % self.simulator.problem.ops for key in self.state.queue))
-        return reduce(or_, (self.simulator.kinds[op] for op in left), 0)
+        left = (*self.waiting, *(key % self.simulator.problem.num_ops for key in self.state.queue))
+        return reduce(or_, (self.simulator.tables.kinds[op] for op in left), 0)
 
     def later(self, shift_ns: int) -> State:
         """The state so much later."""
@@ -131,7 +131,7 @@ class Mark:
             state.follows.copy(),
             state.warm.copy(),
             state.waits.copy(),
-            [key + shift_ns * self.simulator.problem.ops for key in state.queue],
+            [key + shift_ns * self.simulator.problem.num_ops for key in state.queue],
         )
 
     def shift_ns(self, other: State) -> int | None:
@@ -140,7 +140,7 @@ class Mark:
         When something was free or ready makes no difference once it lies in the past; when the threads of a CPU last worked
         does until they sleep, and when a thread that feeds a device was free does always, since copies add to that.
         """
-        mine, ops = self.state, self.simulator.problem.ops
+        mine, ops = self.state, self.simulator.problem.num_ops
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
             return None
         was, now = mine.queue[0] // ops, other.queue[0] // ops
@@ -152,7 +152,7 @@ class Mark:
         parts: list[tuple[Callable[[State], Iterable[int]], int]] = [
             (self._feeders, NEVER_NS),
             (_resources, was),
-            (lambda state: state.alone_free[WIDE], was - self.simulator.awake_ns),
+            (lambda state: state.alone_free[WIDE], was - self.simulator.tables.awake_ns),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
         return shift if same and self._follow_alike(other, was, shift) else None
@@ -162,7 +162,7 @@ class Mark:
 
         Of an op that waits for more, what it was ready for in the past makes no difference.
         """
-        mine, ops = self.state, self.simulator.problem.ops
+        mine, ops = self.state, self.simulator.problem.num_ops
         times, ready, late, now = self.script.by_copy[-1], mine.ready, other.ready, was + shift
         open_ = [op for op in self.waiting if ready[op] >= was or late[op] >= now]
         if any(late[op] - ready[op] != shift for op in open_):
@@ -179,7 +179,9 @@ class Mark:
         return self.to_come & ~state.warm.get(copy, 0)
 
     def _feeders(self, state: State) -> list[int]:
-        return [pool[0] for pool, fed in zip(state.pools, self.simulator.problem.asynchronous.tolist(), strict=True) if fed]
+        return [
+            pool[0] for pool, fed in zip(state.pools, self.simulator.problem.devices.asynchronous.tolist(), strict=True) if fed
+        ]
 
 
 def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:

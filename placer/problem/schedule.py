@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from placer.problem.arrays import Bools, Floats, Grouped, Ints, derived
 from placer.problem.memory import peaks
-from placer.problem.problem import Assignment, Bools, Floats, Grouped, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
 
 WIDE_NS = 20_000
 """An op that computes longer than this per run uses all cores of a CPU; about the grain at which Eigen splits work."""
@@ -63,25 +64,24 @@ class Simulation:
 
 def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
     """Runs one step of an assignment through the model; see `Simulator`."""
-    return problem.simulator.run(assignment)
+    return Simulator(problem).run(assignment)
 
 
-@dataclass(frozen=True, eq=False)
 class Simulator:
     """The model of one problem, for many assignments.
 
     Ops start in the order in which they become ready, then in their own order.
 
-    - A device that is not asynchronous runs an op for ``op_time_ns`` on one of its threads. An op that computes longer than
-      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``op_serial`` ones never do. Nor do two that take less
-      than `SMALL_NS`, which are not worth another thread. One that uses all cores takes ``device_wake_ns`` more where the one
+    - A device that is not asynchronous runs an op for ``ops.time_ns`` on one of its threads. An op that computes longer than
+      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``ops.serial`` ones never do. Nor do two that take less
+      than `SMALL_NS`, which are not worth another thread. One that uses all cores takes ``devices.wake_ns`` more where the one
       before it was done more than `AWAKE_NS` ago.
-    - An asynchronous device is fed by one host thread, busy ``op_dispatch_ns`` with each op, which runs ahead of the device's
-      stream. The stream computes ``op_compute_ns`` of each op in the order issued. An op all of whose outputs are in host
-      memory never enters the stream and takes ``op_time_ns`` of the feeding thread.
+    - An asynchronous device is fed by one host thread, busy ``ops.dispatch_ns`` with each op, which runs ahead of the device's
+      stream. The stream computes ``ops.compute_ns`` of each op in the order issued. An op all of whose outputs are in host
+      memory never enters the stream and takes ``ops.time_ns`` of the feeding thread.
     - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
-      other waits for the end of the op, a copy out of the device too. All wait for the end of ``op_awaited`` ones.
-    - What follows a copy goes on on another thread: the first op of each kind there takes ``op_cold_ns`` more of the host, each
+      other waits for the end of the op, a copy out of the device too. All wait for the end of ``ops.awaited`` ones.
+    - What follows a copy goes on on another thread: the first op of each kind there takes ``ops.cold_ns`` more of the host, each
       time that both run; one that takes no time makes nothing warm. An op follows what it was last ready for, and so what that
       one follows, if it was no copy.
     - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
@@ -96,30 +96,33 @@ class Simulator:
     The end is that of the last op, plus `call_ns` and what the waiting caller takes to wake. Results stay where they are made.
     """
 
-    problem: PlacementProblem
-    _known: dict[bytes, int] = field(default_factory=dict)
+    def __init__(self, problem: PlacementProblem) -> None:
+        self.problem = problem
+        self.tables = tables_of(problem)
+        self.edges = edges_of(problem)
+        self._known_ns = step_lengths_of(problem)
 
     def step_ns(self, assignment: Assignment) -> int:
-        """The length of a step alone."""
+        """The length of a step alone; an assignment is simulated once, however many simulators its problem has."""
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
-        if key not in self._known:
-            self._known[key] = self.whole_ns(self._played(assignment).latest_ns, self.call_ns(assignment))
-        return self._known[key]
+        if key not in self._known_ns:
+            self._known_ns[key] = self.whole_ns(self._played(assignment).latest_ns, self.call_ns(assignment))
+        return self._known_ns[key]
 
     def run(self, assignment: Assignment) -> Simulation:
         """The whole schedule."""
         problem = self.problem
-        script = self.script(assignment.device[problem.op_unit])
+        script = self.script(assignment.device[problem.ops.unit])
         state = self.beginning()
         self.advance(script, state)
-        op_device = assignment.device[problem.op_unit]
-        every = np.arange(problem.ops)
-        streamed = problem.asynchronous[op_device] & ~self.host_only[every, op_device]
-        alone = np.where(problem.asynchronous[op_device], 0, problem.op_time_ns[every, op_device])
-        work = np.where(streamed, problem.op_compute_ns[every, op_device], alone)
-        busy = np.zeros(problem.devices, np.int64)
+        op_device = assignment.device[problem.ops.unit]
+        every = np.arange(problem.num_ops)
+        streamed = problem.devices.asynchronous[op_device] & ~self.tables.host_only[every, op_device]
+        alone = np.where(problem.devices.asynchronous[op_device], 0, problem.ops.time_ns[every, op_device])
+        work = np.where(streamed, problem.ops.compute_ns[every, op_device], alone)
+        busy = np.zeros(problem.num_devices, np.int64)
         np.add.at(busy, op_device, work)
-        x, tensors = script.crossing, len(problem.tensor_op)
+        x, tensors = script.crossing, problem.num_tensors
         return Simulation(
             step_ns=self.whole_ns(state.latest_ns, self.call_ns(assignment)),
             busy_ns=busy,
@@ -137,84 +140,29 @@ class Simulator:
 
     def whole_ns(self, ops_ns: int, call_ns: int) -> int:
         """A step whose ops take so long, and its call so much beside them: its caller sleeps the deeper the longer that is."""
-        return ops_ns + call_ns + self.problem.waiting_ns * min(ops_ns, ASLEEP_NS) // ASLEEP_NS
+        return ops_ns + call_ns + self.problem.devices.waiting_ns * min(ops_ns, ASLEEP_NS) // ASLEEP_NS
 
     def call_ns(self, assignment: Assignment) -> int:
         """What a call takes beside its ops: ``call_overhead_ns``, what the slowest device adds, and each further one's split."""
-        present = assignment.device[self.problem.op_unit[self.present]]
-        return self.call_of_ns(np.bincount(present, minlength=self.problem.devices) > 0)
+        present = assignment.device[self.problem.ops.unit[self.tables.present]]
+        return self.call_of_ns(np.bincount(present, minlength=self.problem.num_devices) > 0)
 
     def call_of_ns(self, used: Bools) -> int:
         """The same for the devices that have ops, [D]."""
         problem = self.problem
-        slowest = 0 if problem.device_call_ns is None or not used.any() else int(problem.device_call_ns[used].max())
-        return problem.call_overhead_ns + slowest + problem.split_ns * max(0, int(used.sum()) - 1)
+        slowest = int(problem.devices.call_ns[used].max()) if used.any() else 0
+        return problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(used.sum()) - 1)
 
     @cached_property
     def least_call_ns(self) -> int:
         """No assignment's `call_ns` is less: what can be on one device only uses that."""
         problem = self.problem
-        allowed = problem.unit_allowed[problem.op_unit[self.present]]
-        if problem.device_call_ns is None or not len(allowed):
-            return problem.call_overhead_ns
+        allowed = problem.units.allowed[problem.ops.unit[self.tables.present]]
+        if not len(allowed):
+            return problem.devices.call_overhead_ns
         forced = allowed[allowed.sum(axis=1) == 1].any(axis=0)
-        slowest = problem.device_call_ns[forced].max() if forced.any() else problem.device_call_ns[allowed.any(axis=0)].min()
-        return int(problem.call_overhead_ns + slowest + problem.split_ns * max(0, int(forced.sum()) - 1))
-
-    @cached_property
-    def present(self) -> Bools:
-        """[N]: is part of the step; constants, which are where their consumers are, say nothing of the devices used."""
-        problem = self.problem
-        works = np.any(problem.op_time_ns > 0, axis=1)
-        works[problem.tensor_op[~problem.tensor_free]] = True
-        return np.asarray(works)
-
-    @cached_property
-    def host_only(self) -> Bools:
-        """[N, D]: works in host memory alone on an asynchronous device."""
-        problem = self.problem
-        outputs = np.bincount(problem.tensor_op, minlength=problem.ops)
-        on_host = np.zeros((problem.ops, problem.devices), np.int64)
-        np.add.at(on_host, problem.tensor_op, problem.tensor_on_host)
-        result: Bools = (on_host == outputs[:, None]) & (outputs > 0)[:, None] & problem.asynchronous
-        return result
-
-    @cached_property
-    def runs(self) -> Floats:
-        """[N]: at least 1."""
-        return np.maximum(self.problem.op_count, 1)
-
-    @cached_property
-    def wide(self) -> Bools:
-        """[N, D]: uses all cores of a device that is not asynchronous."""
-        broad = self.problem.op_compute_ns > WIDE_NS * self.runs[:, None]
-        return broad if self.problem.op_serial is None else broad & ~self.problem.op_serial[:, None]
-
-    @cached_property
-    def sharing(self) -> Ints:
-        """[N, D]: `PARALLEL`, `SMALL` or `WIDE`."""
-        small = self.problem.op_time_ns < SMALL_NS * self.runs[:, None]
-        return np.where(self.wide, WIDE, np.where(small, SMALL, PARALLEL))
-
-    @cached_property
-    def kinds(self) -> list[int]:
-        """[N]: a bit for each kind of op that can be cold behind a copy; 0 for all others."""
-        problem = self.problem
-        if problem.op_cold_ns is None or problem.op_kind is None:
-            return [0] * problem.ops
-        cold = problem.op_kind[problem.op_cold_ns.any(axis=1)]
-        bits = {kind: 1 << k for k, kind in enumerate(np.unique(cold).tolist())}
-        return [bits.get(kind, 0) for kind in problem.op_kind.tolist()]
-
-    @cached_property
-    def awake_ns(self) -> int:
-        """Longer ago than this, it makes no difference when the threads of a CPU last worked."""
-        wakes = self.problem.device_wake_ns
-        return round(AWAKE_NS * float(self.runs.max())) if wakes is not None and wakes.any() else 0
-
-    @cached_property
-    def edges(self) -> Edges:
-        return Edges.of(self.problem)
+        slowest = problem.devices.call_ns[forced].max() if forced.any() else problem.devices.call_ns[allowed.any(axis=0)].min()
+        return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
 
     def script(self, op_device: Ints, ops: Ints | None = None, edges: Ints | None = None, copies: int = 0) -> Script:
         """What the loop reads of an assignment, [N] devices.
@@ -226,53 +174,50 @@ class Simulator:
             copies: the number of the first copy.
         """
         problem, places = self.problem, self.edges
-        ops = np.arange(problem.ops) if ops is None else ops
+        ops = np.arange(problem.num_ops) if ops is None else ops
         edges = np.arange(len(places.tensor)) if edges is None else edges
         device = op_device[ops]
         code, x, src, dst = places.copies(problem, op_device, edges, copies)
-        copied = problem.copy_ns(places.nbytes[x], places.count[x], src, dst)
-        moved = copied - np.rint(places.count[x] * problem.copy_latency_ns[src, dst]).astype(np.int64)
-        sends, handled = np.zeros(problem.ops, np.int64), np.zeros(len(x), np.int64)
-        if problem.copy_interval_ns is not None:
-            handled = np.rint(places.count[x] * problem.copy_interval_ns[src, dst]).astype(np.int64)
-            moved = np.maximum(moved, handled)
-            np.add.at(sends, places.op[x], handled)
-        dispatch, compute, runs = problem.op_dispatch_ns[ops, device], problem.op_compute_ns[ops, device], self.runs[ops]
-        sharing = self.sharing[ops, device]
-        wake = 0 if problem.device_wake_ns is None else problem.device_wake_ns[device]
-        cold = np.zeros(len(ops), np.int64) if problem.op_cold_ns is None else problem.op_cold_ns[ops, device]
+        copied = problem.links.copy_ns(places.nbytes[x], places.count[x], src, dst)
+        moved = copied - np.rint(places.count[x] * problem.links.latency_ns[src, dst]).astype(np.int64)
+        handled = np.rint(places.count[x] * problem.links.interval_ns[src, dst]).astype(np.int64)
+        moved = np.maximum(moved, handled)
+        sends = np.zeros(problem.num_ops, np.int64)
+        np.add.at(sends, places.op[x], handled)
+        dispatch, compute, runs = problem.ops.dispatch_ns[ops, device], problem.ops.compute_ns[ops, device], self.tables.runs[ops]
+        sharing = self.tables.sharing[ops, device]
         by_op = (
             device,
-            problem.asynchronous[device] & ~self.host_only[ops, device],
+            problem.devices.asynchronous[device] & ~self.tables.host_only[ops, device],
             sharing,
-            np.rint(np.where(sharing == WIDE, wake * runs, 0)).astype(np.int64),
+            np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
             np.rint(AWAKE_NS * runs).astype(np.int64),
-            problem.op_time_ns[ops, device],
+            problem.ops.time_ns[ops, device],
             dispatch,
             compute,
             (dispatch / runs).astype(np.int64),
             (compute / runs).astype(np.int64),
             sends[ops],
-            cold,
-            problem.op_count[ops],
+            problem.ops.cold_ns[ops, device],
+            problem.ops.count[ops],
         )
-        into = np.where((dst < problem.devices) & problem.asynchronous[dst % problem.devices], dst, -1)
-        by_copy = (copied, moved, src * 2 * problem.devices + dst, x >= len(problem.tensor_op), into, handled, places.count[x])
+        into = np.where((dst < problem.num_devices) & problem.devices.asynchronous[dst % problem.num_devices], dst, -1)
+        by_copy = (copied, moved, src * 2 * problem.num_devices + dst, x >= problem.num_tensors, into, handled, places.count[x])
         return Script(tuple(a.tolist() for a in by_op), code.tolist(), tuple(a.tolist() for a in by_copy), x, src, dst)
 
     def beginning(self) -> State:
         """Before the first op."""
         problem, edges = self.problem, self.edges
-        fed = problem.asynchronous.tolist()
-        threads = [1] * problem.devices if problem.device_threads is None else problem.device_threads.tolist()
+        fed = problem.devices.asynchronous.tolist()
+        threads = problem.devices.threads.tolist()
         waits = edges.waits_list.copy()
         return State(
-            pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.devices)],
-            stream_free=[0] * problem.devices,
-            alone_free=[[NEVER_NS] * problem.devices for _ in range(1 + WIDE)],
-            link_free=[0] * (2 * problem.devices) ** 2,
-            ready=[0] * problem.ops,
-            follows=[START] * problem.ops,
+            pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.num_devices)],
+            stream_free=[0] * problem.num_devices,
+            alone_free=[[NEVER_NS] * problem.num_devices for _ in range(1 + WIDE)],
+            link_free=[0] * (2 * problem.num_devices) ** 2,
+            ready=[0] * problem.num_ops,
+            follows=[START] * problem.num_ops,
             warm={START: -1},
             waits=waits,
             queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
@@ -281,14 +226,14 @@ class Simulator:
     def advance(self, script: Script, state: State, limit: int | None = None) -> None:
         """Starts the next ops, at most so many."""
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
-        ops = self.problem.ops
+        ops = self.problem.num_ops
         device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = script.by_op
         code, (total, busy, link, hop, into, handled, times) = script.code, script.by_copy
         start, end, began, arrived, order = script.start, script.end, script.began, script.arrived, script.order
         consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
         ready, waits, queue, follows, warm = state.ready, state.waits, state.queue, state.follows, state.warm
-        kinds = self.kinds
+        kinds = self.tables.kinds
         latest = state.latest_ns
         for _ in range(ops if limit is None else limit):
             if not queue:
@@ -362,8 +307,54 @@ class Simulator:
 
     def _played(self, assignment: Assignment) -> State:
         state = self.beginning()
-        self.advance(self.script(assignment.device[self.problem.op_unit]), state)
+        self.advance(self.script(assignment.device[self.problem.ops.unit]), state)
         return state
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What the model reads of a problem whatever the assignment."""
+
+    present: Bools
+    """[N]: is part of the step; constants, which are where their consumers are, say nothing of the devices used."""
+    host_only: Bools
+    """[N, D]: works in host memory alone on an asynchronous device."""
+    runs: Floats
+    """[N]: at least 1."""
+    wide: Bools
+    """[N, D]: uses all cores of a device that is not asynchronous."""
+    sharing: Ints
+    """[N, D]: `PARALLEL`, `SMALL` or `WIDE`."""
+    kinds: tuple[int, ...]
+    """[N]: a bit for each kind of op that can be cold behind a copy; 0 for all others."""
+    awake_ns: int
+    """Longer ago than this, it makes no difference when the threads of a CPU last worked."""
+
+    @classmethod
+    def of(cls, problem: PlacementProblem) -> Tables:
+        ops, tensors = problem.ops, problem.tensors
+        present = np.any(ops.time_ns > 0, axis=1)
+        present[tensors.op[~tensors.free]] = True
+
+        outputs = np.bincount(tensors.op, minlength=problem.num_ops)
+        on_host = np.zeros((problem.num_ops, problem.num_devices), np.int64)
+        np.add.at(on_host, tensors.op, tensors.on_host)
+        host_only = (on_host == outputs[:, None]) & (outputs > 0)[:, None] & problem.devices.asynchronous
+
+        runs = np.maximum(ops.count, 1)
+        wide = (ops.compute_ns > WIDE_NS * runs[:, None]) & ~ops.serial[:, None]
+        small = ops.time_ns < SMALL_NS * runs[:, None]
+        cold = np.unique(ops.kind[ops.cold_ns.any(axis=1)])
+        bits = {kind: 1 << k for k, kind in enumerate(cold.tolist())}
+        return cls(
+            present=present,
+            host_only=host_only,
+            runs=runs,
+            wide=wide,
+            sharing=np.where(wide, WIDE, np.where(small, SMALL, PARALLEL)),
+            kinds=tuple(bits.get(kind, 0) for kind in ops.kind.tolist()),
+            awake_ns=round(AWAKE_NS * float(runs.max())) if problem.devices.wake_ns.any() else 0,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -462,31 +453,31 @@ class Edges:
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Edges:
-        sources, source = np.unique(problem.control_src, return_inverse=True)
-        tensors = len(problem.tensor_op)
-        op = np.append(problem.tensor_op, sources)
-        tensor = np.append(problem.consumer_tensor, tensors + source)
-        consumer = np.append(problem.consumer_op, problem.control_dst)
+        sources, source = np.unique(problem.ops.control_src, return_inverse=True)
+        tensors = problem.num_tensors
+        op = np.append(problem.tensors.op, sources)
+        tensor = np.append(problem.consumers.tensor, tensors + source)
+        consumer = np.append(problem.consumers.op, problem.ops.control_dst)
         order = np.argsort(op[tensor], kind="stable")
-        own = np.arange(problem.devices)  # control edges cross as tensors of no bytes, between devices' own memories
+        own = np.arange(problem.num_devices)  # control edges cross as tensors of no bytes, between devices' own memories
         taken = np.concatenate([problem.consumer_place, np.tile(own, (len(source), 1))])
         return cls(
             op=op,
             place=np.concatenate([problem.tensor_place, np.tile(own, (len(sources), 1))]),
-            nbytes=np.append(problem.copied_bytes, np.zeros(len(sources), np.int64)),
-            count=np.append(problem.tensor_count, problem.control_count[sources]),
-            free=np.append(problem.tensor_free, np.zeros(len(sources), np.bool_)),
-            awaited=np.zeros(len(op), np.bool_) if problem.op_awaited is None else problem.op_awaited[op],
+            nbytes=np.append(problem.tensors.copy_bytes, np.zeros(len(sources), np.int64)),
+            count=np.append(problem.tensors.count, problem.ops.control_count[sources]),
+            free=np.append(problem.tensors.free, np.zeros(len(sources), np.bool_)),
+            awaited=problem.ops.awaited[op],
             tensor=tensor[order],
             consumer=consumer[order],
             taken=taken[order],
-            start_list=np.searchsorted(op[tensor[order]], np.arange(problem.ops + 1)).tolist(),
+            start_list=np.searchsorted(op[tensor[order]], np.arange(problem.num_ops + 1)).tolist(),
             consumer_list=consumer[order].tolist(),
-            waits_list=np.bincount(consumer, minlength=problem.ops).tolist(),
+            waits_list=np.bincount(consumer, minlength=problem.num_ops).tolist(),
             hop_list=(tensor[order] >= tensors).tolist(),
         )
 
-    @cached_property
+    @derived
     def into(self) -> Grouped:
         """Edges by consumer."""
         return Grouped.by(self.consumer, len(self.waits_list))
@@ -495,7 +486,7 @@ class Edges:
         """Of what these ops wait for; some more than once."""
         return self.op[self.tensor[self.into.of(ops)]]
 
-    @cached_property
+    @derived
     def by_producer(self) -> Grouped:
         """Edges by the op that they go out of, as they are."""
         return Grouped(np.arange(len(self.tensor)), np.array(self.start_list))
@@ -512,24 +503,34 @@ class Edges:
         tensor = self.tensor[edges]
         src = self.place[tensor, op_device[self.op[tensor]]]
         dst = self.taken[edges, op_device[self.consumer[edges]]]
-        control = tensor >= len(problem.tensor_op)
-        in_stream = (src == dst) & (src < problem.devices) & problem.asynchronous[src % problem.devices]
+        control = tensor >= problem.num_tensors
+        in_stream = (src == dst) & (src < problem.num_devices) & problem.devices.asynchronous[src % problem.num_devices]
         code = np.where((in_stream | control) & ~self.awaited[tensor], ISSUED, DONE)
         crosses = np.flatnonzero((src != dst) & ~self.free[tensor])
         key, begins, number = np.unique(
-            tensor[crosses] * 2 * problem.devices + dst[crosses], return_index=True, return_inverse=True
+            tensor[crosses] * 2 * problem.num_devices + dst[crosses], return_index=True, return_inverse=True
         )
         code[crosses] = 2 * (first + number) + 1
         code[crosses[begins]] -= 1
-        return code, key // (2 * problem.devices), src[crosses[begins]], key % (2 * problem.devices)
+        return code, key // (2 * problem.num_devices), src[crosses[begins]], key % (2 * problem.num_devices)
 
     def pairs(self, problem: PlacementProblem) -> tuple[Ints, Ints]:
         """For each edge, [E, D] `ISSUED` or `DONE` with both ends on device d, and [E, D, D] the copy from device to device."""
-        here = np.arange(problem.devices)
+        here = np.arange(problem.num_devices)
         src, dst = self.place[self.tensor], self.taken
-        control = self.tensor >= len(problem.tensor_op)
-        in_stream = (src == here) & problem.asynchronous
+        control = self.tensor >= problem.num_tensors
+        in_stream = (src == here) & problem.devices.asynchronous
         code = np.where((src == dst) & (in_stream | control[:, None]) & ~self.awaited[self.tensor, None], ISSUED, DONE)
         nbytes, count = self.nbytes[self.tensor][:, None, None], self.count[self.tensor][:, None, None]
-        copy = problem.copy_ns(nbytes, count, src[:, :, None], dst[:, None, :])
+        copy = problem.links.copy_ns(nbytes, count, src[:, :, None], dst[:, None, :])
         return code, np.where(self.free[self.tensor][:, None, None], 0, copy)
+
+
+tables_of = once_per_problem(Tables.of)
+edges_of = once_per_problem(Edges.of)
+
+
+@once_per_problem
+def step_lengths_of(problem: PlacementProblem) -> dict[bytes, int]:
+    """The lengths in ns that all simulators of a problem have found so far, by the digest of the assignment; empty at first."""
+    return {}

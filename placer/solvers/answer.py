@@ -10,6 +10,7 @@ from placer.errors import OptionError
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.base import Objective, Solution, Status, StopReason
 
 
@@ -31,8 +32,8 @@ def answer(
         stop_reason: why it ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
         stop_detail: see `Solution`.
     """
-    value = total_cost_ns(problem, assignment) if objective == "total_cost" else problem.simulator.step_ns(assignment)
-    if not (problem.unit_allowed.sum(axis=1) > 1).any():
+    value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
+    if not (problem.units.allowed.sum(axis=1) > 1).any():
         lower_bound_ns, stop_reason, stop_detail = value, StopReason.NO_CHOICE, ""
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
     if over := overfull(problem, assignment):
@@ -44,17 +45,17 @@ def answer(
 def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
     """The assignment that the user's own solver `name` made. Raises OptionError where it is none for this problem."""
     device = np.asarray(getattr(made, "device", None))
-    if not isinstance(made, Assignment) or device.shape != (problem.units,) or device.dtype.kind not in "iu":
+    if not isinstance(made, Assignment) or device.shape != (problem.num_units,) or device.dtype.kind not in "iu":
         given = f"shape {device.shape} of {device.dtype}" if isinstance(made, Assignment) else f"a {type(made).__name__}"
         raise OptionError(
-            f"{name} returned no Assignment of {problem.units} integers, a device's number for each unit, but {given}."
+            f"{name} returned no Assignment of {problem.num_units} integers, a device's number for each unit, but {given}."
         )
-    known = (device >= 0) & (device < problem.devices)
-    wrong = np.flatnonzero(~(known & problem.unit_allowed[np.arange(problem.units), np.where(known, device, 0)]))
+    known = (device >= 0) & (device < problem.num_devices)
+    wrong = np.flatnonzero(~(known & problem.units.allowed[np.arange(problem.num_units), np.where(known, device, 0)]))
     if len(wrong):
         unit = int(wrong[0])
-        op = problem.op_names[int(np.argmax(problem.op_unit == unit))]
-        allowed = ", ".join(f"{d} ({problem.device_names[d]})" for d in np.flatnonzero(problem.unit_allowed[unit]).tolist())
+        op = problem.ops.names[int(np.argmax(problem.ops.unit == unit))]
+        allowed = ", ".join(f"{d} ({problem.devices.names[d]})" for d in np.flatnonzero(problem.units.allowed[unit]).tolist())
         raise OptionError(f"{name} puts {op!r} (unit {unit}) on device {device[unit]}, and it may be on {allowed} only.")
     return Assignment(device.astype(np.int64))
 
@@ -67,13 +68,13 @@ def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
     d = int(np.argmax(over))
     if not over[d]:
         return ""
-    limit = int(problem.memory_limit_bytes[d])
-    return f"{problem.device_names[d]} would hold {limit + int(over[d])} bytes, {int(over[d])} over its limit of {limit}"
+    limit = int(problem.devices.memory_limit_bytes[d])
+    return f"{problem.devices.names[d]} would hold {limit + int(over[d])} bytes, {int(over[d])} over its limit of {limit}"
 
 
 def limits_can_bind(problem: PlacementProblem) -> bool:
     """Whether holding everything at once, a copy at every place, could exceed any limit; False is cheap proof that all fits."""
-    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.held_bytes.sum())
-    most += int(np.max(problem.op_workspace_bytes, initial=0))
-    limits = problem.memory_limit_bytes
+    most = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
+    most += int(np.max(problem.ops.workspace_bytes, initial=0))
+    limits = problem.devices.memory_limit_bytes
     return bool(((limits >= 0) & (limits < most)).any())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.lagrangian import Lagrangian
@@ -71,12 +72,12 @@ class Auto:
                 lower_bound_ns=found.lower_bound_ns,
             )
             return _chosen(priced, "the memory limits bind: this is the least total cost found that fits")
-        if problem.devices == 2:
+        if problem.num_devices == 2:
             cut = MinCut().solve(problem, objective)
             if cut.status is not Status.UNKNOWN:
                 return _chosen(cut, "there are two devices and no memory limit binds")
-        why = "a memory limit binds" if problem.devices == 2 else f"there are {problem.devices} devices"
-        if time_limit_s is None and problem.ops > CP_SAT_OPS:
+        why = "a memory limit binds" if problem.num_devices == 2 else f"there are {problem.num_devices} devices"
+        if time_limit_s is None and problem.num_ops > CP_SAT_OPS:
             relaxed = Lagrangian().solve(problem, objective, seed=seed)
             if relaxed.status is not Status.UNKNOWN:
                 return _chosen(relaxed, why)
@@ -90,7 +91,7 @@ class Auto:
 def _unless_default_is_as_good(problem: PlacementProblem, found: Solution) -> Solution:
     """TensorFlow's own placement in the place of what gains under `WORTH_MOVING` of it, with the bound that was found."""
     default = default_assignment(problem)
-    best_ns, default_ns = found.objective_ns, problem.simulator.step_ns(default)
+    best_ns, default_ns = found.objective_ns, Simulator(problem).step_ns(default)
     if best_ns == default_ns or best_ns < (1 - WORTH_MOVING) * default_ns or excess(problem, default).any():
         return found
     gain = f"{max(0, default_ns - best_ns) / default_ns:.1%}"

@@ -37,13 +37,13 @@ def calibrate(budget_s: float = 60.0) -> Machine:
     """
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
-    from cost_models.measuring.chains import reasons
+    from cost_models.measuring.chains import refusals_as_unmeasurable
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()
     try:
         Store().put([])  # what cannot be kept is told before the work
-        with progress("calibrating") as stage, reasons():
+        with progress("calibrating") as stage, refusals_as_unmeasurable():
             calibration = Calibration(local_machine(), budget_s, stage.at)
             found = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)

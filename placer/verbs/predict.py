@@ -178,9 +178,9 @@ def _devices(placement: Placement) -> list[str]:
 def random_cut(problem: PlacementProblem, seed: int) -> Assignment:
     """The ops in order, cut at one to three places, each piece on another device than the one before, where it may be there."""
     rng = np.random.default_rng(seed)
-    first = np.full(len(problem.unit_allowed), problem.ops)
-    np.minimum.at(first, problem.op_unit, np.arange(problem.ops))
-    cuts = np.sort(rng.integers(0, max(1, problem.ops), size=rng.integers(1, 4)))
-    wanted = (np.searchsorted(cuts, first) + rng.integers(problem.devices)) % problem.devices
-    allowed = problem.unit_allowed
+    first = np.full(len(problem.units.allowed), problem.num_ops)
+    np.minimum.at(first, problem.ops.unit, np.arange(problem.num_ops))
+    cuts = np.sort(rng.integers(0, max(1, problem.num_ops), size=rng.integers(1, 4)))
+    wanted = (np.searchsorted(cuts, first) + rng.integers(problem.num_devices)) % problem.num_devices
+    allowed = problem.units.allowed
     return Assignment(np.where(allowed[np.arange(len(first)), wanted], wanted, allowed.argmax(axis=1)))

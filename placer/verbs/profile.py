@@ -80,7 +80,7 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
         PlacerError: what was measured cannot be stored.
     """
     check_seconds("budget_s", budget_s)
-    from cost_models.measuring.timing import TooLongError, about_s, measure
+    from cost_models.measuring.timing import TooLongError, expected_s, measure
     from placer.tf.devices import local_machine
 
     start = time.monotonic()
@@ -91,7 +91,7 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
     with progress("measuring") as stage:
         for job in jobs:
             spent = time.monotonic() - start
-            if spent + about_s(job.likely_ns, job.device) > budget_s:
+            if spent + expected_s(job.likely_ns, job.device) > budget_s:
                 left += 1
                 continue
             stage.at(spent / budget_s, f"{job.signature.op_type} on {job.device.name}")

@@ -45,14 +45,14 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     def given(problem: PlacementProblem) -> Assignment:
         device = default_assignment(problem).device
         told: dict[int, str] = {}
-        number = {name: i for i, name in enumerate(problem.op_names)}
+        number = {name: i for i, name in enumerate(problem.ops.names)}
         for name, there in devices.items():
             op = graph.find(name).name
-            if there not in problem.device_names:
-                raise OptionError(f"{name!r} is to be on {there!r}; there is {', '.join(problem.device_names)}.")
-            unit, position = int(problem.op_unit[number[op]]), problem.device_names.index(there)
-            if not problem.unit_allowed[unit, position]:
-                allowed = ", ".join(np.array(problem.device_names)[problem.unit_allowed[unit]])
+            if there not in problem.devices.names:
+                raise OptionError(f"{name!r} is to be on {there!r}; there is {', '.join(problem.devices.names)}.")
+            unit, position = int(problem.ops.unit[number[op]]), problem.devices.names.index(there)
+            if not problem.units.allowed[unit, position]:
+                allowed = ", ".join(np.array(problem.devices.names)[problem.units.allowed[unit]])
                 raise OptionError(f"{name!r} cannot be on {there}, only on {allowed}: explain({name!r}) of a plan tells why.")
             if unit in told and device[unit] != position:
                 raise OptionError(f"{name!r} on {there} and {told[unit]!r} on {devices[told[unit]]}: these share a device.")

@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
@@ -20,9 +18,10 @@ from placer.options import Options
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible
 from placer.plan.placement import Placement
+from placer.problem.arrays import Bools
 from placer.problem.constraints import Constraints, constrain, guesses
 from placer.problem.formulate import formulate
-from placer.problem.problem import Bools, PlacementProblem
+from placer.problem.problem import PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
@@ -103,7 +102,7 @@ def _solved(
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
     """What the solver answers; OptionError or InfeasibleError where it cannot take the problem."""
     if why := chosen.unsupported(problem, options.objective):
-        unlimited = replace(problem, memory_limit_bytes=np.full(problem.devices, -1))
+        unlimited = problem.without_memory_limits()
         if chosen.unsupported(unlimited, options.objective):
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"

@@ -28,7 +28,7 @@ Point: TypeAlias = tuple[float, float]
 LEGEND = (
     ("crosses: bytes and time per step", CROSSING, 2.4, "-"),
     ("stays on the device", QUIET, 1.2, "-"),
-    ("gives only the order", QUIET, 1.2, ":"),
+    ("order only", QUIET, 1.2, ":"),
 )
 
 
@@ -156,7 +156,7 @@ class _Routes:
 
     def __init__(self, plan: Layout) -> None:
         self.lanes = sorted(plan.lanes.values())
-        self.taken: Counter[tuple[float, int]] = Counter()
+        self.routes_in_gap: Counter[tuple[float, int]] = Counter()
 
     def between(self, start: Point, end: Point) -> list[Point]:
         """The corners of a route from one point to another, both beside lanes."""
@@ -166,8 +166,8 @@ class _Routes:
         for left, right in passed if x < to_x else reversed(passed):
             height = y + (to_y - y) * ((left + right) / 2 - x) / (to_x - x)
             row = round((height - GAP_Y / 2) / (HEIGHT + GAP_Y))
-            others = self.taken[left, row]
-            self.taken[left, row] += 1
+            others = self.routes_in_gap[left, row]
+            self.routes_in_gap[left, row] += 1
             gap = GAP_Y / 2 + row * (HEIGHT + GAP_Y) + (0.0, -0.07, 0.07)[others % 3]
             points += [(left, gap), (right, gap)] if x < to_x else [(right, gap), (left, gap)]
         return [*points, end]

@@ -89,8 +89,12 @@ def payload(placement: Placement) -> dict[str, Any]:
         "headline": headline(p),
         "machine": p.machine,
         "figures": {
-            **{key: getattr(p, key) for key in ("step_time_ns", "total_cost_ns", "objective", "copied_bytes", "transfer_ns")},
+            **{
+                key: getattr(p, key)
+                for key in ("step_time_ns", "total_cost_ns", "objective", "gap", "copied_bytes", "transfer_ns")
+            },
             **{key: getattr(p, key) for key in ("solver", "solver_seconds", "stop_reason")},
+            "status": p.status.value,
             "optimality": optimality(p),
             "costs": cost_sources(p),
         },

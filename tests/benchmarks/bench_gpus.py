@@ -23,6 +23,7 @@ from placer.problem.formulate import formulate
 from placer.problem.memory import excess
 from placer.problem.price import transfers
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.registry import solver, solvers
@@ -51,7 +52,7 @@ def row(name: str, seconds: float) -> list[str]:
     graph = placer.build_graph(program.work.fn, *program.work.args)
     problem = formulate(graph, constrain(graph, machine, Options(variables="move")), cost_model("auto"), machine).problem
     problem = problem if case.share is None else limited(problem, case.share)
-    step_ns = problem.simulator.step_ns
+    step_ns = Simulator(problem).step_ns
     one = all_on(problem, "GPU")
     hand = min((step_ns(a) for a in by_hand(program, graph, problem) if not excess(problem, a).any()), default=None)
 
@@ -72,7 +73,7 @@ def row(name: str, seconds: float) -> list[str]:
     total = solver("auto").solve(problem, "total_cost", time_limit_s=10.0)
     return [
         name,
-        f"{problem.ops:,}",
+        f"{problem.num_ops:,}",
         format_ns(step_ns(one)) + (" ¹" if excess(problem, one).any() else ""),
         "none fits" if hand is None else format_ns(hand),
         f"{format_ns(found[best])} {best}",

@@ -4,9 +4,9 @@
     python -m tests.benchmarks.bench_memory --out memory --devices two-cpu --size small decoding fan
     python -m tests.benchmarks.bench_memory --out memory --score
 
-It measures the workloads of `bench_truth` under a few placements, and the functions of `memory_effects`. Each placement runs in
-a process of its own. Several processes run at a time, because memory is measured and not time. Each has a share of the GPU from
-the start, so that its allocator works as it does by default. Records that the folder has already are not measured again. A
+It measures the workloads of `bench_accuracy` under a few placements, and the functions of `memory_effects`. Each placement runs
+in a process of its own. Several processes run at a time, because memory is measured and not time. Each has a share of the GPU
+from the start, so that its allocator works as it does by default. Records that the folder has already are not measured again. A
 record also has every allocation of one step from the profiler, which shows the tensors that were alive at the peak.
 """
 
@@ -39,7 +39,8 @@ from placer.problem.formulate import formulate
 from placer.problem.memory import usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.predict import random_cut
-from tests.benchmarks import bench_truth
+from tests.benchmarks.bench_accuracy import machine_here
+from tests.benchmarks.cases import as_traced, workloads
 
 if TYPE_CHECKING:
     from examples.workloads import Workload
@@ -118,7 +119,7 @@ def wanted(size: str) -> dict[str, tuple[str, ...]]:
     """The placements of each workload; an effect is shown by TensorFlow's own."""
     from tests.benchmarks.memory_effects import effects
 
-    return dict.fromkeys(bench_truth.builders(), tuple(PLACEMENTS)) | {name: ("default",) for name, _ in effects(size)}
+    return dict.fromkeys(workloads(), tuple(PLACEMENTS)) | {name: ("default",) for name, _ in effects(size)}
 
 
 def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = False) -> None:
@@ -129,8 +130,8 @@ def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = Fals
 
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT_MIB)])
-    machine = bench_truth.machine_here(two_cpu)
-    builders = {**bench_truth.builders(), **{effect: lambda _, build=build: build() for effect, build in effects(size)}}
+    machine = machine_here(two_cpu)
+    builders = {**workloads(), **{effect: lambda _, build=build: build() for effect, build in effects(size)}}
     work = builders[name](size)
     start = memory_info()["current"]
     run, placement = placed(work, label, machine)
@@ -178,7 +179,7 @@ def placed(work: Workload, label: str, machine: Any) -> tuple[Callable[..., Any]
     options = PLACEMENTS[label]
     if label == "default":
         concrete = work.fn.get_concrete_function(*work.args)
-        return concrete, placer.solve(bench_truth.as_traced(work), machine, **options)
+        return concrete, placer.solve(as_traced(work), machine, **options)
     placement = placer.solve(placer.build_graph(work.fn, *work.args), machine, **options)
     return placer.apply(work.fn, placement)._prepared(work.args, {}, None).run, placement
 
@@ -254,8 +255,8 @@ def records(folder: Path) -> Iterator[tuple[dict[str, Any], OpGraph, PlacementPr
             machine = parse_machine(record["machine"])
             problems[key] = graph, formulate(graph, constrain(graph, machine, Options()), auto_model(), machine).problem
         graph, problem = problems[key]
-        device = np.zeros(problem.units, np.int64)
-        device[problem.op_unit] = [int(digit) for digit in record["devices"]]
+        device = np.zeros(problem.num_units, np.int64)
+        device[problem.ops.unit] = [int(digit) for digit in record["devices"]]
         yield record, graph, problem, Assignment(device)
 
 
@@ -266,15 +267,15 @@ def report(folder: Path) -> str:
     for record, _, problem, assignment in records(folder):
         held = usage(problem, assignment)[-1]
         moment, estimate = int(np.argmax(held)), int(held.max())
-        kept = int(problem.unit_persistent_bytes[assignment.device == problem.devices - 1].sum())
-        on_it = assignment.device[problem.op_unit[moment]] == problem.devices - 1
-        workspace = int(problem.op_workspace_bytes[moment, -1]) if on_it else 0
+        kept = int(problem.units.persistent_bytes[assignment.device == problem.num_devices - 1].sum())
+        on_it = assignment.device[problem.ops.unit[moment]] == problem.num_devices - 1
+        workspace = int(problem.ops.workspace_bytes[moment, -1]) if on_it else 0
         measured = [record[key] for key in ("built_bytes", "held_bytes", "first_peak_bytes", "peak_bytes")]
         figures = ["-" if each is None else f"{each / 1e6:.2f}" for each in (*measured, estimate)]
         error = f"{estimate / record['peak_bytes'] - 1:+.0%}" if record["peak_bytes"] else "-"
         cells = [*figures, error, f"{kept / 1e6:.2f}", f"{workspace / 1e6:.2f}"]
         name = f"{record['workload']}.{record['placement']}"
-        lines.append(f"{name:36}" + "".join(f"{cell:>11}" for cell in cells) + f"  {problem.op_names[moment]}")
+        lines.append(f"{name:36}" + "".join(f"{cell:>11}" for cell in cells) + f"  {problem.ops.names[moment]}")
     return "\n".join(lines)
 
 

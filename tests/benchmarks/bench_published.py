@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.research.instances.dnn_partitioning import load_placement, load_split
 from placer.research.instances.iopddl import load_pairwise
 from placer.research.pairwise.minimise import minimise_pairwise
@@ -134,16 +135,16 @@ def total_cost(path: Path, method: str, seconds: float, share: float) -> tuple[f
         device, bound = found.assignment.device, found.lower_bound_ns
     else:
         device, bound = plain_placement(problem, seconds)
-    where = (device[problem.op_unit] - 1).tolist()
-    by_node = dict(zip(published.node_ids(problem.op_names), where, strict=True))
-    published.checked(path, by_node, limit_bytes=float(problem.memory_limit_bytes[1]))
+    where = (device[problem.ops.unit] - 1).tolist()
+    by_node = dict(zip(published.node_ids(problem.ops.names), where, strict=True))
+    published.checked(path, by_node, limit_bytes=float(problem.devices.memory_limit_bytes[1]))
     return published.total_cost(path, by_node), bound / 1e6
 
 
 def plain_placement(problem: PlacementProblem, seconds: float) -> tuple[Ints, int]:
     model = Model(problem)
-    model.limit_where_exceeded(Assignment(np.ones(problem.units, np.int64)))
-    on_cpu = Assignment(np.zeros(problem.units, np.int64))
+    model.limit_where_exceeded(Assignment(np.ones(problem.num_units, np.int64)))
+    on_cpu = Assignment(np.zeros(problem.num_units, np.int64))
     _, found, bound = model.minimise(on_cpu, seconds, 0)
     return (on_cpu if found is None else found).device, bound
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from placer.problem.memory import peaks
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.replay import Replay
@@ -24,6 +24,7 @@ from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.hill_climbing import moves
 from placer.solvers.registry import solver
+from tests.helpers.changed import changed
 
 MOVES = 20
 LAYER = 40
@@ -85,34 +86,38 @@ def training_step(ops: int, seed: int = 0, gpus: int = 1) -> PlacementProblem:
     in_host = set(shapes)
     gpu_columns = np.arange(d) > 0
     return PlacementProblem(
-        device_names=("CPU:0", *(f"GPU:{i}" for i in range(gpus))),
-        device_kinds=("CPU", *["GPU"] * gpus),
-        memory_limit_bytes=np.full(d, -1),
-        asynchronous=gpu_columns,
-        op_names=tuple(f"{k}{i}" for i, k in enumerate(kind)),
-        op_unit=np.arange(n),
-        op_time_ns=np.column_stack([cpu + 500, np.maximum(5_300, gpu)]),
-        op_dispatch_ns=np.column_stack([np.full(n, 500), np.full((n, gpus), 5_300)]),
-        op_compute_ns=np.column_stack([cpu, gpu]),
-        op_count=np.ones(n),
-        op_workspace_bytes=np.zeros((n, d), np.int64),
-        unit_allowed=np.column_stack([np.ones(n, np.bool_), *[np.arange(n) > 0] * gpus]),
-        unit_persistent_bytes=np.where(np.array([k == "read" for k in kind]), 1 << 20, 0),
-        tensor_op=tensor_op,
-        tensor_bytes=np.where(host[tensor_op], 8, rng.integers(1 << 12, 1 << 20, len(tensor_op))),
-        tensor_count=np.ones(len(tensor_op)),
-        tensor_on_host=host[tensor_op][:, None] & gpu_columns,
-        consumer_start=np.append(start_at, len(edges)),
-        consumer_op=np.array([b for _, b in edges]),
-        consumer_on_host=np.array([e in in_host for e in edges])[:, None] & gpu_columns,
-        tensor_free=np.zeros(len(tensor_op), np.bool_),
-        tensor_is_result=np.zeros(len(tensor_op), np.bool_),
-        control_src=np.zeros(0, np.int64),
-        control_dst=np.zeros(0, np.int64),
-        copy_latency_ns=latency,
-        copy_ns_per_byte=per_byte,
-        call_overhead_ns=100_000,
-        device_threads=np.array([16, *[1] * gpus]),
+        devices=Devices(
+            names=("CPU:0", *(f"GPU:{i}" for i in range(gpus))),
+            kinds=("CPU", *["GPU"] * gpus),
+            asynchronous=gpu_columns,
+            call_overhead_ns=100_000,
+            threads=np.array([16, *[1] * gpus]),
+        ),
+        ops=Ops(
+            names=tuple(f"{k}{i}" for i, k in enumerate(kind)),
+            unit=np.arange(n),
+            time_ns=np.column_stack([cpu + 500, np.maximum(5_300, gpu)]),
+            dispatch_ns=np.column_stack([np.full(n, 500), np.full((n, gpus), 5_300)]),
+            compute_ns=np.column_stack([cpu, gpu]),
+        ),
+        units=Units(
+            allowed=np.column_stack([np.ones(n, np.bool_), *[np.arange(n) > 0] * gpus]),
+            persistent_bytes=np.where(np.array([k == "read" for k in kind]), 1 << 20, 0),
+        ),
+        tensors=Tensors(
+            op=tensor_op,
+            nbytes=np.where(host[tensor_op], 8, rng.integers(1 << 12, 1 << 20, len(tensor_op))),
+            on_host=host[tensor_op][:, None] & gpu_columns,
+        ),
+        consumers=Consumers(
+            start=np.append(start_at, len(edges)),
+            op=np.array([b for _, b in edges]),
+            on_host=np.array([e in in_host for e in edges])[:, None] & gpu_columns,
+        ),
+        links=Links(
+            latency_ns=latency,
+            ns_per_byte=per_byte,
+        ),
     )
 
 
@@ -141,9 +146,9 @@ def main(sizes: list[int]) -> None:
     first: dict[str, tuple[int, float]] = {}
 
     def show(problem: PlacementProblem, what: str, took: float, note: str = "") -> None:
-        ops, before = first.setdefault(what, (problem.ops, took))
-        growth = f"{took / before:5.1f}x for {problem.ops / ops:4.1f}x ops" if problem.ops != ops else ""
-        print(f"{problem.ops:7d} ops  {what:24s} {took:8.3f} s  {growth:26s} {note}")
+        ops, before = first.setdefault(what, (problem.num_ops, took))
+        growth = f"{took / before:5.1f}x for {problem.num_ops / ops:4.1f}x ops" if problem.num_ops != ops else ""
+        print(f"{problem.num_ops:7d} ops  {what:24s} {took:8.3f} s  {growth:26s} {note}")
 
     for size in sizes:
         problem = training_step(size)
@@ -158,12 +163,12 @@ def main(sizes: list[int]) -> None:
         show(problem, "a step kept for replays", seconds(partial(Replay, model, default)))
         replay = Replay(model, default)
         took = seconds(partial(list, map(replay.moved_ns, near))) / MOVES
-        played = (replay.played / problem.ops - 1) / MOVES
+        played = (replay.played / problem.num_ops - 1) / MOVES
         show(problem, "a move, replayed", took, f"{played:.0%} of the ops played again")
         show(problem, "minimum cut", seconds(partial(minimum_cut, problem)))
         show(problem, "bound of the step time", seconds(partial(step_bound_ns, model)))
         limits = np.array([-1, int(0.7 * peaks(problem, default)[1])])
-        limited = replace(problem, memory_limit_bytes=limits)
+        limited = changed(problem, devices_memory_limit_bytes=limits)
         objectives: tuple[Objective, ...] = ("total_cost", "step_time")
         for objective in objectives:
             baseline = solver("tf_default").solve(problem, objective)

@@ -56,7 +56,7 @@ def costs() -> None:
         time_ns: Counter[str] = Counter()
         for op, row in enumerate(priced.op_signature.tolist()):
             if row >= 0:
-                time_ns[priced.sources[row][1]] += int(priced.problem.op_time_ns[op, 1])
+                time_ns[priced.sources[row][1]] += int(priced.problem.ops.time_ns[op, 1])
         shares = [f"{time_ns[source] / time_ns.total():.0%}" for source in ("measured", "fitted", "analytic")]
         print(f"| `{name}` | {len(graph)} | {' | '.join(shares)} |")
 

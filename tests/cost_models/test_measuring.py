@@ -246,7 +246,7 @@ def fields_of(device: Any) -> dict[str, Any]:
         (OpSignature("PartitionedCall", (floats(2),), (floats(2),)), "calls a function"),
         (OpSignature("BranchMerge", (floats(2),), (floats(2),)), "no op of its own"),
         (OpSignature("Relu", (floats(2, None),), (floats(2, None),), T), "not known"),
-        (OpSignature("Relu", (floats(2),), (floats(3),), T), r"\[2\] of what should be \[3\]"),
+        (OpSignature("Relu", (floats(2),), (floats(3),), T), r"a result has the shape \[2\], not \[3\]"),
         (OpSignature("Relu", (floats(2**34),), (floats(2**34),), T), "192.0 GiB to measure, and .* GiB of memory are free"),
         (OpSignature("MatMul", (floats(2, 3), floats(2, 3)), (floats(2, 3),), T), "TensorFlow refuses"),
     ],

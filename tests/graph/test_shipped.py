@@ -14,7 +14,8 @@ from placer.graph import shipped
 from placer.graph.shipped import ENDING, shipped_graph, shipped_graphs
 from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
-from placer.research.arena.problems import fingerprint, limited, problem_of
+from placer.research.arena.problem_file import fingerprint
+from placer.research.arena.problems import problem_of, with_memory_share
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.fixed import all_on
 
@@ -27,17 +28,17 @@ def test_a_shipped_graph_is_small_and_a_problem_with_everything_that_is_special_
     assert graph.name == name
     assert FOLDER.joinpath(name + ENDING).stat().st_size < 100_000
     problem = problem_of(f"shipped:{name}", {})
-    assert problem.device_names == ("CPU:0", "GPU:0")
-    assert problem.tensor_on_host.any()
-    assert problem.consumer_on_host.any()
-    assert 0 < (problem.unit_allowed.sum(axis=1) > 1).sum() < problem.units
+    assert problem.devices.names == ("CPU:0", "GPU:0")
+    assert problem.tensors.on_host.any()
+    assert problem.consumers.on_host.any()
+    assert 0 < (problem.units.allowed.sum(axis=1) > 1).sum() < problem.num_units
     if loops := [op for op in graph if op.role == "loop"]:
         assert max(op.count for op in loops) > 1
-    tight = limited(problem, 0.5)
+    tight = with_memory_share(problem, 0.5)
     free = minimum_cut(problem).assignment
     assert excess(tight, free)[1] > 0
     assert validate(tight, all_on(problem, "CPU")).ok
-    assert peaks(problem, all_on(problem, "CPU"))[1] <= tight.memory_limit_bytes[1] < peaks(problem, free)[1]
+    assert peaks(problem, all_on(problem, "CPU"))[1] <= tight.devices.memory_limit_bytes[1] < peaks(problem, free)[1]
 
 
 @pytest.mark.parametrize("name", shipped_graphs())
@@ -48,7 +49,7 @@ def test_a_graph_costs_the_same_as_a_target_and_as_an_object(name: str) -> None:
 
 
 def test_loops_are_among_them() -> None:
-    assert {name for name in shipped_graphs() if shipped_graph(name).trip_counts} >= {"lstm_then_wide", "decoding"}
+    assert {name for name in shipped_graphs() if shipped_graph(name).rounds} >= {"lstm_then_wide", "decoding"}
 
 
 def test_their_page_lists_them_with_their_sizes() -> None:

@@ -10,6 +10,7 @@ import networkx as nx
 
 from cost_models.base import OpSignature, TensorSpec
 from placer.graph.op_graph import Kernel, OpGraph, OpNode, Resource, TensorEdge
+from placer.graph.sizes import Rounds
 
 ANYWHERE = {"CPU": Kernel(), "GPU": Kernel()}
 CPU_ONLY = {"CPU": Kernel()}
@@ -31,7 +32,7 @@ class GraphBuilder:
     process_devices: tuple[str, ...] = ("CPU:0",)
     resources: dict[str, Resource] = field(default_factory=dict)
     group_reasons: dict[str, str] = field(default_factory=dict)
-    trip_counts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    rounds: dict[str, Rounds] = field(default_factory=dict)
     graph: nx.DiGraph = field(default_factory=nx.DiGraph)
 
     def op(
@@ -84,7 +85,7 @@ class GraphBuilder:
             resources=self.resources,
             group_reasons=self.group_reasons,
             process_devices=self.process_devices,
-            trip_counts=self.trip_counts,
+            rounds=self.rounds,
             outputs=tuple(self._source(text) for text in outputs),
             notes=notes,
         )
@@ -113,7 +114,7 @@ def layers(width: int = 64, depth: int = 3, batch: int = 32, name: str = "mlp") 
 
 def loop_then_wide(trips: int = 64, width: int = 4096) -> OpGraph:
     """A loop of small ops whose result four wide layers take: the loop is best on the CPU, the layers on a GPU."""
-    b = GraphBuilder("loop_then_wide", trip_counts={"while": (trips, "constant")})
+    b = GraphBuilder("loop_then_wide", rounds={"while": Rounds(trips, "exact")})
     b.argument("x", floats(1, 64))
     b.argument("batch", floats(512, width))
     inside: dict[str, Any] = {"count": float(trips), "body": "while/body"}

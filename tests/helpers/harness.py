@@ -78,7 +78,7 @@ class RandomLegal:
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         started = time.perf_counter()
         rng = np.random.default_rng(self.seed)
-        chosen = Assignment(np.array([rng.choice(np.flatnonzero(row)) for row in problem.unit_allowed], np.int64))
+        chosen = Assignment(np.array([rng.choice(np.flatnonzero(row)) for row in problem.units.allowed], np.int64))
         solution = answer(problem, objective, chosen, solver=self.name, started=started, stop_detail="one draw")
         report = validate(problem, chosen)
         assert report.ok, report.violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,11 @@ import tensorflow as tf
 from cost_models.machines import Machine
 from examples.workloads import Size, Workload, encoder_training
 from placer.graph.op_graph import OpGraph
+from placer.problem.arrays import Ints
 from placer.problem.memory import peaks
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristics.fixed import all_on
+from tests.helpers.changed import changed
 from tests.helpers.machines import four_gpus, two_gpus
 
 Where = Callable[[int], str] | None
@@ -114,24 +116,24 @@ CASES = {
 
 
 def on_gpus(problem: PlacementProblem) -> list[int]:
-    return [d for d, kind in enumerate(problem.device_kinds) if kind == "GPU"]
+    return [d for d, kind in enumerate(problem.devices.kinds) if kind == "GPU"]
 
 
 def limited(problem: PlacementProblem, share: float) -> PlacementProblem:
     """Each GPU may hold this share of what the first would, were everything there."""
     need = int(peaks(problem, all_on(problem, "GPU"))[on_gpus(problem)[0]])
-    limits = [int(share * need) if kind == "GPU" else -1 for kind in problem.device_kinds]
-    return replace(problem, memory_limit_bytes=np.array(limits))
+    limits = [int(share * need) if kind == "GPU" else -1 for kind in problem.devices.kinds]
+    return changed(problem, devices_memory_limit_bytes=np.array(limits))
 
 
 def parts_of(program: Program, graph: OpGraph, problem: PlacementProblem) -> Ints:
     """[U]: the part that a unit's names tell, else that of what takes its results, else of what gives its inputs, else -1."""
     named = [program.part_of(graph.resources[op.resource].name if op.resource else op.name) for op in graph]
-    part = np.full(problem.units, -1)
-    np.maximum.at(part, problem.op_unit, [-1 if k is None else k for k in named])
-    maker = problem.op_unit[problem.tensor_op[problem.consumer_tensor]]
-    user = problem.op_unit[problem.consumer_op]
-    backwards = np.argsort(-problem.consumer_op, kind="stable").tolist()
+    part = np.full(problem.num_units, -1)
+    np.maximum.at(part, problem.ops.unit, [-1 if k is None else k for k in named])
+    maker = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]]
+    user = problem.ops.unit[problem.consumers.op]
+    backwards = np.argsort(-problem.consumers.op, kind="stable").tolist()
     for a, b, order in ((maker, user, backwards), (user, maker, backwards[::-1])):
         for k in order:
             if part[a[k]] < 0:
@@ -145,17 +147,17 @@ def by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) -> Iter
     What belongs to no part, such as a table that all share, is on any one device.
     """
     part, gpus = parts_of(program, graph, problem), np.array(on_gpus(problem))
-    shared = np.zeros(problem.units, np.bool_)
+    shared = np.zeros(problem.num_units, np.bool_)
     for i, op in enumerate(graph):
         if op.resource and program.part_of(graph.resources[op.resource].name) is None:
-            shared[problem.op_unit[i]] = True
+            shared[problem.ops.unit[i]] = True
     equal = [tuple(program.parts * k // len(gpus) for k in range(1, len(gpus)))]
     for bounds in [(k,) for k in range(1, program.parts)] if len(gpus) == 2 else equal:
         device = gpus[np.searchsorted(bounds, np.maximum(part, 0), side="right")]
-        for home in range(problem.devices) if shared.any() else (0,):
+        for home in range(problem.num_devices) if shared.any() else (0,):
             wanted = np.where(shared, home, device)
-            able = problem.unit_allowed[np.arange(problem.units), wanted]
-            yield Assignment(np.where(able, wanted, problem.unit_allowed.argmax(axis=1)))
+            able = problem.units.allowed[np.arange(problem.num_units), wanted]
+            yield Assignment(np.where(able, wanted, problem.units.allowed.argmax(axis=1)))
 
 
 def _numbered_part(name: str) -> int | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
+from placer.problem.problem import Assignment, PlacementProblem
+from tests.helpers.changed import changed
 
 
 def random_problem(
@@ -47,47 +49,59 @@ def random_problem(
     dispatch = rng.integers(0, 100, size=(ops, devices))
     compute = rng.integers(0, 400, size=(ops, devices)) * np.array([1, 1, 1, 30, 150])[rng.integers(5, size=(ops, 1))]
     return PlacementProblem(
-        device_names=tuple(f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)),
-        device_kinds=kinds,
-        memory_limit_bytes=rng.integers(150, 700, size=devices) if limits else np.full(devices, -1),
-        asynchronous=gpu,
-        op_names=tuple(f"op{i}" for i in range(ops)),
-        op_unit=unit,
-        op_time_ns=np.where(gpu, np.maximum(dispatch, compute), dispatch + compute),
-        op_dispatch_ns=dispatch,
-        op_compute_ns=compute,
-        op_count=np.array([1.0, 1.0, 2.5, 10.0])[rng.integers(4, size=ops)],
-        op_workspace_bytes=rng.integers(0, 30, size=(ops, devices)),
-        unit_allowed=allowed,
-        unit_persistent_bytes=rng.integers(0, 60, size=units),
-        tensor_op=np.array(tensor_op, np.int64),
-        tensor_bytes=tensor_bytes,
-        tensor_held_bytes=tensor_bytes + rng.integers(0, 8, size=tensors),
-        tensor_copy_bytes=rng.integers(0, 300, size=tensors),
-        tensor_count=np.array([1.0, 1.0, 0.5, 10.0])[rng.integers(4, size=tensors)],
-        tensor_on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
-        consumer_start=np.array(start, np.int64),
-        consumer_op=np.array(consumers, np.int64),
-        consumer_on_host=(rng.random((entries, devices)) < 0.3) & gpu,
-        tensor_free=rng.random(tensors) < 0.15,
-        tensor_is_result=rng.random(tensors) < 0.2,
-        tensor_shared=rng.random(tensors) < 0.3,
-        op_moment=moment,
-        consumer_until=until,
-        control_src=np.array([a for a, _ in control], np.int64),
-        control_dst=np.array([b for _, b in control], np.int64),
-        copy_latency_ns=slow,
-        copy_ns_per_byte=per_byte,
-        call_overhead_ns=50,
-        waiting_ns=2_000_000,  # much, since ops take little
-        device_threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
-        device_call_ns=rng.integers(0, 30, size=devices) * gpu,
-        split_ns=int(rng.integers(0, 30)),
-        copy_interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
-        op_awaited=rng.random(ops) < 0.1,
-        op_kind=rng.integers(0, 3, size=ops),
-        op_cold_ns=rng.integers(0, 60, size=(ops, devices)) * int(rng.integers(2)),
-        device_wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
+        devices=Devices(
+            names=tuple(f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)),
+            kinds=kinds,
+            memory_limit_bytes=rng.integers(150, 700, size=devices) if limits else np.full(devices, -1),
+            asynchronous=gpu,
+            call_overhead_ns=50,
+            waiting_ns=2_000_000,  # much, since ops take little
+            threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
+            call_ns=rng.integers(0, 30, size=devices) * gpu,
+            split_ns=int(rng.integers(0, 30)),
+            wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
+        ),
+        ops=Ops(
+            names=tuple(f"op{i}" for i in range(ops)),
+            unit=unit,
+            time_ns=np.where(gpu, np.maximum(dispatch, compute), dispatch + compute),
+            dispatch_ns=dispatch,
+            compute_ns=compute,
+            count=np.array([1.0, 1.0, 2.5, 10.0])[rng.integers(4, size=ops)],
+            workspace_bytes=rng.integers(0, 30, size=(ops, devices)),
+            moment=moment,
+            control_src=np.array([a for a, _ in control], np.int64),
+            control_dst=np.array([b for _, b in control], np.int64),
+            awaited=rng.random(ops) < 0.1,
+            kind=rng.integers(0, 3, size=ops),
+            cold_ns=rng.integers(0, 60, size=(ops, devices)) * int(rng.integers(2)),
+        ),
+        units=Units(
+            allowed=allowed,
+            persistent_bytes=rng.integers(0, 60, size=units),
+        ),
+        tensors=Tensors(
+            op=np.array(tensor_op, np.int64),
+            nbytes=tensor_bytes,
+            held_bytes=tensor_bytes + rng.integers(0, 8, size=tensors),
+            copy_bytes=rng.integers(0, 300, size=tensors),
+            count=np.array([1.0, 1.0, 0.5, 10.0])[rng.integers(4, size=tensors)],
+            on_host=(rng.random((tensors, devices)) < 0.3) & gpu,
+            free=rng.random(tensors) < 0.15,
+            is_result=rng.random(tensors) < 0.2,
+            shared=rng.random(tensors) < 0.3,
+        ),
+        consumers=Consumers(
+            start=np.array(start, np.int64),
+            op=np.array(consumers, np.int64),
+            on_host=(rng.random((entries, devices)) < 0.3) & gpu,
+            until=until,
+        ),
+        links=Links(
+            latency_ns=slow,
+            ns_per_byte=per_byte,
+            interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
+        ),
     )
 
 
@@ -102,22 +116,7 @@ def _other_order(rng: np.random.Generator, ops: int, edges: list[tuple[int, int]
 
 def relabelled(problem: PlacementProblem, order: list[int]) -> PlacementProblem:
     """The same machine with its devices in another order; device 0, the first CPU, must stay."""
-    places = [*order, *(problem.devices + d for d in order)]
-    by_device = (
-        "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns",
-        "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host",
-        "consumer_on_host",
-    )  # fmt: skip
-    changed = {name: getattr(problem, name)[..., order] for name in by_device}
-    return replace(
-        problem,
-        device_names=tuple(problem.device_names[d] for d in order),
-        device_kinds=tuple(problem.device_kinds[d] for d in order),
-        copy_latency_ns=problem.copy_latency_ns[np.ix_(places, places)],
-        copy_ns_per_byte=problem.copy_ns_per_byte[np.ix_(places, places)],
-        copy_interval_ns=None if problem.copy_interval_ns is None else problem.copy_interval_ns[np.ix_(places, places)],
-        **changed,
-    )
+    return problem.on_devices(np.array(order))
 
 
 @st.composite
@@ -144,22 +143,22 @@ def uneven(draw: st.DrawFn, *, most: int = 40) -> PlacementProblem:
     count = rng.choice([1.0, 1.0, 0.25, 2.5, 100.0], size=ops) if rng.random() < 0.5 else np.ones(ops)
     count[rng.random(ops) < 0.05] = 0.0
     works = ((rng.random(ops) < rng.choice([0.6, 0.9])) & (count > 0))[:, None]
-    times = {name: getattr(problem, name) * works for name in ("op_time_ns", "op_dispatch_ns", "op_compute_ns")}
-    busiest = np.zeros(len(problem.tensor_op))
-    np.maximum.at(busiest, problem.consumer_tensor, count[problem.consumer_op])
+    times = {f"ops_{name}": getattr(problem.ops, name) * works for name in ("time_ns", "dispatch_ns", "compute_ns")}
+    busiest = np.zeros(problem.num_tensors)
+    np.maximum.at(busiest, problem.consumers.tensor, count[problem.consumers.op])
     interval = int(rng.choice([0, 1_500]))
-    return replace(
+    return changed(
         problem,
+        ops_count=count,
+        ops_serial=rng.random(ops) < 0.2,
+        tensors_count=np.minimum(count[problem.tensors.op], busiest),
+        tensors_free=problem.tensors.free & bool(rng.random() < 0.5),
+        links_latency_ns=problem.links.latency_ns * int(rng.choice([0, 3, 100])),
+        links_ns_per_byte=problem.links.ns_per_byte * rng.choice([1.0, 0.001]),
+        links_interval_ns=np.where(problem.links.latency_ns > 0, interval, 0) if rng.random() < 0.8 else None,
+        devices_wake_ns=problem.devices.wake_ns if rng.random() < 0.3 else None,
+        devices_waiting_ns=int(rng.choice([0, 2_000_000])),
         **times,
-        op_count=count,
-        op_serial=rng.random(ops) < 0.2,
-        tensor_count=np.minimum(count[problem.tensor_op], busiest),
-        tensor_free=problem.tensor_free & bool(rng.random() < 0.5),
-        copy_latency_ns=problem.copy_latency_ns * int(rng.choice([0, 3, 100])),
-        copy_ns_per_byte=problem.copy_ns_per_byte * rng.choice([1.0, 0.001]),
-        copy_interval_ns=np.where(problem.copy_latency_ns > 0, interval, 0) if rng.random() < 0.8 else None,
-        device_wake_ns=problem.device_wake_ns if rng.random() < 0.3 else None,
-        waiting_ns=int(rng.choice([0, 2_000_000])),
     )
 
 
@@ -168,13 +167,13 @@ def alike(draw: st.DrawFn) -> PlacementProblem:
     """Problems on a CPU and two devices of one kind, whose kernels keep the same in host memory."""
     problem = draw(problems(devices=3))
     first = [0, 1, 1]
-    return replace(
+    return changed(
         problem,
-        device_kinds=tuple(problem.device_kinds[d] for d in first),
-        device_names=("CPU:0", "second:0", "second:1"),
-        asynchronous=problem.asynchronous[first],
-        tensor_on_host=problem.tensor_on_host[:, first],
-        consumer_on_host=problem.consumer_on_host[:, first],
+        devices_kinds=tuple(problem.devices.kinds[d] for d in first),
+        devices_names=("CPU:0", "second:0", "second:1"),
+        devices_asynchronous=problem.devices.asynchronous[first],
+        tensors_on_host=problem.tensors.on_host[:, first],
+        consumers_on_host=problem.consumers.on_host[:, first],
     )
 
 
@@ -184,29 +183,29 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
     problem = draw(alike())
     first = [0, 1, 1]
     swapped = np.array([0, 2, 1, 3, 5, 4])
-    latency, per_byte = (cost + cost[np.ix_(swapped, swapped)] for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte))
-    allowed = problem.unit_allowed[:, first]
+    latency, per_byte = (cost + cost[np.ix_(swapped, swapped)] for cost in (problem.links.latency_ns, problem.links.ns_per_byte))
+    allowed = problem.units.allowed[:, first]
     allowed[~allowed.any(axis=1), 0] = True
-    return replace(
+    return changed(
         problem,
-        memory_limit_bytes=problem.memory_limit_bytes[first],
-        op_time_ns=problem.op_time_ns[:, first],
-        op_dispatch_ns=problem.op_dispatch_ns[:, first],
-        op_compute_ns=problem.op_compute_ns[:, first],
-        op_workspace_bytes=problem.op_workspace_bytes[:, first],
-        unit_allowed=allowed,
-        copy_latency_ns=latency,
-        copy_ns_per_byte=per_byte,
+        devices_memory_limit_bytes=problem.devices.memory_limit_bytes[first],
+        ops_time_ns=problem.ops.time_ns[:, first],
+        ops_dispatch_ns=problem.ops.dispatch_ns[:, first],
+        ops_compute_ns=problem.ops.compute_ns[:, first],
+        ops_workspace_bytes=problem.ops.workspace_bytes[:, first],
+        units_allowed=allowed,
+        links_latency_ns=latency,
+        links_ns_per_byte=per_byte,
     )
 
 
 def assignments(problem: PlacementProblem) -> Iterator[Assignment]:
     """Every allowed assignment."""
-    for devices in itertools.product(*(np.flatnonzero(row).tolist() for row in problem.unit_allowed)):
+    for devices in itertools.product(*(np.flatnonzero(row).tolist() for row in problem.units.allowed)):
         yield Assignment(np.array(devices, np.int64))
 
 
 def random_assignment(problem: PlacementProblem, seed: int) -> Assignment:
     """An allowed assignment."""
-    weight = np.random.default_rng(seed).random(problem.unit_allowed.shape)
-    return Assignment(np.where(problem.unit_allowed, weight, -1).argmax(axis=1))
+    weight = np.random.default_rng(seed).random(problem.units.allowed.shape)
+    return Assignment(np.where(problem.units.allowed, weight, -1).argmax(axis=1))

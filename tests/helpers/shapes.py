@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 from placer.research.instances.families import synthetic
 
@@ -26,33 +27,32 @@ def tasks(times: Sequence[Sequence[int]], edges: Sequence[tuple[int, int, int]],
     time = np.array(times, np.int64).reshape(ops, devices)
     nowhere = np.zeros((len(edges), devices), np.bool_)
     return PlacementProblem(
-        device_names=tuple(f"CPU:{d}" for d in range(devices)),
-        device_kinds=("CPU",) * devices,
-        memory_limit_bytes=np.full(devices, -1),
-        asynchronous=np.zeros(devices, np.bool_),
-        op_names=tuple(f"n{i + 1}" for i in range(ops)),
-        op_unit=np.arange(ops),
-        op_time_ns=time,
-        op_dispatch_ns=np.zeros((ops, devices), np.int64),
-        op_compute_ns=time,
-        op_count=np.ones(ops),
-        op_workspace_bytes=np.zeros((ops, devices), np.int64),
-        unit_allowed=np.ones((ops, devices), np.bool_),
-        unit_persistent_bytes=np.zeros(ops, np.int64),
-        tensor_op=np.array([a - 1 for a, _, _ in edges], np.int64),
-        tensor_bytes=np.array([cost for _, _, cost in edges], np.int64),
-        tensor_count=np.ones(len(edges)),
-        tensor_on_host=nowhere,
-        consumer_start=np.arange(len(edges) + 1),
-        consumer_op=np.array([b - 1 for _, b, _ in edges], np.int64),
-        consumer_on_host=nowhere,
-        tensor_free=np.zeros(len(edges), np.bool_),
-        tensor_is_result=np.zeros(len(edges), np.bool_),
-        control_src=np.zeros(0, np.int64),
-        control_dst=np.zeros(0, np.int64),
-        copy_latency_ns=np.zeros((2 * devices, 2 * devices), np.int64),
-        copy_ns_per_byte=1.0 - np.eye(2 * devices),
-        call_overhead_ns=0,
+        devices=Devices(
+            names=tuple(f"CPU:{d}" for d in range(devices)),
+            kinds=("CPU",) * devices,
+        ),
+        ops=Ops(
+            names=tuple(f"n{i + 1}" for i in range(ops)),
+            unit=np.arange(ops),
+            time_ns=time,
+        ),
+        units=Units(
+            allowed=np.ones((ops, devices), np.bool_),
+        ),
+        tensors=Tensors(
+            op=np.array([a - 1 for a, _, _ in edges], np.int64),
+            nbytes=np.array([cost for _, _, cost in edges], np.int64),
+            on_host=nowhere,
+        ),
+        consumers=Consumers(
+            start=np.arange(len(edges) + 1),
+            op=np.array([b - 1 for _, b, _ in edges], np.int64),
+            on_host=nowhere,
+        ),
+        links=Links(
+            latency_ns=np.zeros((2 * devices, 2 * devices), np.int64),
+            ns_per_byte=1.0 - np.eye(2 * devices),
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 def described_step(problem: PlacementProblem, assignment: Assignment) -> tuple[int, list[int], list[int]]:
     """How long the step takes, and when each op starts to compute and ends."""
-    return _Step(problem, [int(assignment.device[unit]) for unit in problem.op_unit]).run()
+    return _Step(problem, [int(assignment.device[unit]) for unit in problem.ops.unit]).run()
 
 
 @dataclass
@@ -28,12 +28,12 @@ class _Step:
 
     def run(self) -> tuple[int, list[int], list[int]]:
         problem = self.problem
-        ops = range(problem.ops)
-        self.threads = [[0] * (1 if problem.asynchronous[d] else self._threads(d)) for d in range(problem.devices)]
+        ops = range(problem.num_ops)
+        self.threads = [[0] * (1 if problem.devices.asynchronous[d] else self._threads(d)) for d in range(problem.num_devices)]
         waits = dict.fromkeys(ops, 0)
         for _, user, _ in (edge for op in ops for edge in self._edges(op)):
             waits[user] += 1
-        ready, start, end = ([0] * problem.ops for _ in range(3))
+        ready, start, end = ([0] * problem.num_ops for _ in range(3))
         left = set(ops)
         while left:
             at, op = min((ready[op], op) for op in left if not waits[op])
@@ -47,16 +47,16 @@ class _Step:
                         self.follows[user] = copy
                 waits[user] -= 1
         took = max(end)
-        return took + self._call_ns() + problem.waiting_ns * min(took, 1_000_000) // 1_000_000, start, end
+        return took + self._call_ns() + problem.devices.waiting_ns * min(took, 1_000_000) // 1_000_000, start, end
 
     def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int, tuple[int, int, int] | None]]]:
         """When it starts and ends, and when each of those that wait for it may go on, after which copy if any."""
-        problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.op_count[op]))
+        problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.ops.count[op]))
         copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
         sends = sum(self._interval_ns(op, *copy) for copy in copies)
         cold, at_first = self._cold_ns(op)
-        if problem.asynchronous[d] and not self._in_host_memory(op):
-            dispatch, compute = int(problem.op_dispatch_ns[op, d]), int(problem.op_compute_ns[op, d])
+        if problem.devices.asynchronous[d] and not self._in_host_memory(op):
+            dispatch, compute = int(problem.ops.dispatch_ns[op, d]), int(problem.ops.compute_ns[op, d])
             begins = max(at, self.threads[d][0])
             issued = begins + dispatch + cold
             self.threads[d][0] = issued + sends
@@ -65,13 +65,13 @@ class _Step:
         else:
             start, end = self._on_a_thread(op, at, runs, sends, cold)
             issued = end
-        awaited = problem.op_awaited is not None and bool(problem.op_awaited[op])
+        awaited = problem.ops.awaited is not None and bool(problem.ops.awaited[op])
         arrived: dict[tuple[int, int], int] = {}
         goes_on = []
         for tensor, user, there in self._edges(op):
             if not self._crosses(op, tensor, there):
                 here = self._made(op, tensor) == there
-                in_stream = here and there == d and bool(problem.asynchronous[d])
+                in_stream = here and there == d and bool(problem.devices.asynchronous[d])
                 when = issued if (in_stream or (here and tensor < 0)) and not awaited else end
                 goes_on.append((user, when, self.follows.get(op)))
                 continue
@@ -83,30 +83,30 @@ class _Step:
     def _cold_ns(self, op: int) -> tuple[int, int]:
         """What it takes more if it is the first of its kind to follow a copy, and what its first run does."""
         problem, d, copy = self.problem, self.device[op], self.follows.get(op)
-        if problem.op_cold_ns is None or problem.op_kind is None or copy is None or not problem.op_time_ns[op, d]:
+        if problem.ops.cold_ns is None or problem.ops.kind is None or copy is None or not problem.ops.time_ns[op, d]:
             return 0, 0
-        known, kind = self.warm.setdefault(copy, set()), int(problem.op_kind[op])
+        known, kind = self.warm.setdefault(copy, set()), int(problem.ops.kind[op])
         if kind in known:
             return 0, 0
         known.add(kind)
-        each, times = int(problem.op_cold_ns[op, d]), min(float(problem.op_count[op]), self._count(*copy[:2]))
+        each, times = int(problem.ops.cold_ns[op, d]), min(float(problem.ops.count[op]), self._count(*copy[:2]))
         return int(each * times), int(each * min(1.0, times))
 
     def _on_a_thread(self, op: int, at: int, runs: float, sends: int, cold: int) -> tuple[int, int]:
         problem, d = self.problem, self.device[op]
-        takes = int(problem.op_time_ns[op, d]) + cold
+        takes = int(problem.ops.time_ns[op, d]) + cold
         if not takes:
             return at, at
-        serial = problem.op_serial is not None and bool(problem.op_serial[op])
-        wide = problem.op_compute_ns[op, d] > 20_000 * runs and not serial
-        small = not wide and problem.op_time_ns[op, d] < 3_000 * runs
+        serial = problem.ops.serial is not None and bool(problem.ops.serial[op])
+        wide = problem.ops.compute_ns[op, d] > 20_000 * runs and not serial
+        small = not wide and problem.ops.time_ns[op, d] < 3_000 * runs
         thread = self.threads[d].index(min(self.threads[d]))
         start = max(at, self.threads[d][thread])
         if wide or small:
             kind = d, "wide" if wide else "small"
             before = self.alone.get(kind)
-            if wide and problem.device_wake_ns is not None and (before is None or start - before > round(50_000 * runs)):
-                takes += round(int(problem.device_wake_ns[d]) * runs)
+            if wide and problem.devices.wake_ns is not None and (before is None or start - before > round(50_000 * runs)):
+                takes += round(int(problem.devices.wake_ns[d]) * runs)
             start = max(start, before or 0)
             self.alone[kind] = start + takes + sends
         self.threads[d][thread] = start + takes + sends
@@ -116,58 +116,58 @@ class _Step:
         """Sends it on its way; when it is there."""
         problem, link = self.problem, (self._made(op, tensor), there)
         count, interval = self._count(op, tensor), self._interval_ns(op, tensor, there)
-        sizes = problem.tensor_bytes if problem.tensor_copy_bytes is None else problem.tensor_copy_bytes
+        sizes = problem.tensors.nbytes if problem.tensors.copy_bytes is None else problem.tensors.copy_bytes
         nbytes = 0 if tensor < 0 else int(sizes[tensor])
-        takes = round(count * (int(problem.copy_latency_ns[link]) + nbytes * float(problem.copy_ns_per_byte[link])))
+        takes = round(count * (int(problem.links.latency_ns[link]) + nbytes * float(problem.links.ns_per_byte[link])))
         begins = max(end, self.links.get(link, 0), self.streams.get(self.device[op], 0) if tensor < 0 else 0)
-        if there < problem.devices and problem.asynchronous[there]:
+        if there < problem.num_devices and problem.devices.asynchronous[there]:
             begins = max(begins, self.streams.get(there, 0))
             self.threads[there][0] += interval
-        self.links[link] = begins + max(takes - round(count * int(problem.copy_latency_ns[link])), interval)
+        self.links[link] = begins + max(takes - round(count * int(problem.links.latency_ns[link])), interval)
         return begins + takes
 
     def _edges(self, op: int) -> list[tuple[int, int, int]]:
         """What leaves it, -1 for a control edge; for whom; in which place that takes it."""
-        problem, start = self.problem, self.problem.consumer_start
+        problem, start = self.problem, self.problem.consumers.start
         found = []
-        for tensor in (t for t in range(len(problem.tensor_op)) if problem.tensor_op[t] == op):
+        for tensor in (t for t in range(problem.num_tensors) if problem.tensors.op[t] == op):
             for entry in range(start[tensor], start[tensor + 1]):
-                user = int(problem.consumer_op[entry])
-                on_host = bool(problem.consumer_on_host[entry, self.device[user]])
+                user = int(problem.consumers.op[entry])
+                on_host = bool(problem.consumers.on_host[entry, self.device[user]])
                 found.append((tensor, user, self._place(self.device[user], on_host)))
-        waiting = (int(b) for a, b in zip(problem.control_src, problem.control_dst, strict=True) if a == op)
+        waiting = (int(b) for a, b in zip(problem.ops.control_src, problem.ops.control_dst, strict=True) if a == op)
         return found + [(-1, user, self.device[user]) for user in waiting]
 
     def _place(self, d: int, on_host: bool) -> int:
-        return d + self.problem.devices if on_host and self.problem.device_kinds[d] != "CPU" else d
+        return d + self.problem.num_devices if on_host and self.problem.devices.kinds[d] != "CPU" else d
 
     def _made(self, op: int, tensor: int) -> int:
         d = self.device[op]
-        return d if tensor < 0 else self._place(d, bool(self.problem.tensor_on_host[tensor, d]))
+        return d if tensor < 0 else self._place(d, bool(self.problem.tensors.on_host[tensor, d]))
 
     def _crosses(self, op: int, tensor: int, there: int) -> bool:
-        return self._made(op, tensor) != there and (tensor < 0 or not self.problem.tensor_free[tensor])
+        return self._made(op, tensor) != there and (tensor < 0 or not self.problem.tensors.free[tensor])
 
     def _count(self, op: int, tensor: int) -> float:
-        count = self.problem.op_count
+        count = self.problem.ops.count
         if tensor >= 0:
-            return float(self.problem.tensor_count[tensor])
+            return float(self.problem.tensors.count[tensor])
         return min(float(count[op]), max(float(count[user]) for carries, user, _ in self._edges(op) if carries < 0))
 
     def _interval_ns(self, op: int, tensor: int, there: int) -> int:
-        interval = self.problem.copy_interval_ns
+        interval = self.problem.links.interval_ns
         return 0 if interval is None else round(self._count(op, tensor) * int(interval[self._made(op, tensor), there]))
 
     def _in_host_memory(self, op: int) -> bool:
-        made = [t for t in range(len(self.problem.tensor_op)) if self.problem.tensor_op[t] == op]
-        return bool(made) and all(self.problem.tensor_on_host[t, self.device[op]] for t in made)
+        made = [t for t in range(self.problem.num_tensors) if self.problem.tensors.op[t] == op]
+        return bool(made) and all(self.problem.tensors.on_host[t, self.device[op]] for t in made)
 
     def _threads(self, d: int) -> int:
-        return 1 if self.problem.device_threads is None else int(self.problem.device_threads[d])
+        return 1 if self.problem.devices.threads is None else int(self.problem.devices.threads[d])
 
     def _call_ns(self) -> int:
         problem = self.problem
-        makes = {int(op) for op, free in zip(problem.tensor_op, problem.tensor_free, strict=True) if not free}
-        used = {d for op, d in enumerate(self.device) if problem.op_time_ns[op].any() or op in makes}
-        own = [0 if problem.device_call_ns is None else int(problem.device_call_ns[d]) for d in used]
-        return problem.call_overhead_ns + max(own, default=0) + problem.split_ns * max(0, len(used) - 1)
+        makes = {int(op) for op, free in zip(problem.tensors.op, problem.tensors.free, strict=True) if not free}
+        used = {d for op, d in enumerate(self.device) if problem.ops.time_ns[op].any() or op in makes}
+        own = [0 if problem.devices.call_ns is None else int(problem.devices.call_ns[d]) for d in used]
+        return problem.devices.call_overhead_ns + max(own, default=0) + problem.devices.split_ns * max(0, len(used) - 1)

@@ -19,7 +19,7 @@ TINY = 10
 
 
 def first_allowed(problem: PlacementProblem) -> Assignment:
-    return Assignment(problem.unit_allowed.argmax(axis=1))
+    return Assignment(problem.units.allowed.argmax(axis=1))
 
 
 def without_tensorflow(problem: PlacementProblem) -> Assignment:
@@ -40,8 +40,8 @@ class Failing:
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         started = time.perf_counter()
-        device = problem.unit_allowed.argmax(axis=1)
-        if problem.ops <= TINY:
+        device = problem.units.allowed.argmax(axis=1)
+        if problem.num_ops <= TINY:
             return Solution(Assignment(device), Status.FEASIBLE, objective, 0, 0, self.name, 0.0, StopReason.COMPLETED)
         if self.ran:
             with Path(self.ran).open("a") as file:
@@ -58,9 +58,9 @@ class Failing:
             case "returns nothing":
                 return None  # type: ignore[return-value]
             case "leaves the devices":
-                device = device + problem.devices
+                device = device + problem.num_devices
             case "overfills":
-                device = np.where(problem.unit_allowed[:, -1], problem.devices - 1, device)
+                device = np.where(problem.units.allowed[:, -1], problem.num_devices - 1, device)
         bound = 1 << 50 if self.name == "claims a bound" else 0
         value = 1 if self.name in {"claims less", "leaves the devices"} else 0
         if not value:

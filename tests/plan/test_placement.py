@@ -36,7 +36,7 @@ def plan() -> Placement:
 def test_moving_one_unit_changes_the_cost_as_said(problem: PlacementProblem, seed: int) -> None:
     here = random_assignment(problem, seed)
     moves, base = move_costs_ns(problem, here), total_cost_ns(problem, here)
-    for unit, device in np.argwhere(problem.unit_allowed).tolist():
+    for unit, device in np.argwhere(problem.units.allowed).tolist():
         there = here.device.copy()
         there[unit] = device
         now, then = (unit, here.device[unit]), (unit, device)

@@ -42,9 +42,9 @@ def test_what_is_made_then_has_the_shape_of_both() -> None:
         return tf.nn.elu(product(late, tf.nn.elu(x)) * tf.constant(0.5, shape=[64, 1]))
 
     problem = formulated(placer.build_graph(tf.function(fn), tf.ones([1, 256]))).problem
-    inner = problem.op_names.index("inner")
-    (made,) = np.flatnonzero(problem.tensor_op == inner)
-    assert problem.held_bytes[made] == 4 * 64 * 256
+    inner = problem.ops.names.index("inner")
+    (made,) = np.flatnonzero(problem.tensors.op == inner)
+    assert problem.tensors.held_bytes[made] == 4 * 64 * 256
 
 
 @pytest.mark.parametrize("name", [*WAITS_FOR_LESS, *WAITS_AS_WRITTEN])
@@ -55,7 +55,7 @@ def test_a_constant_is_pushed_down_where_tensorflow_does(name: str) -> None:
 
     x, placed = tf.ones([3, 4]), tf.function(fn)
     problem = formulated(placer.build_graph(placed, x)).problem
-    inner, late = (problem.moment[problem.op_names.index(op)] for op in ("inner", "late"))
+    inner, late = (problem.ops.moment[problem.ops.names.index(op)] for op in ("inner", "late"))
     with recorded_partitions() as recorded:
         placed(x)
     nodes = {node.name: node for function in recorded for graph in function.partition_graphs for node in graph.node}

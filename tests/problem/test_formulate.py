@@ -34,7 +34,7 @@ def test_a_call_takes_more_for_each_thing_it_is_given() -> None:
     """Here an argument and three variables."""
     graph, slow = layers(depth=3), dataclasses.replace(H100, argument_ns=1_000, passed_ns=200)
     made = formulate(graph, constrain(graph, slow, Options()), MODEL, slow).problem
-    assert made.call_overhead_ns == formulated(graph).problem.call_overhead_ns + (1 + 3) * 1_000 + 1 * 200
+    assert made.devices.call_overhead_ns == formulated(graph).problem.devices.call_overhead_ns + (1 + 3) * 1_000 + 1 * 200
 
 
 @st.composite
@@ -62,26 +62,26 @@ def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGrap
     made = formulated(graph)
     p = made.problem
     ops = {op.name: op for op in graph}
-    tensor = [(p.op_names[o], int(k)) for o, k in zip(p.tensor_op, made.tensor_output, strict=True)]
+    tensor = [(p.ops.names[o], int(k)) for o, k in zip(p.tensors.op, made.tensor_output, strict=True)]
     assert len(set(tensor)) == len(tensor)
     for t, (name, k) in enumerate(tensor):
-        taken = [p.op_names[c] for c in p.consumer_op[p.consumer_start[t] : p.consumer_start[t + 1]]]
+        taken = [p.ops.names[c] for c in p.consumers.op[p.consumers.start[t] : p.consumers.start[t + 1]]]
         edges = [(dst, e) for dst in graph.graph.succ[name] for e in graph.graph.edges[name, dst]["tensors"] if e.src_index == k]
         edges = [(dst, e) for dst, e in edges if ops[dst].count]
         assert sorted(taken) == sorted(dst for dst, _ in edges)
         on_host = sorted((dst, e.dst_index in ops[dst].kernels["GPU"].host_inputs) for dst, e in edges)
-        rows = p.consumer_on_host[p.consumer_start[t] : p.consumer_start[t + 1]]
+        rows = p.consumers.on_host[p.consumers.start[t] : p.consumers.start[t + 1]]
         assert not rows[:, 0].any()
         assert sorted(zip(taken, rows[:, 1].tolist(), strict=True)) == on_host
-        assert p.tensor_on_host[t].tolist() == [False, k in ops[name].kernels["GPU"].host_outputs]
-        assert p.tensor_bytes[t] == ops[name].signature.outputs[k].nbytes
-        assert p.tensor_is_result[t] == ((name, k) in graph.outputs)
+        assert p.tensors.on_host[t].tolist() == [False, k in ops[name].kernels["GPU"].host_outputs]
+        assert p.tensors.nbytes[t] == ops[name].signature.outputs[k].nbytes
+        assert p.tensors.is_result[t] == ((name, k) in graph.outputs)
         uses = [ops[dst].count for dst, _ in edges]
         if uses:
-            assert p.tensor_count[t] == min(ops[name].count, max(uses))
+            assert p.tensors.count[t] == min(ops[name].count, max(uses))
     fed = {(src, e.src_index) for src, dst, data in graph.graph.edges(data=True) if ops[dst].count for e in data["tensors"]}
     assert set(tensor) == fed | set(graph.outputs)
-    control = {(p.op_names[a], p.op_names[b]) for a, b in zip(p.control_src, p.control_dst, strict=True)}
+    control = {(p.ops.names[a], p.ops.names[b]) for a, b in zip(p.ops.control_src, p.ops.control_dst, strict=True)}
     data_edges = {(a, b) for a, b, data in graph.graph.edges(data=True) if data["tensors"] and ops[b].count}
     edges = {(a, b) for a, b in graph.graph.edges if ops[b].count}
     assert nx.transitive_closure_dag(nx.DiGraph(data_edges | control)).edges == nx.transitive_closure_dag(nx.DiGraph(edges)).edges
@@ -89,15 +89,17 @@ def test_every_edge_of_the_graph_is_in_the_arrays_and_nothing_else(graph: OpGrap
         sum(s.nbytes for k, s in enumerate(op.signature.outputs) if op.count and (op.name, k) not in set(tensor)) for op in graph
     ]
     scratch = [0 if op.role == "argument" else MODEL.op_cost(op.signature, H100.devices[0]).workspace_bytes for op in graph]
-    assert p.op_workspace_bytes[:, 0].tolist() == [a + b for a, b in zip(spare, scratch, strict=True)]
+    assert p.ops.workspace_bytes[:, 0].tolist() == [a + b for a, b in zip(spare, scratch, strict=True)]
 
 
 @given(graphs())
 @settings(max_examples=30, deadline=None)
 def test_a_saved_graph_is_the_same_problem(graph: OpGraph) -> None:
     ours, theirs = formulated(graph), formulated(OpGraph.from_json(graph.to_json()))
-    for field in dataclasses.fields(ours.problem):
-        np.testing.assert_array_equal(getattr(ours.problem, field.name), getattr(theirs.problem, field.name), field.name)
+    for part in dataclasses.fields(ours.problem):
+        one, other = getattr(ours.problem, part.name), getattr(theirs.problem, part.name)
+        for field in dataclasses.fields(one):
+            np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), f"{part.name}.{field.name}")
 
 
 @pytest.mark.parametrize("graph", [layers(), loop_then_wide(), towers()], ids=lambda g: g.name)
@@ -107,7 +109,7 @@ def test_prices_are_the_models_times_the_runs(graph: OpGraph) -> None:
         for d, device in enumerate(H100.devices):
             free = op.role in ("argument", "capture", "constant") or device.kind not in op.kernels
             cost = None if free else MODEL.op_cost(op.signature, device)
-            assert problem.op_time_ns[i, d] == (round(cost.time_ns * op.count) if cost else 0), (op.name, device.name)
+            assert problem.ops.time_ns[i, d] == (round(cost.time_ns * op.count) if cost else 0), (op.name, device.name)
 
 
 def in_part() -> OpGraph:
@@ -135,29 +137,29 @@ def test_the_first_op_of_each_type_takes_more_unless_a_user_says_what_it_takes(g
         for i, op in enumerate(graph):
             left = to_come.setdefault(op.op_type, 1.0)
             there = in_body.get((op.op_type, op.body), 0.0) if op.count < 1 else 0.0  # in the same steps
-            first = min(left, max(0.0, op.count - there)) if warm.op_time_ns[i, d] else 0.0
-            in_body[op.op_type, op.body] = max(there, op.count if warm.op_time_ns[i, d] else 0.0)
+            first = min(left, max(0.0, op.count - there)) if warm.ops.time_ns[i, d] else 0.0
+            in_body[op.op_type, op.body] = max(there, op.count if warm.ops.time_ns[i, d] else 0.0)
             to_come[op.op_type] = left - first
             told_so = (op.op_type, device.kind) == ("Relu", "GPU")
-            whole = 0 if told_so or not warm.op_time_ns[i, d] else cold_ns[device.kind]
+            whole = 0 if told_so or not warm.ops.time_ns[i, d] else cold_ns[device.kind]
             more = round(first * whole)
-            assert made.op_dispatch_ns[i, d] == warm.op_dispatch_ns[i, d] + more
-            alone = warm.op_time_ns[i, d] + more
-            assert made.op_time_ns[i, d] == (max(warm.op_time_ns[i, d], made.op_dispatch_ns[i, d]) if d else alone)
-            assert made.op_cold_ns is not None
-            assert made.op_cold_ns[i, d] == (round((1 - first / op.count) * whole) if whole else 0)  # what is left for a run
+            assert made.ops.dispatch_ns[i, d] == warm.ops.dispatch_ns[i, d] + more
+            alone = warm.ops.time_ns[i, d] + more
+            assert made.ops.time_ns[i, d] == (max(warm.ops.time_ns[i, d], made.ops.dispatch_ns[i, d]) if d else alone)
+            assert made.ops.cold_ns is not None
+            assert made.ops.cold_ns[i, d] == (round((1 - first / op.count) * whole) if whole else 0)  # what is left for a run
         assert list(to_come.values()).count(0.0) > 1
-    assert (made.op_compute_ns == warm.op_compute_ns).all()
+    assert (made.ops.compute_ns == warm.ops.compute_ns).all()
 
 
 def test_a_predicate_is_read_in_host_memory_by_what_it_governs() -> None:
     graph = loop_then_wide()
     made = formulated(graph)
     p = made.problem
-    (t,) = [t for t, o in enumerate(p.tensor_op) if p.op_names[o] == "while"]
-    assert p.tensor_on_host[t].tolist() == [False, True]
-    assert p.consumer_on_host[p.consumer_start[t] : p.consumer_start[t + 1], 1].all()
-    assert p.tensor_count[t] == 64
+    (t,) = [t for t, o in enumerate(p.tensors.op) if p.ops.names[o] == "while"]
+    assert p.tensors.on_host[t].tolist() == [False, True]
+    assert p.consumers.on_host[p.consumers.start[t] : p.consumers.start[t + 1], 1].all()
+    assert p.tensors.count[t] == 64
 
 
 def test_what_is_kept_for_good() -> None:
@@ -170,17 +172,17 @@ def test_what_is_kept_for_good() -> None:
     b.op("sum", "AddN", ["a", "b", "table", "c"], (floats(250),))
     graph = b.build("sum")
     p = formulated(graph).problem
-    kept = {name: int(p.unit_persistent_bytes[p.op_unit[i]]) for i, name in enumerate(p.op_names)}
+    kept = {name: int(p.units.persistent_bytes[p.ops.unit[i]]) for i, name in enumerate(p.ops.names)}
     assert kept == {"w/handle": 1024, "a": 1024, "b": 1024, "table": 256, "c": 0, "sum": 0}
-    assert p.unit_persistent_bytes.sum() == 1280
-    assert [p.op_names[o] for o in p.tensor_op[p.tensor_free]] == ["c"]
+    assert p.units.persistent_bytes.sum() == 1280
+    assert [p.ops.names[o] for o in p.tensors.op[p.tensors.free]] == ["c"]
 
 
 def test_memory_limits() -> None:
     graph = layers()
     rest = H100.devices[0].memory_bytes - H100.reserve_bytes.get("CPU:0", 0)
-    assert formulated(graph, GPU_0="8GiB").problem.memory_limit_bytes.tolist() == [rest, 8 * 2**30]
-    assert formulated(graph, GPU_0="1.5 GB", CPU_0=7).problem.memory_limit_bytes.tolist() == [7, 1_500_000_000]
+    assert formulated(graph, GPU_0="8GiB").problem.devices.memory_limit_bytes.tolist() == [rest, 8 * 2**30]
+    assert formulated(graph, GPU_0="1.5 GB", CPU_0=7).problem.devices.memory_limit_bytes.tolist() == [7, 1_500_000_000]
     with pytest.raises(OptionError, match=r"'8 gigs' is not a size.*'8GiB'"):
         formulated(graph, GPU_0="8 gigs")
     with pytest.raises(DeviceError, match=r"'GPU:5'.*CPU:0, GPU:0"):
@@ -200,7 +202,7 @@ def test_a_limit_names_devices_as_a_pin_does(limits: dict[str, int], expected: l
     machine = load_machine("2xh100")
     graph = layers()
     own, given = (
-        formulate(graph, constrain(graph, machine, Options()), MODEL, machine, asked).problem.memory_limit_bytes.tolist()
+        formulate(graph, constrain(graph, machine, Options()), MODEL, machine, asked).problem.devices.memory_limit_bytes.tolist()
         for asked in ({}, limits)
     )
     assert given == [o if e is None else e for e, o in zip(expected, own, strict=True)]
@@ -219,7 +221,7 @@ def test_a_tensor_that_no_device_holds_is_refused_by_name(side: int, role: Liter
 def test_unknown_dimensions_count_once() -> None:
     b = GraphBuilder()
     b.op("strings", "Placeholder", outputs=(TensorSpec("string", (None, 2)),), role="argument")
-    assert formulated(b.build("strings")).problem.tensor_bytes.tolist() == [48]
+    assert formulated(b.build("strings")).problem.tensors.nbytes.tolist() == [48]
 
 
 def _slow_from_ordinary_memory(machine: Machine) -> Machine:
@@ -252,8 +254,8 @@ def test_a_gpu_reads_a_variable_slowly_where_it_may_be_on_the_host(
     b.op("taken", "Relu", [b.read("read", "w", floats(8))], (floats(8),))
     graph = b.build("taken:0")
     problem = formulate(graph, constrain(graph, where, Options(variables=variables)), MODEL, where).problem
-    read = next(t for t, op in enumerate(problem.tensor_op) if problem.op_names[op] == "read")
-    assert problem.copied_bytes[read] == (128 if slow else 32)
+    read = next(t for t, op in enumerate(problem.tensors.op) if problem.ops.names[op] == "read")
+    assert problem.tensors.copy_bytes[read] == (128 if slow else 32)
 
 
 def test_a_gpu_reads_arguments_of_the_host_more_slowly_than_what_ops_make() -> None:
@@ -264,6 +266,6 @@ def test_a_gpu_reads_arguments_of_the_host_more_slowly_than_what_ops_make() -> N
     b.op("taken", "Relu", ["made:0"], (floats(8),))
     graph = b.build("taken:0", "x")
     problem = formulate(graph, constrain(graph, machine, Options()), MODEL, machine).problem
-    named = [problem.op_names[op] for op in problem.tensor_op]
-    assert dict(zip(named, problem.copied_bytes.tolist(), strict=True)) == {"x": 128, "made": 32, "taken": 32}
-    assert set(problem.tensor_bytes.tolist()) == {32}
+    named = [problem.ops.names[op] for op in problem.tensors.op]
+    assert dict(zip(named, problem.tensors.copy_bytes.tolist(), strict=True)) == {"x": 128, "made": 32, "taken": 32}
+    assert set(problem.tensors.nbytes.tolist()) == {32}

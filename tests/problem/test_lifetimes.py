@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
 
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from placer.graph.op_graph import OpGraph
 from placer.problem.memory import peaks, usage
 from placer.problem.problem import Assignment
+from tests.helpers.changed import changed
 from tests.helpers.graphs import GraphBuilder, floats
 from tests.problem.test_formulate import formulated, graphs
 
@@ -22,8 +22,8 @@ KIB = floats(256)
 def held_on_gpu(graph: OpGraph) -> dict[str, int]:
     """KiB that the GPU holds while each op runs, everything being there."""
     problem = formulated(graph).problem
-    held = usage(problem, Assignment(np.ones(problem.units, np.int64)))[1]
-    return {name: int(held[problem.moment[i]]) // 1024 for i, name in enumerate(problem.op_names)}
+    held = usage(problem, Assignment(np.ones(problem.num_units, np.int64)))[1]
+    return {name: int(held[problem.ops.moment[i]]) // 1024 for i, name in enumerate(problem.ops.names)}
 
 
 def test_a_result_takes_the_place_of_what_nobody_needs_any_more() -> None:
@@ -158,9 +158,9 @@ def replayed(graph: OpGraph, order: list[str]) -> int:
 def test_what_is_held_is_what_a_replay_holds() -> None:
     for seed in range(100):
         graph = drawn(seed)
-        problem = dataclasses.replace(formulated(graph).problem, op_workspace_bytes=np.zeros((len(graph), 2), np.int64))
-        order = [problem.op_names[i] for i in problem.moment_op]
-        assert peaks(problem, Assignment(np.ones(problem.units, np.int64)))[1] == replayed(graph, order), seed
+        problem = changed(formulated(graph).problem, ops_workspace_bytes=np.zeros((len(graph), 2), np.int64))
+        order = [problem.ops.names[i] for i in problem.ops.at_moment]
+        assert peaks(problem, Assignment(np.ones(problem.num_units, np.int64)))[1] == replayed(graph, order), seed
 
 
 @given(graphs())
@@ -168,8 +168,8 @@ def test_what_is_held_is_what_a_replay_holds() -> None:
 def test_orders_are_topological_and_nothing_is_given_back_before_it_is_made(graph: OpGraph) -> None:
     problem = formulated(graph).problem  # which checks that
     for src, dst in graph.graph.edges:
-        assert problem.moment[problem.op_names.index(src)] < problem.moment[problem.op_names.index(dst)]
-    assert (problem.consumer_last <= problem.ops - 1).all()
+        assert problem.ops.moment[problem.ops.names.index(src)] < problem.ops.moment[problem.ops.names.index(dst)]
+    assert (problem.consumer_last <= problem.num_ops - 1).all()
 
 
 @pytest.mark.parametrize("on_gpu", ["all", "maker", "view"])
@@ -181,9 +181,9 @@ def test_a_view_elsewhere_is_a_copy(on_gpu: str) -> None:
     b.op("b", "MatMul", ["flat"], (floats(1),))
     problem = formulated(b.build("b")).problem
     there = {"all": ("a", "flat", "b"), "maker": ("a",), "view": ("flat", "b")}[on_gpu]
-    device = np.zeros(problem.units, np.int64)
-    for i, name in enumerate(problem.op_names):
-        device[problem.op_unit[i]] = name in there
+    device = np.zeros(problem.num_units, np.int64)
+    for i, name in enumerate(problem.ops.names):
+        device[problem.ops.unit[i]] = name in there
     held = peaks(problem, Assignment(device)) // 1024
     assert held.tolist() == [0 if on_gpu == "all" else 1, 1]
 
@@ -224,7 +224,7 @@ def test_convolutions_take_more_where_their_channels_are_first(around: str) -> N
     if around == "trained":
         b.op("d", "Conv2DBackpropFilter", ["x", "w", "c"], (filters,), attrs=attrs)
     problem = formulated(b.build("c")).problem
-    on_cpu, on_gpu = problem.op_workspace_bytes[problem.op_names.index("a")].tolist()
+    on_cpu, on_gpu = problem.ops.workspace_bytes[problem.ops.names.index("a")].tolist()
     assert on_cpu == filters.nbytes
     converted = 2 * image.nbytes + filters.nbytes
     assert on_gpu - on_cpu == {"alone": 0, "fused": converted + 4 * image.nbytes, "trained": converted}[around]

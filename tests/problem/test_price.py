@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.problem.memory import peaks
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.price import total_cost_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
 
 
 def chain(**changes: object) -> PlacementProblem:
     """in → work → out on a CPU and a GPU: 100 B each way; `out` takes host memory on the GPU."""
     base = PlacementProblem(
-        device_names=("CPU:0", "GPU:0"),
-        device_kinds=("CPU", "GPU"),
-        memory_limit_bytes=np.array([-1, -1]),
-        asynchronous=np.array([False, True]),
-        op_names=("in", "work", "out"),
-        op_unit=np.arange(3),
-        op_time_ns=np.array([[10, 5], [1000, 50], [10, 5]]),
-        op_dispatch_ns=np.array([[2, 5], [2, 5], [2, 5]]),
-        op_compute_ns=np.array([[8, 1], [998, 50], [8, 1]]),
-        op_count=np.ones(3),
-        op_workspace_bytes=np.array([[0, 0], [0, 7], [0, 0]]),
-        unit_allowed=np.ones((3, 2), np.bool_),
-        unit_persistent_bytes=np.array([0, 1000, 0]),
-        tensor_op=np.array([0, 1]),
-        tensor_bytes=np.array([100, 100]),
-        tensor_count=np.ones(2),
-        tensor_on_host=np.zeros((2, 2), np.bool_),
-        consumer_start=np.array([0, 1, 2]),
-        consumer_op=np.array([1, 2]),
-        consumer_on_host=np.array([[False, False], [False, True]]),
-        tensor_free=np.zeros(2, np.bool_),
-        tensor_is_result=np.zeros(2, np.bool_),
-        control_src=np.array([0]),
-        control_dst=np.array([2]),
-        copy_latency_ns=np.array([[0, 60, 0, 3], [70, 0, 0, 70], [0, 60, 0, 3], [3, 60, 3, 0]]),
-        copy_ns_per_byte=np.array([[0, 0.1, 0, 0], [0.2, 0, 0.2, 0.2], [0, 0.1, 0, 0], [0, 0.1, 0, 0]]),
-        call_overhead_ns=50,
+        devices=Devices(
+            names=("CPU:0", "GPU:0"),
+            kinds=("CPU", "GPU"),
+            asynchronous=np.array([False, True]),
+            call_overhead_ns=50,
+        ),
+        ops=Ops(
+            names=("in", "work", "out"),
+            unit=np.arange(3),
+            time_ns=np.array([[10, 5], [1000, 50], [10, 5]]),
+            dispatch_ns=np.array([[2, 5], [2, 5], [2, 5]]),
+            compute_ns=np.array([[8, 1], [998, 50], [8, 1]]),
+            workspace_bytes=np.array([[0, 0], [0, 7], [0, 0]]),
+            control_src=np.array([0]),
+            control_dst=np.array([2]),
+        ),
+        units=Units(
+            allowed=np.ones((3, 2), np.bool_),
+            persistent_bytes=np.array([0, 1000, 0]),
+        ),
+        tensors=Tensors(
+            op=np.array([0, 1]),
+            nbytes=np.array([100, 100]),
+            on_host=np.zeros((2, 2), np.bool_),
+        ),
+        consumers=Consumers(
+            start=np.array([0, 1, 2]),
+            op=np.array([1, 2]),
+            on_host=np.array([[False, False], [False, True]]),
+        ),
+        links=Links(
+            latency_ns=np.array([[0, 60, 0, 3], [70, 0, 0, 70], [0, 60, 0, 3], [3, 60, 3, 0]]),
+            ns_per_byte=np.array([[0, 0.1, 0, 0], [0.2, 0, 0.2, 0.2], [0, 0.1, 0, 0], [0, 0.1, 0, 0]]),
+        ),
     )
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+    return changed(base, **changes)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_known_figures(device: list[int], cost: int, held: list[int]) -> None:
 
 
 def test_free_tensor_is_held_wherever_it_is_used_and_costs_nothing_to_copy() -> None:
-    problem, assignment = chain(tensor_free=np.array([True, False])), Assignment(np.array([0, 1, 1]))
+    problem, assignment = chain(tensors_free=np.array([True, False])), Assignment(np.array([0, 1, 1]))
     assert total_cost_ns(problem, assignment) == 10 + 50 + 5 + (70 + 20) + 60
     assert peaks(problem, assignment).tolist() == [200, 1207]
 
@@ -79,12 +86,12 @@ def test_validator_agrees(problem: PlacementProblem, seed: int) -> None:
     report = validate(problem, assignment, cost)
     assert report.total_cost_ns == cost
     assert report.peak_bytes == tuple(held.tolist())
-    limits = problem.memory_limit_bytes
+    limits = problem.devices.memory_limit_bytes
     assert report.ok == bool(((limits < 0) | (held <= limits)).all())
     hops = (
-        problem if not len(problem.control_src) else dataclasses.replace(problem, control_src=limits[:0], control_dst=limits[:0])
+        problem if not len(problem.ops.control_src) else changed(problem, ops_control_src=limits[:0], ops_control_dst=limits[:0])
     )
-    work = problem.unit_time_ns[np.arange(problem.units), assignment.device].sum()
+    work = problem.unit_time_ns[np.arange(problem.num_units), assignment.device].sum()
     copies = transfers(problem, assignment)
     assert total_cost_ns(hops, assignment) == work + copies.cost_ns.sum()
     assert (copies.src != copies.dst).all()
@@ -93,7 +100,9 @@ def test_validator_agrees(problem: PlacementProblem, seed: int) -> None:
 
 
 def test_violations_are_told_in_words() -> None:
-    problem = chain(memory_limit_bytes=np.array([-1, 1000]), unit_allowed=np.array([[True, False], [True, True], [True, True]]))
+    problem = chain(
+        devices_memory_limit_bytes=np.array([-1, 1000]), units_allowed=np.array([[True, False], [True, True], [True, True]])
+    )
     told = "; ".join(validate(problem, Assignment(np.array([1, 1, 1])), 5).violations)
     assert "in is on GPU:0" in told
     assert "may be on CPU:0" in told
@@ -104,11 +113,11 @@ def test_violations_are_told_in_words() -> None:
 
 
 def test_problem_whose_arrays_do_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="op_count has shape"):
-        chain(op_count=np.ones(2))
+    with pytest.raises(ValueError, match=r"ops\.count has shape"):
+        chain(ops_count=np.ones(2))
     with pytest.raises(ValueError, match="out feeds in"):
-        chain(control_src=np.array([2]), control_dst=np.array([0]))
+        chain(ops_control_src=np.array([2]), ops_control_dst=np.array([0]))
     with pytest.raises(ValueError, match="allowed on no device"):
-        chain(unit_allowed=np.zeros((3, 2), np.bool_))
+        chain(units_allowed=np.zeros((3, 2), np.bool_))
     with pytest.raises(ValueError, match="unit 1 has no ops"):
-        chain(op_unit=np.array([0, 2, 2]))
+        chain(ops_unit=np.array([0, 2, 2]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -12,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.problem import replay
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import AWAKE_NS, SMALL, WIDE, Simulator, simulate
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment, uneven
 from tests.helpers.slow_simulation import described_step
 
@@ -24,35 +26,39 @@ def ops_of(
     """Equal ops joined by tensors, on a CPU and a GPU 100 ns and 1 ns/byte apart."""
     ops = 1 + max((max(edge) for edge in edges), default=0)
     base = PlacementProblem(
-        device_names=("CPU:0", "GPU:0"),
-        device_kinds=("CPU", "GPU"),
-        memory_limit_bytes=np.array([-1, -1]),
-        asynchronous=np.array([False, True]),
-        op_names=tuple(f"op{i}" for i in range(ops)),
-        op_unit=np.arange(ops),
-        op_time_ns=np.tile([cpu, max(dispatch, compute)], (ops, 1)),
-        op_dispatch_ns=np.tile([0, dispatch], (ops, 1)),
-        op_compute_ns=np.tile([cpu, compute], (ops, 1)),
-        op_count=np.full(ops, float(count)),
-        op_workspace_bytes=np.zeros((ops, 2), np.int64),
-        unit_allowed=np.ones((ops, 2), np.bool_),
-        unit_persistent_bytes=np.zeros(ops, np.int64),
-        tensor_op=np.array([a for a, _ in edges], np.int64),
-        tensor_bytes=np.full(len(edges), nbytes),
-        tensor_count=np.ones(len(edges)),
-        tensor_on_host=np.zeros((len(edges), 2), np.bool_),
-        consumer_start=np.arange(len(edges) + 1),
-        consumer_op=np.array([b for _, b in edges], np.int64),
-        consumer_on_host=np.zeros((len(edges), 2), np.bool_),
-        tensor_free=np.zeros(len(edges), np.bool_),
-        tensor_is_result=np.zeros(len(edges), np.bool_),
-        control_src=np.zeros(0, np.int64),
-        control_dst=np.zeros(0, np.int64),
-        copy_latency_ns=100 * (1 - np.eye(4, dtype=np.int64)),
-        copy_ns_per_byte=1.0 - np.eye(4),
-        call_overhead_ns=7,
+        devices=Devices(
+            names=("CPU:0", "GPU:0"),
+            kinds=("CPU", "GPU"),
+            asynchronous=np.array([False, True]),
+            call_overhead_ns=7,
+        ),
+        ops=Ops(
+            names=tuple(f"op{i}" for i in range(ops)),
+            unit=np.arange(ops),
+            time_ns=np.tile([cpu, max(dispatch, compute)], (ops, 1)),
+            dispatch_ns=np.tile([0, dispatch], (ops, 1)),
+            compute_ns=np.tile([cpu, compute], (ops, 1)),
+            count=np.full(ops, float(count)),
+        ),
+        units=Units(
+            allowed=np.ones((ops, 2), np.bool_),
+        ),
+        tensors=Tensors(
+            op=np.array([a for a, _ in edges], np.int64),
+            nbytes=np.full(len(edges), nbytes),
+            on_host=np.zeros((len(edges), 2), np.bool_),
+        ),
+        consumers=Consumers(
+            start=np.arange(len(edges) + 1),
+            op=np.array([b for _, b in edges], np.int64),
+            on_host=np.zeros((len(edges), 2), np.bool_),
+        ),
+        links=Links(
+            latency_ns=100 * (1 - np.eye(4, dtype=np.int64)),
+            ns_per_byte=1.0 - np.eye(4),
+        ),
     )
-    return dataclasses.replace(base, **changes)
+    return changed(base, **changes)
 
 
 def step(problem: PlacementProblem, device: list[int]) -> int:
@@ -74,9 +80,9 @@ def test_stream_overlaps_with_dispatch(dispatch: int, compute: int, expected: in
 def test_what_follows_an_op_that_is_awaited_waits_for_its_end() -> None:
     """The next op of a chain is issued once it is done; one that does not need it is issued meanwhile."""
     awaited = np.array([True, False, False])
-    assert step(ops_of([(0, 1), (1, 2)], 20, 5, 100, op_awaited=awaited), [1] * 3) == (5 + 100) + 5 + 100 + 100 + 7
-    assert step(ops_of([(0, 1)], 20, 5, 100, op_awaited=awaited[:2]), [0, 1]) == 20 + 100 + 5 + 100 + 7
-    apart = ops_of([(1, 2)], 20, 5, 100, op_awaited=awaited)
+    assert step(ops_of([(0, 1), (1, 2)], 20, 5, 100, ops_awaited=awaited), [1] * 3) == (5 + 100) + 5 + 100 + 100 + 7
+    assert step(ops_of([(0, 1)], 20, 5, 100, ops_awaited=awaited[:2]), [0, 1]) == 20 + 100 + 5 + 100 + 7
+    apart = ops_of([(1, 2)], 20, 5, 100, ops_awaited=awaited)
     assert step(apart, [1] * 3) == 5 + 3 * 100 + 7
 
 
@@ -92,22 +98,22 @@ def test_crossing_waits_for_the_stream_then_the_link() -> None:
 
 
 def test_a_control_edge_out_of_a_gpu_waits_for_the_stream_and_for_a_copy() -> None:
-    told = ops_of([(0, 2)], 20, 5, 50, nbytes=30, control_src=np.array([0]), control_dst=np.array([1]))
+    told = ops_of([(0, 2)], 20, 5, 50, nbytes=30, ops_control_src=np.array([0]), ops_control_dst=np.array([1]))
     assert step(told, [1, 0, 1]) == (5 + 50) + 100 + 20 + 7
     assert step(told, [1, 1, 1]) == 5 + 3 * 50 + 7
-    often = dataclasses.replace(told, op_count=np.array([3.0, 1.0, 3.0]))
+    often = changed(told, ops_count=np.array([3.0, 1.0, 3.0]))
     assert step(often, [1, 0, 1]) == (1 + 50) + 100 + 20 + 7  # what waits runs once, so it is told once
     on_host = np.array([[False, False], [False, True]])
-    shape = ops_of([(0, 1), (1, 3)], 2000, 5, 1000, tensor_on_host=on_host, consumer_on_host=on_host)
-    at_last = {"control_src": np.array([1]), "control_dst": np.array([2])}
-    told = dataclasses.replace(shape, op_time_ns=np.array([[0, 1000], [0, 5], [2000, 0], [0, 1000]]), **at_last)
+    shape = ops_of([(0, 1), (1, 3)], 2000, 5, 1000, tensors_on_host=on_host, consumers_on_host=on_host)
+    at_last = {"ops_control_src": np.array([1]), "ops_control_dst": np.array([2])}
+    told = changed(shape, ops_time_ns=np.array([[0, 1000], [0, 5], [2000, 0], [0, 1000]]), **at_last)
     assert step(told, [1, 1, 0, 1]) == (5 + 1000) + 100 + 2000 + 7  # told by an op that is not in the stream itself
 
 
 def test_who_waits_for_a_call_takes_longer_to_wake_the_longer_that_is() -> None:
-    ops = ops_of([(0, 1)], 250_000, 0, 0, waiting_ns=1_000)
+    ops = ops_of([(0, 1)], 250_000, 0, 0, devices_waiting_ns=1_000)
     assert step(ops, [0, 0]) == 500_000 + 500 + 7
-    assert step(dataclasses.replace(ops, op_time_ns=10 * ops.op_time_ns), [0, 0]) == 5_000_000 + 1_000 + 7
+    assert step(changed(ops, ops_time_ns=10 * ops.ops.time_ns), [0, 0]) == 5_000_000 + 1_000 + 7
 
 
 def test_copies_share_bandwidth_but_not_latency() -> None:
@@ -119,65 +125,65 @@ def test_many_small_copies_queue_for_their_interval() -> None:
     """The last of three leaves after two intervals; the next op of a GPU that sends waits for one."""
     out = [(0, 3), (1, 4), (2, 5)]
     every = np.full((4, 4), 40)
-    spread = ops_of(out, 0, 0, 1, copy_interval_ns=every)
+    spread = ops_of(out, 0, 0, 1, links_interval_ns=every)
     assert step(spread, [1, 1, 1, 0, 0, 0]) == 1 + 2 * 40 + 100 + 7
-    loaded = ops_of([(0, 1), (0, 2)], 0, 5, 1, copy_interval_ns=10 * every)
+    loaded = ops_of([(0, 1), (0, 2)], 0, 5, 1, links_interval_ns=10 * every)
     assert step(loaded, [1, 0, 1]) == 5 + 400 + 5 + 1 + 7
 
 
 def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_gpu() -> None:
     every = np.full((4, 4), 400)
-    onward = ops_of([(0, 1), (0, 2)], 1000, 0, 1, copy_interval_ns=every)
+    onward = ops_of([(0, 1), (0, 2)], 1000, 0, 1, links_interval_ns=every)
     assert step(onward, [0, 0, 1]) == 1000 + 400 + 1000 + 7
-    on_two = dataclasses.replace(onward, device_threads=np.array([2, 1]))  # small ops wait for each other all the same
+    on_two = changed(onward, devices_threads=np.array([2, 1]))  # small ops wait for each other all the same
     assert step(on_two, [0, 0, 1]) == 1000 + 400 + 1000 + 7
-    larger = ops_of([(0, 1), (0, 2)], 5000, 0, 1, copy_interval_ns=every)
+    larger = ops_of([(0, 1), (0, 2)], 5000, 0, 1, links_interval_ns=every)
     assert step(larger, [0, 0, 1]) == 5000 + 400 + 5000 + 7
-    in_turn = ops_of([(0, 2), (1, 3)], 5000, 0, 1, copy_interval_ns=every, device_threads=np.array([2, 1]))
+    in_turn = ops_of([(0, 2), (1, 3)], 5000, 0, 1, links_interval_ns=every, devices_threads=np.array([2, 1]))
     assert step(in_turn, [0, 0, 1, 1]) == 5000 + 400 + 100 + 1 + 7
-    beside = ops_of([(0, 2), (1, 3)], 0, 5, 1, copy_interval_ns=every)
+    beside = ops_of([(0, 2), (1, 3)], 0, 5, 1, links_interval_ns=every)
     assert step(beside, [0, 1, 1, 1]) == 400 + 3 * 5 + 1 + 7
 
 
 def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None:
     """However far behind; anew behind the next copy; as often as both run; what starts a step is never behind one."""
     kinds, cold = np.array([0, 1, 1, 2, 1]), np.tile([400, 30], (5, 1))
-    line = ops_of([(0, 1), (1, 2), (2, 3), (3, 4)], 1000, 5, 1, op_kind=kinds, op_cold_ns=cold)
+    line = ops_of([(0, 1), (1, 2), (2, 3), (3, 4)], 1000, 5, 1, ops_kind=kinds, ops_cold_ns=cold)
     assert step(line, [1] * 5) == 5 * 5 + 1 + 7
     assert step(line, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 1 + 7
     assert step(line, [0, 1, 0, 1, 1]) == (1000 + 100) + (5 + 30 + 1 + 100) + (1000 + 400 + 100) + 2 * (5 + 30) + 1 + 7
-    looped = dataclasses.replace(line, op_count=np.array([1.0, 10.0, 10.0, 10.0, 10.0]))
+    looped = changed(line, ops_count=np.array([1.0, 10.0, 10.0, 10.0, 10.0]))
     assert step(looped, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 7
-    every_round = dataclasses.replace(looped, tensor_count=np.array([4.0, 1.0, 1.0, 1.0]))
+    every_round = changed(looped, tensors_count=np.array([4.0, 1.0, 1.0, 1.0]))
     assert step(every_round, [0, 1, 1, 1, 1]) == 1000 + 4 * 100 + 4 * 5 + 2 * 4 * 30 + 7
-    long = dataclasses.replace(line, op_time_ns=100 * line.op_time_ns, op_compute_ns=100 * line.op_compute_ns)
-    at_first = dataclasses.replace(long, op_count=looped.op_count)
+    long = changed(line, ops_time_ns=100 * line.ops.time_ns, ops_compute_ns=100 * line.ops.compute_ns)
+    at_first = changed(long, ops_count=looped.ops.count)
     assert step(at_first, [0, 1, 1, 1, 1]) == 100_000 + 100 + (0 + 30) + 4 * 100 + 7
-    at_times = dataclasses.replace(line, op_count=np.array([1.0, 0.5, 0.5, 0.5, 0.5]))
+    at_times = changed(line, ops_count=np.array([1.0, 0.5, 0.5, 0.5, 0.5]))
     assert step(at_times, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 15 + 1 + 7
 
 
 def test_what_takes_no_time_makes_nothing_warm() -> None:
     """As parts of what runs as one op, and what never runs."""
     idle = (np.arange(3) != 1)[:, None]
-    line = ops_of([(0, 1), (1, 2)], 1000, 5, 1, op_kind=np.array([0, 1, 1]), op_cold_ns=30 * np.tile(idle, 2))
-    times = {name: getattr(line, name) * idle for name in ("op_time_ns", "op_dispatch_ns", "op_compute_ns")}
-    assert step(dataclasses.replace(line, **times), [0, 1, 1]) == 1000 + 100 + (5 + 30) + 1 + 7
+    line = ops_of([(0, 1), (1, 2)], 1000, 5, 1, ops_kind=np.array([0, 1, 1]), ops_cold_ns=30 * np.tile(idle, 2))
+    times = {f"ops_{name}": getattr(line.ops, name) * idle for name in ("time_ns", "dispatch_ns", "compute_ns")}
+    assert step(changed(line, **times), [0, 1, 1]) == 1000 + 100 + (5 + 30) + 1 + 7
 
 
 def test_an_op_is_behind_what_it_waits_for_longest() -> None:
     """A copy that was there before what the GPU made itself starts nothing."""
     kinds, cold = np.array([0, 1, 1, 1]), np.tile([0, 30], (4, 1))
-    joined = ops_of([(0, 2), (1, 2), (2, 3)], 10, 500, 1, op_kind=kinds, op_cold_ns=cold)
+    joined = ops_of([(0, 2), (1, 2), (2, 3)], 10, 500, 1, ops_kind=kinds, ops_cold_ns=cold)
     assert step(joined, [0, 1, 1, 1]) == 3 * 500 + 1 + 7
-    slower = dataclasses.replace(joined, op_time_ns=100 * joined.op_time_ns)
+    slower = changed(joined, ops_time_ns=100 * joined.ops.time_ns)
     assert step(slower, [0, 1, 1, 1]) == 1000 + 100 + 2 * 500 + 30 + 1 + 7
 
 
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
-    both = dataclasses.replace(
-        problem, consumer_start=np.array([0, 2]), consumer_op=np.array([1, 2]), consumer_on_host=np.zeros((2, 2), np.bool_)
+    both = changed(
+        problem, consumers_start=np.array([0, 2]), consumers_op=np.array([1, 2]), consumers_on_host=np.zeros((2, 2), np.bool_)
     )
     result = simulate(both, Assignment(np.array([0, 1, 1])))
     assert len(result.copy_tensor) == 1
@@ -188,17 +194,17 @@ def test_cpu_threads_run_ops_side_by_side_unless_they_are_small_or_large() -> No
     apart: list[tuple[int, int]] = [(0, 3), (1, 3), (2, 3)]
     threads = np.array([3, 1])
     assert step(ops_of(apart, 5000, 5, 5), [0] * 4) == 4 * 5000 + 7
-    assert step(ops_of(apart, 5000, 5, 5, device_threads=threads), [0] * 4) == 2 * 5000 + 7
-    assert step(ops_of(apart, 1000, 5, 5, device_threads=threads), [0] * 4) == 4 * 1000 + 7
-    assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads), [0] * 4) == 4 * 100_000 + 7
+    assert step(ops_of(apart, 5000, 5, 5, devices_threads=threads), [0] * 4) == 2 * 5000 + 7
+    assert step(ops_of(apart, 1000, 5, 5, devices_threads=threads), [0] * 4) == 4 * 1000 + 7
+    assert step(ops_of(apart, 100_000, 5, 5, devices_threads=threads), [0] * 4) == 4 * 100_000 + 7
     serial = np.ones(4, np.bool_)
-    assert step(ops_of(apart, 100_000, 5, 5, device_threads=threads, op_serial=serial), [0] * 4) == 2 * 100_000 + 7
+    assert step(ops_of(apart, 100_000, 5, 5, devices_threads=threads, ops_serial=serial), [0] * 4) == 2 * 100_000 + 7
 
 
 def test_threads_that_had_nothing_to_do_for_long_are_woken() -> None:
     """Two ops on all cores, in between nothing, or one op of a GPU that takes less or more time than threads stay awake."""
     wide, wake = 100_000, 3000
-    waking = {"device_wake_ns": np.array([wake, 0]), "copy_latency_ns": np.zeros((4, 4), np.int64)}
+    waking = {"devices_wake_ns": np.array([wake, 0]), "links_latency_ns": np.zeros((4, 4), np.int64)}
     assert step(ops_of([(0, 1)], wide, 5, 5, **waking), [0, 0]) == wake + 2 * wide + 7
     for idle, woken in ((AWAKE_NS, 1), (AWAKE_NS + 1, 2)):
         assert step(ops_of([(0, 1), (1, 2)], wide, 0, idle, **waking), [0, 1, 0]) == woken * wake + 2 * wide + idle + 7
@@ -216,17 +222,17 @@ def test_a_copy_into_a_gpu_waits_for_its_stream() -> None:
 def test_shapes_on_a_gpu_stay_with_the_host() -> None:
     """A host-memory output does not wait for the stream, and the stream does not wait for it."""
     on_host = np.array([[False, False], [False, True]])
-    problem = ops_of([(0, 1), (1, 2)], 20, 5, 1000, tensor_on_host=on_host, consumer_on_host=on_host)
-    host_only = dataclasses.replace(problem, op_time_ns=np.array([[20, 1000], [20, 5], [20, 1000]]))
+    problem = ops_of([(0, 1), (1, 2)], 20, 5, 1000, tensors_on_host=on_host, consumers_on_host=on_host)
+    host_only = changed(problem, ops_time_ns=np.array([[20, 1000], [20, 5], [20, 1000]]))
     assert step(host_only, [1, 1, 1]) == 5 + 1000 + 1000 + 7
 
 
 def test_a_call_takes_what_its_devices_add_and_more_for_each_further_one() -> None:
-    problem = ops_of([(0, 1)], 20, 5, 1, device_call_ns=np.array([10, 40]), split_ns=300, tensor_free=np.array([True]))
+    problem = ops_of([(0, 1)], 20, 5, 1, devices_call_ns=np.array([10, 40]), devices_split_ns=300, tensors_free=np.array([True]))
     assert step(problem, [0, 0]) == 20 + 20 + 7 + 10
     assert step(problem, [1, 1]) == 5 + 5 + 1 + 7 + 40
     assert step(problem, [0, 1]) == 20 + 5 + 1 + 7 + 40 + 300
-    idle = dataclasses.replace(problem, op_time_ns=np.array([[0, 0], [20, 5]]), op_dispatch_ns=np.array([[0, 0], [0, 5]]))
+    idle = changed(problem, ops_time_ns=np.array([[0, 0], [20, 5]]), ops_dispatch_ns=np.array([[0, 0], [0, 5]]))
     assert step(idle, [0, 1]) == step(idle, [1, 1])  # a constant is where its consumers are
 
 
@@ -241,45 +247,45 @@ def at_once(start: Ints, end: Ints) -> int:
 def test_every_schedule_holds(problem: PlacementProblem, seed: int) -> None:
     assignment = random_assignment(problem, seed)
     result = simulate(problem, assignment)
-    device = assignment.device[problem.op_unit]
+    device = assignment.device[problem.ops.unit]
     end = result.end_ns
-    call_ns = problem.simulator.call_ns(assignment)
-    assert result.step_ns == problem.simulator.whole_ns(max(end.tolist()), call_ns) >= call_ns >= problem.call_overhead_ns
-    threads = problem.device_threads
-    assert threads is not None
-    assert ((result.step_ns - problem.call_overhead_ns) * threads >= result.busy_ns).all()
+    call_ns = Simulator(problem).call_ns(assignment)
+    assert (
+        result.step_ns == Simulator(problem).whole_ns(max(end.tolist()), call_ns) >= call_ns >= problem.devices.call_overhead_ns
+    )
+    threads = problem.devices.threads
+    assert ((result.step_ns - problem.devices.call_overhead_ns) * threads >= result.busy_ns).all()
     spent = end - result.start_ns
-    for d in range(problem.devices):
+    for d in range(problem.num_devices):
         running = (device == d) & ~result.streamed & (spent > 0)
         assert at_once(result.start_ns[running], end[running]) <= threads[d]
         for alone in (SMALL, WIDE):
-            some = running & (problem.simulator.sharing[:, d] == alone) & ~problem.asynchronous[d]
+            some = running & (Simulator(problem).tables.sharing[:, d] == alone) & ~problem.devices.asynchronous[d]
             assert at_once(result.start_ns[some], end[some]) <= 1
         in_stream = (device == d) & result.streamed & (spent > 0)
         assert at_once(result.start_ns[in_stream], end[in_stream]) <= 1
-        assert (spent[in_stream] >= problem.op_compute_ns[in_stream, d]).all()
-        on_a_thread = 0 if problem.asynchronous[d] else problem.op_time_ns[(device == d) & ~result.streamed, d].sum()
-        assert result.busy_ns[d] == problem.op_compute_ns[(device == d) & result.streamed, d].sum() + on_a_thread
-    count = np.append(problem.tensor_count, 0)[result.copy_tensor]
-    count[result.copy_tensor < 0] = problem.op_count[result.copy_op[result.copy_tensor < 0]]
-    assert problem.copy_interval_ns is not None
-    apart = np.rint(count * problem.copy_interval_ns[result.copy_src, result.copy_dst])
+        assert (spent[in_stream] >= problem.ops.compute_ns[in_stream, d]).all()
+        on_a_thread = 0 if problem.devices.asynchronous[d] else problem.ops.time_ns[(device == d) & ~result.streamed, d].sum()
+        assert result.busy_ns[d] == problem.ops.compute_ns[(device == d) & result.streamed, d].sum() + on_a_thread
+    count = np.append(problem.tensors.count, 0)[result.copy_tensor]
+    count[result.copy_tensor < 0] = problem.ops.count[result.copy_op[result.copy_tensor < 0]]
+    apart = np.rint(count * problem.links.interval_ns[result.copy_src, result.copy_dst])
     for link in set(zip(result.copy_src.tolist(), result.copy_dst.tolist(), strict=True)):
         on_link = np.flatnonzero((result.copy_src == link[0]) & (result.copy_dst == link[1]))
         on_link = on_link[np.argsort(result.copy_start_ns[on_link], kind="stable")]
-        moved = result.copy_end_ns - result.copy_start_ns - np.rint(count * problem.copy_latency_ns[link])
+        moved = result.copy_end_ns - result.copy_start_ns - np.rint(count * problem.links.latency_ns[link])
         assert (np.diff(result.copy_start_ns[on_link]) >= np.maximum(moved, apart)[on_link[:-1]]).all()
     arrival = {
         (int(t), int(q)): int(at)
         for t, q, at in zip(result.copy_tensor, result.copy_dst, result.copy_end_ns, strict=True)
         if t >= 0
     }
-    for c, t in enumerate(problem.consumer_tensor):
-        src, dst = problem.tensor_op[t], problem.consumer_op[c]
+    for c, t in enumerate(problem.consumers.tensor):
+        src, dst = problem.tensors.op[t], problem.consumers.op[c]
         here = problem.tensor_place[t, device[src]]
         there = problem.consumer_place[c, device[dst]]
-        if here == there or problem.tensor_free[t]:
-            assert device[src] != device[dst] or problem.asynchronous[device[src]] or result.start_ns[dst] >= end[src]
+        if here == there or problem.tensors.free[t]:
+            assert device[src] != device[dst] or problem.devices.asynchronous[device[src]] or result.start_ns[dst] >= end[src]
         else:
             assert end[src] <= arrival[int(t), int(there)] <= result.start_ns[dst]
     again = simulate(problem, assignment)
@@ -297,19 +303,21 @@ def test_a_step_is_what_its_description_says(problem: PlacementProblem, seed: in
 
 def test_a_replay_waits_for_what_a_move_sends_and_knows_when_a_thread_was_free() -> None:
     """What was there at once comes late, when nothing else is as it was; and copies count from when their thread was free."""
-    slow = {"copy_latency_ns": 10_000 * (1 - np.eye(4, dtype=np.int64))}
+    slow = {"links_latency_ns": 10_000 * (1 - np.eye(4, dtype=np.int64))}
     late = ops_of([(0, 4), (1, 2), (2, 3), (3, 4)], 1_000, 0, 0, **slow)
-    late = dataclasses.replace(late, op_time_ns=late.op_time_ns * (np.arange(5) > 0)[:, None])
-    sent = ops_of([(1, 2), (2, 3)], 5_000, 500, 1, copy_interval_ns=np.full((4, 4), 12_000))
-    sent = dataclasses.replace(sent, op_time_ns=sent.op_time_ns * [[0, 1], [1, 1], [1, 1], [1, 1]])
+    late = changed(late, ops_time_ns=late.ops.time_ns * (np.arange(5) > 0)[:, None])
+    sent = ops_of([(1, 2), (2, 3)], 5_000, 500, 1, links_interval_ns=np.full((4, 4), 12_000))
+    sent = changed(sent, ops_time_ns=sent.ops.time_ns * [[0, 1], [1, 1], [1, 1], [1, 1]])
     for problem, before, after in ((late, [0] * 5, [1, 0, 0, 0, 0]), (sent, [1, 0, 0, 1], [0, 0, 0, 1])):
-        kept = replay.Replay(problem.simulator, Assignment(np.array(before)))
+        kept = replay.Replay(Simulator(problem), Assignment(np.array(before)))
         assert kept.moved_ns(Assignment(np.array(after))) == step(problem, after) != kept.step_ns
 
 
 def test_a_replay_is_short_once_nothing_is_cold_behind_a_copy_that_a_move_adds() -> None:
-    line = ops_of([(i, i + 1) for i in range(199)], 1_000, 500, 100, op_kind=np.arange(200) % 3, op_cold_ns=np.full((200, 2), 30))
-    kept = replay.Replay(line.simulator, Assignment(np.ones(200, np.int64)))
+    line = ops_of(
+        [(i, i + 1) for i in range(199)], 1_000, 500, 100, ops_kind=np.arange(200) % 3, ops_cold_ns=np.full((200, 2), 30)
+    )
+    kept = replay.Replay(Simulator(line), Assignment(np.ones(200, np.int64)))
     moved = np.where(np.arange(200) == 10, 0, 1)
     assert kept.moved_ns(Assignment(moved)) == step(line, moved.tolist()) > kept.step_ns
     assert kept.played < 220
@@ -322,11 +330,11 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
     assignment = random_assignment(problem, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay, "MARKS", marks)
-        kept = replay.Replay(problem.simulator, assignment)
-    assert kept.step_ns == problem.simulator.step_ns(assignment)
+        kept = replay.Replay(Simulator(problem), assignment)
+    assert kept.step_ns == Simulator(problem).step_ns(assignment)
     for share in rng.permutation([0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.5, 0.9]):  # of the units beside one
         other = random_assignment(problem, int(rng.integers(2**32)))
-        moves = rng.random(problem.units) < share
-        moves[rng.integers(problem.units)] = True
+        moves = rng.random(problem.num_units) < share
+        moves[rng.integers(problem.num_units)] = True
         moved = Assignment(np.where(moves, other.device, assignment.device))
         assert kept.moved_ns(moved) == Simulator(problem).step_ns(moved)

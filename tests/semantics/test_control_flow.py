@@ -1,4 +1,4 @@
-"""Loops, branches and calls: values, trip counts, gradients through them, and wishes inside their bodies."""
+"""Loops, branches and calls: values, rounds, gradients through them, and wishes inside their bodies."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_a_loop_counts_its_trips_and_its_values_keep_one_device(machine: str) ->
     """Where copies count, no counter crosses; the float state is where it was when it comes round again."""
     placement = plan(known_trips(), machine, pins={"MatMul": "GPU:0"}, objective="total_cost")
     assert [op.count for op in of_type(placement, "MatMul")] == [20]
-    assert list(placement.graph.trip_counts.values()) == [(20, "constant")]
+    assert list(placement.graph.rounds.values()) == [(20, "exact")]
     values = [op for op in placement.graph if op.op_type in ("LoopVariable", "NextIteration")]
     for op in values:
         assert placement.ops[op.name].device == placement.ops[op.name.replace("/out", "/in")].device

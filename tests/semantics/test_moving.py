@@ -753,7 +753,7 @@ def test_a_pin_that_a_move_would_allow_says_so(w: tf.Variable) -> None:
 
 def test_a_plan_that_was_made_before_another_ran_takes_no_variable_from_it(w: tf.Variable) -> None:
     def last(problem: PlacementProblem) -> Assignment:
-        return Assignment(problem.devices - 1 - problem.unit_allowed[:, ::-1].argmax(axis=1))
+        return Assignment(problem.num_devices - 1 - problem.units.allowed[:, ::-1].argmax(axis=1))
 
     here = placer.place(lambda x: x @ w, devices=two_cpus(), variables="move", pins={"w": HERE})
     pinned, free = moving(lambda x: 2 * x @ w, "w"), moving(lambda x: 3 * x @ w, solver=last)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +22,7 @@ from placer.solvers.primitives.cp_model import Model
 from placer.solvers.primitives.local_search import exchange
 from placer.solvers.primitives.neighbourhoods import improved
 from placer.solvers.primitives.repair import fit
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 from tests.problem.test_price import chain
 
@@ -51,8 +50,8 @@ def test_cp_sat_finds_the_optimum_or_proves_that_nothing_fits(problem: Placement
 @given(problems(limits=True) | interchangeable(), st.sampled_from([0, 2, 4]), st.integers(0, 3))
 def test_by_how_few_bytes_limits_can_be_missed(problem: PlacementProblem, divisor: int, seed: int) -> None:
     """Within a percent of what devices hold that are too full."""
-    limits = np.where(problem.memory_limit_bytes < 0, -1, problem.memory_limit_bytes // divisor if divisor else 0)
-    problem = dataclasses.replace(problem, memory_limit_bytes=limits)
+    limits = np.where(problem.devices.memory_limit_bytes < 0, -1, problem.devices.memory_limit_bytes // divisor if divisor else 0)
+    problem = changed(problem, devices_memory_limit_bytes=limits)
     least = min(int(excess(problem, a).sum()) for a in assignments(problem))
     found, bound = Model(problem).least_excess(random_assignment(problem, seed), 5.0, seed)
     over = excess(problem, found)
@@ -127,7 +126,7 @@ def test_branching_raises_the_bound_and_never_over_the_optimum(problem: Placemen
 @given(problems(limits=True), st.integers(0, 200))
 def test_higher_limits_never_cost_more(problem: PlacementProblem, more: int) -> None:
     tight = CpSat().solve(problem, "total_cost")
-    looser = dataclasses.replace(problem, memory_limit_bytes=problem.memory_limit_bytes + more)
+    looser = changed(problem, devices_memory_limit_bytes=problem.devices.memory_limit_bytes + more)
     solution = CpSat().solve(looser, "total_cost")
     if tight.status is Status.OPTIMAL:
         assert solution.status is Status.OPTIMAL
@@ -139,8 +138,8 @@ def test_higher_limits_never_cost_more(problem: PlacementProblem, more: int) -> 
 def test_holdings_sum_up_to_usage(problem: PlacementProblem, seed: int) -> None:
     assignment = random_assignment(problem, seed)
     held = usage(problem, assignment)
-    for device in range(problem.devices):
-        for moment in range(problem.ops):
+    for device in range(problem.num_devices):
+        for moment in range(problem.num_ops):
             parts = holdings(problem, device, moment)
             true = assignment.device[parts.unit] == parts.on_device
             there = np.array([true[a:b].any() for a, b in zip(parts.start[:-1], parts.start[1:], strict=True)], np.bool_)
@@ -162,11 +161,14 @@ def test_what_is_repaired_and_improved_fits(problem: PlacementProblem, seed: int
     ("changes", "told"),
     [
         (
-            {"unit_allowed": np.array([[True, True], [False, True], [True, True]]), "memory_limit_bytes": np.array([-1, 900])},
+            {
+                "units_allowed": np.array([[True, True], [False, True], [True, True]]),
+                "devices_memory_limit_bytes": np.array([-1, 900]),
+            },
             "100 over",
         ),
-        ({"memory_limit_bytes": np.array([900, 950])}, "work takes 1000 bytes, 50 more"),
-        ({"memory_limit_bytes": np.array([1150, -1]), "unit_allowed": np.array([[True, False]] * 3)}, "50 bytes higher"),
+        ({"devices_memory_limit_bytes": np.array([900, 950])}, "work takes 1000 bytes, 50 more"),
+        ({"devices_memory_limit_bytes": np.array([1150, -1]), "units_allowed": np.array([[True, False]] * 3)}, "50 bytes higher"),
     ],
 )
 def test_infeasible_by_how_many_bytes(changes: dict[str, object], told: str) -> None:
@@ -179,9 +181,9 @@ def test_infeasible_by_how_many_bytes(changes: dict[str, object], told: str) -> 
 def test_limits_change_the_plan_only_where_they_bind() -> None:
     free = CpSat().solve(chain(), "total_cost")
     assert free.assignment is not None
-    loose = CpSat().solve(chain(memory_limit_bytes=np.array([10**6, 1207])), "total_cost")
+    loose = CpSat().solve(chain(devices_memory_limit_bytes=np.array([10**6, 1207])), "total_cost")
     assert loose.objective_ns == free.objective_ns
-    tight = CpSat().solve(dataclasses.replace(chain(), memory_limit_bytes=np.array([-1, 1206])), "total_cost")
+    tight = CpSat().solve(changed(chain(), devices_memory_limit_bytes=np.array([-1, 1206])), "total_cost")
     assert tight.assignment is not None
     assert tight.assignment.device[1] == 0
 
@@ -191,6 +193,6 @@ def test_limits_change_the_plan_only_where_they_bind() -> None:
 @pytest.mark.filterwarnings("error")
 def test_where_nothing_fits_at_any_price_no_price_overflows(problem: PlacementProblem) -> None:
     """Prices double until the limits hold, which they never do here."""
-    kept = problem.unit_persistent_bytes + 2**33
-    crowded = dataclasses.replace(problem, memory_limit_bytes=np.array([1, 1]), unit_persistent_bytes=kept)
+    kept = problem.units.persistent_bytes + 2**33
+    crowded = changed(problem, devices_memory_limit_bytes=np.array([1, 1]), units_persistent_bytes=kept)
     assert not any(validate(crowded, assignment).ok for assignment in lagrangian(crowded).found)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.solvers.base import Status
 from placer.solvers.exact.cp_sat import CpSat
@@ -17,6 +16,7 @@ from placer.solvers.exact.min_cut import MinCut
 from placer.solvers.registry import solver
 from placer.solvers.search.step_time import StepTime
 from tests.helpers.brute_force import every_assignment, optimum_ns, peak_bytes, total_costs_ns
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import assignments, problems, random_problem
 
 quickly = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -77,7 +77,7 @@ def test_no_bound_on_the_total_cost_exceeds_the_optimum(name: str, problem: Plac
 @quickly
 @given(problem=problems(), seed=st.integers(0, 2))
 def test_no_bound_on_the_step_time_exceeds_the_optimum(problem: PlacementProblem, seed: int) -> None:
-    best = min((problem.simulator.step_ns(a) for a in assignments(problem) if validate(problem, a).ok), default=None)
+    best = min((Simulator(problem).step_ns(a) for a in assignments(problem) if validate(problem, a).ok), default=None)
     for limit in (HURRIED_S, None):
         found = StepTime().solve(problem, "step_time", time_limit_s=limit, seed=seed)
         if best is None:
@@ -89,7 +89,7 @@ def test_no_bound_on_the_step_time_exceeds_the_optimum(problem: PlacementProblem
 
 def with_another(problem: PlacementProblem) -> PlacementProblem:
     """The same machine with a second device like its last, linked to others as that is, and to that as slowly as to any."""
-    d = problem.devices
+    d = problem.num_devices
     of = [*range(d), d - 1]
     place = [*of, *(d + k for k in of)]
 
@@ -99,18 +99,13 @@ def with_another(problem: PlacementProblem) -> PlacementProblem:
             wide[a, b] = wide[b, a] = cost.max()
         return wide
 
-    columns = ("op_time_ns", "op_dispatch_ns", "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed")
-    columns += ("tensor_on_host", "consumer_on_host")
-    entries = ("memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns")
-    return replace(
-        problem,
-        device_names=(*problem.device_names, "another"),
-        device_kinds=tuple(problem.device_kinds[k] for k in of),
-        **{name: getattr(problem, name)[:, of] for name in columns},
-        **{name: getattr(problem, name)[of] for name in entries},
-        copy_latency_ns=linked(problem.copy_latency_ns),
-        copy_ns_per_byte=linked(problem.copy_ns_per_byte),
-        copy_interval_ns=linked(problem.copy_interval_ns),
+    wider = problem.on_devices(np.array(of))
+    return changed(
+        wider,
+        devices_names=(*problem.devices.names, "another"),
+        links_latency_ns=linked(problem.links.latency_ns),
+        links_ns_per_byte=linked(problem.links.ns_per_byte),
+        links_interval_ns=linked(problem.links.interval_ns),
     )
 
 
@@ -126,17 +121,17 @@ def test_another_device_never_makes_the_optimum_worse(problem: PlacementProblem)
 @quickly
 @given(problems(), st.integers(2, 9))
 def test_costs_that_are_so_many_times_as_high_make_the_optimum_so(problem: PlacementProblem, times: int) -> None:
-    whole = replace(
+    whole = changed(
         problem,
-        copy_ns_per_byte=np.rint(problem.copy_ns_per_byte),
-        tensor_count=np.ceil(problem.tensor_count),
-        op_count=np.ceil(problem.op_count),
+        links_ns_per_byte=np.rint(problem.links.ns_per_byte),
+        tensors_count=np.ceil(problem.tensors.count),
+        ops_count=np.ceil(problem.ops.count),
     )
-    scaled = replace(
+    scaled = changed(
         whole,
-        op_time_ns=times * whole.op_time_ns,
-        copy_latency_ns=times * whole.copy_latency_ns,
-        copy_ns_per_byte=times * whole.copy_ns_per_byte,
+        ops_time_ns=times * whole.ops.time_ns,
+        links_latency_ns=times * whole.links.latency_ns,
+        links_ns_per_byte=times * whole.links.ns_per_byte,
     )
     ours, theirs = (CpSat().solve(p, "total_cost", time_limit_s=60.0) for p in (whole, scaled))
     assert (theirs.status, theirs.objective_ns) == (ours.status, times * ours.objective_ns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from placer.problem.validate import validate
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.registry import solver, solvers
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
 from tests.problem.test_price import chain
 
@@ -66,15 +66,15 @@ def test_ledger_follows_every_move(problem: PlacementProblem, moves: list[tuple[
     ledger = Ledger(problem, random_assignment(problem, 0))
     cost = total_cost_ns(problem, ledger.assignment)
     for unit, device in moves:
-        cost += ledger.move(unit % problem.units, device % problem.devices)
+        cost += ledger.move(unit % problem.num_units, device % problem.num_devices)
         assert cost == total_cost_ns(problem, ledger.assignment)
 
 
 def test_tf_default_moves_generators_and_metadata_beside_their_neighbours() -> None:
     allowed = np.array([[True, True], [True, False], [True, True]])
-    problem = chain(unit_allowed=allowed, control_src=np.zeros(0, np.int64), control_dst=np.zeros(0, np.int64))
+    problem = chain(units_allowed=allowed, ops_control_src=np.zeros(0, np.int64), ops_control_dst=np.zeros(0, np.int64))
     assert device_of(solver("tf_default").solve(problem, "total_cost")) == [0, 0, 1]
-    reads_metadata = dataclasses.replace(problem, op_follows_input=np.array([False, False, True]))
+    reads_metadata = changed(problem, ops_follows_input=np.array([False, False, True]))
     assert device_of(solver("tf_default").solve(reads_metadata, "total_cost")) == [0, 0, 0]
     assert device_of(solver("all_gpu").solve(problem, "total_cost")) == [1, 0, 1]
     assert device_of(solver("all_cpu").solve(problem, "total_cost")) == [0, 0, 0]
@@ -86,7 +86,7 @@ def device_of(solution: Solution) -> list[int]:
 
 
 def test_fixed_placements_over_a_limit_are_shown_but_not_called_feasible() -> None:
-    cramped = chain(memory_limit_bytes=np.array([-1, 1000]))
+    cramped = chain(devices_memory_limit_bytes=np.array([-1, 1000]))
     assert "207 over its limit" in solver("all_gpu").unsupported(cramped, "step_time")
     solution = solver("all_gpu").solve(cramped, "step_time")
     assert solution.status is Status.UNKNOWN

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
-from placer.research.arena.problems import fingerprint, named_problems
+from placer.research.arena.problem_file import fingerprint
+from placer.research.arena.problems import named_problems
 from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
@@ -89,7 +90,7 @@ def arena(
         named = named_problems(problems, options, signature=signature, memory_share=memory_share)
         for k, (name, problem) in enumerate(named.items()):
             described, file = _described(name, problem, objective), Path(folder, f"{k}.problem")
-            file.write_bytes(pickle.dumps(replace(problem)))  # a copy without cached properties
+            file.write_bytes(pickle.dumps(problem))
             for one, limit in itertools.product(contestants, limits):
                 for seed in seeds[:1] if one.rule else seeds:
                     record = described | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
@@ -137,13 +138,13 @@ def _run(job: Job) -> Record:
 
 def _described(name: str, problem: PlacementProblem, objective: str) -> Record:
     """The fields of a record that describe the problem."""
-    limits = zip(problem.device_names, problem.memory_limit_bytes.tolist(), strict=True)
+    limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
     return {
         "problem": name,
         "problem_hash": fingerprint(problem),
-        "ops": problem.ops,
-        "units": problem.units,
-        "devices": " ".join(problem.device_names),
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "devices": " ".join(problem.devices.names),
         **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
         "objective": objective,
     }

@@ -56,6 +56,7 @@ def work(path: str) -> None:
 def run(job: Job) -> dict[str, Any]:
     """The outcome and the figures of a run. The claims of the solver are priced and checked again."""
     from placer.problem.price import total_cost_ns
+    from placer.problem.schedule import Simulator
     from placer.problem.validate import validate
     from placer.research.instances.families import synthetic
     from placer.solvers.answer import checked
@@ -94,10 +95,10 @@ def run(job: Job) -> dict[str, Any]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     report = validate(problem, assignment)
-    priced = {"total_cost": total_cost_ns(problem, assignment), "step_time": problem.simulator.step_ns(assignment)}
+    priced = {"total_cost": total_cost_ns(problem, assignment), "step_time": Simulator(problem).step_ns(assignment)}
     objective_ns = priced[job.objective]
     figures |= {"feasible": report.ok, "objective_ns": objective_ns} | {f"{name}_ns": ns for name, ns in priced.items()}
-    figures |= {f"peak_bytes.{name}": held for name, held in zip(problem.device_names, report.peak_bytes, strict=True)}
+    figures |= {f"peak_bytes.{name}": held for name, held in zip(problem.devices.names, report.peak_bytes, strict=True)}
     claim = ""
     if priced["total_cost"] != report.total_cost_ns:
         claim = f"its total cost is {report.total_cost_ns} ns by the check and {priced['total_cost']} ns by the model"

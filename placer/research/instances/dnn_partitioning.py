@@ -15,68 +15,71 @@ import networkx as nx
 import numpy as np
 
 from placer.errors import PlanError
+from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 from placer.research.splits.problem import SplitProblem
 
 NS = 1e6
-"""A file's unit of time."""
+"""Nanoseconds in a file's unit of time, the millisecond."""
 
 
 def load_split(path: str | Path) -> SplitProblem:
-    """The graph over the accelerators and CPUs that the file asks for.
+    """Reads a workload as a split problem, with the accelerators and CPUs that the file states.
 
     Raises:
-        PlanError: the file is no such graph.
+        PlanError: the file is not such a workload.
     """
     return _read(Path(path))[0]
 
 
 def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementProblem:
-    """The graph on one CPU and one accelerator, which may hold `share` of all its bytes; None for no limit.
+    """Reads a workload as a placement problem on one CPU and one accelerator.
 
-    What a node keeps is persistent; tensors take time to cross and no memory, as in the files.
+    The bytes of a node are persistent. Tensors take time to copy and no memory, as the files have it.
+
+    Args:
+        path: the file.
+        share: memory limit of the accelerator, as a share of the bytes of all nodes; None for no limit.
 
     Raises:
-        PlanError: the file is no such graph.
+        PlanError: the file is not such a workload.
     """
     graph, total = _read(Path(path))
-    ops, tensors, consumers = len(graph.op_names), len(graph.tensor_op), len(graph.consumer_op)
+    tensors, consumers = len(graph.tensor_op), len(graph.consumer_op)
     between = np.zeros((4, 4), np.float64)
     between[0, 1] = between[1, 0] = 1.0
     return PlacementProblem(
-        device_names=("CPU:0", "GPU:0"),
-        device_kinds=("CPU", "GPU"),
-        memory_limit_bytes=np.array([-1, -1 if share is None else math.floor(share * total)]),
-        asynchronous=np.array([False, True]),
-        op_names=graph.op_names,
-        op_unit=graph.op_unit,
-        op_time_ns=graph.op_time_ns,
-        op_dispatch_ns=np.zeros((ops, 2), np.int64),
-        op_compute_ns=graph.op_time_ns,
-        op_count=np.ones(ops),
-        op_workspace_bytes=np.zeros((ops, 2), np.int64),
-        unit_allowed=np.stack([np.ones_like(graph.unit_supported), graph.unit_supported], axis=1),
-        unit_persistent_bytes=graph.unit_bytes,
-        tensor_op=graph.tensor_op,
-        tensor_bytes=np.zeros(tensors, np.int64),
-        tensor_copy_bytes=graph.tensor_ns,  # at 1 ns per byte
-        tensor_count=np.ones(tensors),
-        tensor_on_host=np.zeros((tensors, 2), np.bool_),
-        consumer_start=graph.consumer_start,
-        consumer_op=graph.consumer_op,
-        consumer_on_host=np.zeros((consumers, 2), np.bool_),
-        tensor_free=np.zeros(tensors, np.bool_),
-        tensor_is_result=np.zeros(tensors, np.bool_),
-        control_src=np.zeros(0, np.int64),
-        control_dst=np.zeros(0, np.int64),
-        copy_latency_ns=np.zeros((4, 4), np.int64),
-        copy_ns_per_byte=between,
-        call_overhead_ns=0,
+        devices=Devices(
+            names=("CPU:0", "GPU:0"),
+            kinds=("CPU", "GPU"),
+            memory_limit_bytes=np.array([-1, -1 if share is None else math.floor(share * total)]),
+            asynchronous=np.array([False, True]),
+        ),
+        ops=Ops(names=graph.op_names, unit=graph.op_unit, time_ns=graph.op_time_ns),
+        units=Units(
+            allowed=np.stack([np.ones_like(graph.unit_supported), graph.unit_supported], axis=1),
+            persistent_bytes=graph.unit_bytes,
+        ),
+        tensors=Tensors(
+            op=graph.tensor_op,
+            nbytes=np.zeros(tensors, np.int64),
+            copy_bytes=graph.tensor_ns,  # at 1 ns per byte
+            on_host=np.zeros((tensors, 2), np.bool_),
+        ),
+        consumers=Consumers(
+            start=graph.consumer_start,
+            op=graph.consumer_op,
+            on_host=np.zeros((consumers, 2), np.bool_),
+        ),
+        links=Links(
+            latency_ns=np.zeros((4, 4), np.int64),
+            ns_per_byte=between,
+        ),
     )
 
 
 def _read(path: Path) -> tuple[SplitProblem, float]:
-    """The problem that a file states, and the bytes of all its nodes, which may be fractions."""
+    """The problem of a file, and the bytes of all its nodes, which may be fractions."""
     try:
         workload = json.loads(path.read_text())
         graph = nx.DiGraph()
@@ -86,14 +89,14 @@ def _read(path: Path) -> tuple[SplitProblem, float]:
         return _numbered(f"{path.parent.name}/{path.stem}", workload, graph), total
     except (OSError, ValueError, KeyError, TypeError, nx.NetworkXUnfeasible) as error:
         raise PlanError(
-            f"{str(path)!r} is no workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
-            "It has maxSizePerFPGA, maxFPGAs, maxCPUs, nodes with id, cpuLatency, fpgaLatency and size, and edges with sourceId, "
-            "destId and cost, without a circle."
+            f"{str(path)!r} is not a workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
+            "A workload has maxSizePerFPGA, maxFPGAs, maxCPUs, nodes with id, cpuLatency, fpgaLatency and size, and edges with "
+            "sourceId, destId and cost, without a circle."
         ) from error
 
 
 def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> SplitProblem:
-    """Ops in topological order, near to how the file has them; nodes of one colour class are a unit."""
+    """The problem with ops in topological order, close to the order of the file. Nodes of one colour class are a unit."""
     place = {node["id"]: i for i, node in enumerate(workload["nodes"])}
     order = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
     nodes = [workload["nodes"][place[i]] for i in order]
@@ -123,5 +126,5 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> Spli
         tensor_op=np.array(makers, np.int64),
         tensor_ns=np.array([round(NS * cost[order[op]]) for op in makers], np.int64),
         consumer_start=np.append(0, np.cumsum([len(u) for u in users], dtype=np.int64)),
-        consumer_op=np.array([op for found in users for op in found], np.int64),
+        consumer_op=np.array([op for consumers in users for op in consumers], np.int64),
     )

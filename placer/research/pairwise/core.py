@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from placer.problem.problem import Bools, Floats, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem
 
 MAX_COMPARISONS = 50_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Floats, Ints
+from placer.problem.arrays import Floats, Ints
 from placer.research.pairwise.core import Core
 from placer.research.pairwise.memory import Memory
 

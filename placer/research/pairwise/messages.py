@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.problem import Floats, Ints
+from placer.problem.arrays import Floats, Ints
 from placer.research.pairwise.core import Core, ranges
 
 SHARED_FRACTION = 0.5

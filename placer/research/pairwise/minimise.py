@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from placer.problem.problem import Floats, Ints
+from placer.problem.arrays import Floats, Ints
 from placer.research.pairwise.core import Core, core
 from placer.research.pairwise.local_search import LocalSearch
 from placer.research.pairwise.memory import Memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Floats
+from placer.problem.arrays import Floats
 
 MIN_STEP, MAX_STEP, FIRST_STEP = 1e-4, 1.0, 0.1
 """Step lengths, as shares of the distance from the bound to the target."""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 
 FORBIDDEN = 10**18
 """A choice or a pair of choices with this cost or more is not allowed."""

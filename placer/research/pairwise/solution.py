@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placer.common.gap import relative_gap
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.solvers.base import Status
 
 

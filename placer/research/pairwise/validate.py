@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem
 
 

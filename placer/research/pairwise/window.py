@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placer.problem.problem import Bools, Floats, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.research.pairwise.core import distinct_moments
 from placer.research.pairwise.local_search import MIN_GAIN, LocalSearch
 from placer.research.pairwise.memory import Memory

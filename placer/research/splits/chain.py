@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.research.splits.problem import SplitProblem
 from placer.solvers.primitives.ideals import contained, ideals, precedence
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.research.splits.chain import IMPOSSIBLE_NS, piece_loads_ns, unit_order
 from placer.research.splits.latency_annealing import anneal
 from placer.research.splits.latency_bound import pieces_of_path, shortest_path_ns

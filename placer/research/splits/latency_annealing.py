@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.splits.problem import SplitProblem, loads_ns
 from placer.solvers.primitives.grouping import grouped
 

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.research.splits.bound import UNLIMITED_NS, Cuts
 from placer.research.splits.problem import SplitProblem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.research.splits.model import WORKERS, Decided, either
 from placer.research.splits.problem import SplitProblem, latency_ns
 

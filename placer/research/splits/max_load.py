@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.splits.annealing import GOOD_START_TEMPERATURE, anneal, multilevel
 from placer.research.splits.bound import max_load_bound_ns, packing_bound_ns
 from placer.research.splits.chain import chain_split

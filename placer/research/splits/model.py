@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 from placer.research.splits.problem import SplitProblem, loads_ns
 
 WORKERS = 2

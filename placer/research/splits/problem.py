@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints
+from placer.problem.arrays import Bools, Ints
 
 SplitObjective: TypeAlias = Literal["max_load", "latency"]
 

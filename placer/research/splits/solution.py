@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from placer.common.gap import relative_gap
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 from placer.research.splits.problem import SplitObjective
 from placer.solvers.base import Status
 

@@ -9,8 +9,9 @@ import time
 
 import numpy as np
 
+from placer.problem.arrays import Bools, Floats
 from placer.problem.price import total_cost_ns
-from placer.problem.problem import Assignment, Bools, Floats
+from placer.problem.problem import Assignment
 from placer.solvers.bounds.lagrangian import CUTS, Prices
 from placer.solvers.primitives.local_search import exchange
 from placer.solvers.primitives.repair import fit, held_by_unit
@@ -78,7 +79,7 @@ def _most_divided(prices: Prices) -> int | None:
     What fixing one changes, others that pay the same make good, as in equal layers. So those without their like go first.
     """
     part = prices.mixed()[:, 1]
-    open_to = (np.minimum(part, 1 - part) > UNDECIDED) & (prices.problem.unit_allowed.sum(axis=1) > 1)
+    open_to = (np.minimum(part, 1 - part) > UNDECIDED) & (prices.problem.units.allowed.sum(axis=1) > 1)
     open_to[list(prices.fixed)] = False
     if not open_to.any():
         return None
@@ -93,11 +94,11 @@ def _most_divided(prices: Prices) -> int | None:
 def _rent_ns(prices: Prices, part: Floats, undecided: Bools) -> Floats:
     """[U]: what a unit pays for memory at the best prices, on the device where that is more, if undecided."""
     problem = prices.problem
-    total = np.zeros((problem.devices, problem.units))
+    total = np.zeros((problem.num_devices, problem.num_units))
     for (device, moment), price in zip(prices.moments, prices.best, strict=True):
         if price > 0:
             there = Assignment(np.where(undecided, device, part > 0.5).astype(np.int64))
             held = held_by_unit(problem, there, device, moment)
-            total[device] += price / max(1, int(problem.memory_limit_bytes[device])) * held
+            total[device] += price / max(1, int(problem.devices.memory_limit_bytes[device])) * held
     most: Floats = total.max(axis=0)
     return most

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.problem.arrays import Floats, Ints
 from placer.problem.memory import excess, usage
 from placer.problem.price import total_cost_ns
-from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.two_sided_relaxation import merged
@@ -68,7 +69,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     """
     started = time.perf_counter()
     hurried = not math.isinf(time_limit_s)
-    effort = OP_CUTS // max(1, problem.ops)
+    effort = OP_CUTS // max(1, problem.num_ops)
     cuts = CUTS if hurried else min(CUTS, max(LEAST_CUTS, effort))
     tilts = TILTS if hurried else min(TILTS, max(1, effort // (DOUBLINGS + HALVINGS)))
     passes = PASSES if hurried else min(PASSES, effort // 20)
@@ -77,7 +78,7 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
     prices = Prices(problem)
     prices.climb(cuts, started + 0.3 * time_limit_s)
     bound = prices.height_ns
-    if problem.devices > 2:
+    if problem.num_devices > 2:
         bound = _least_work_ns(problem)
         if (two := merged(problem)) is not None:
             of_two = Prices(two)
@@ -85,14 +86,14 @@ def lagrangian(problem: PlacementProblem, *, time_limit_s: float = math.inf, see
             bound = max(bound, of_two.height_ns)
 
     found: dict[bytes, tuple[int, Assignment]] = {}
-    for tilt in _tilts(problem.ops, tilts if prices.moments else 1, seed):
+    for tilt in _tilts(problem.num_ops, tilts if prices.moments else 1, seed):
         for candidate in _raised(problem, prices.rent(), tilt):
             fitting = fit(problem, candidate)
             if fitting is not None:
                 found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
         if time.perf_counter() > started + 0.7 * time_limit_s:
             break
-    machines = [Fewer(problem, np.arange(problem.devices)), *(halved(problem) if halves else ())]
+    machines = [Fewer(problem, np.arange(problem.num_devices)), *(halved(problem) if halves else ())]
     for fitting in _spread(machines) if prices.moments else ():
         found.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
     ranked = [a for _, a in sorted(found.values(), key=lambda entry: entry[0])]
@@ -150,17 +151,17 @@ class Prices:
 
     def rent(self, full_ns: Floats | None = None) -> Floats:
         """[D, N]: in ns per byte."""
-        rent = np.zeros((self.problem.devices, self.problem.ops))
+        rent = np.zeros((self.problem.num_devices, self.problem.num_ops))
         for (device, moment), price in zip(self.moments, self.best if full_ns is None else full_ns, strict=False):
-            rent[device, moment] = price / max(1, int(self.problem.memory_limit_bytes[device]))
+            rent[device, moment] = price / max(1, int(self.problem.devices.memory_limit_bytes[device]))
         return rent
 
     def climb(self, cuts: int, ends: float, enough_ns: float = math.inf) -> None:
         """Raises the bound, in at most so many cuts, as far as it is of use."""
-        problem, limits = self.problem, self.problem.memory_limit_bytes
+        problem, limits = self.problem, self.problem.devices.memory_limit_bytes
         work = problem.unit_time_ns.copy()
         for unit, there in self.fixed.items():
-            work[unit, np.arange(problem.devices) != there] += NEVER_NS
+            work[unit, np.arange(problem.num_devices) != there] += NEVER_NS
         here, box, promised = self.best, 1.0, math.inf
         for k in range(cuts):
             rent = self.rent(here)
@@ -187,9 +188,9 @@ class Prices:
 
     def mixed(self) -> Floats:
         """[U, D]: how much of each unit the mixture has on each device."""
-        parts = np.zeros((self.problem.units, self.problem.devices))
+        parts = np.zeros((self.problem.num_units, self.problem.num_devices))
         for weight, plane in zip(self.weights, self.planes, strict=False):
-            parts[np.arange(self.problem.units), plane.assignment.device] += weight
+            parts[np.arange(self.problem.num_units), plane.assignment.device] += weight
         return parts
 
     def _mixed_held(self) -> Floats:
@@ -201,8 +202,8 @@ class Prices:
     def _look_for_moments(self, held: Ints | Floats) -> bool:
         """Adds the worst moment over a limit in each stretch of the step; whether there was one."""
         known = len(self.moments)
-        for device, limit in enumerate(self.problem.memory_limit_bytes.tolist()):
-            for stretch in np.array_split(np.arange(self.problem.ops), STRETCHES):
+        for device, limit in enumerate(self.problem.devices.memory_limit_bytes.tolist()):
+            for stretch in np.array_split(np.arange(self.problem.num_ops), STRETCHES):
                 if limit >= 0 and len(stretch):
                     worst = (device, int(stretch[np.argmax(held[device, stretch])]))
                     if held[worst] > limit and worst not in self.moments:
@@ -215,7 +216,7 @@ class Prices:
         from ortools.linear_solver.python import model_builder
 
         device, moment = np.array(self.moments).T
-        limit = self.problem.memory_limit_bytes[device]
+        limit = self.problem.devices.memory_limit_bytes[device]
         over = (np.stack([plane.held[device, moment] for plane in self.planes]) - limit) / np.maximum(1, limit)
         unit = float(max(1, min(plane.cost_ns for plane in self.planes)))
         program = model_builder.Model()  # type: ignore[no-untyped-call]
@@ -266,14 +267,14 @@ def _raised(problem: PlacementProblem, rent: Floats, tilt: Floats | None) -> lis
 
 def _cut(problem: PlacementProblem, rent: Floats, tilt: Floats | None, work_ns: Ints | None = None) -> Cut:
     """The cheapest assignment at these prices; with more than two devices what one expansion to each comes to, as its bound."""
-    if problem.devices == 2:
+    if problem.num_devices == 2:
         return minimum_cut(problem, rent=rent, tilt=tilt, work_ns=work_ns)
 
     def value(assignment: Assignment) -> int:
         return total_cost_ns(problem, assignment) + math.floor(float((rent * usage(problem, assignment)).sum()))
 
     best = all_on(problem, "CPU")
-    for device in range(problem.devices):
+    for device in range(problem.num_devices):
         moved = expansion(problem, best, device, rent=rent, tilt=tilt).assignment
         if tilt is not None or value(moved) < value(best):
             best = moved
@@ -282,7 +283,7 @@ def _cut(problem: PlacementProblem, rent: Floats, tilt: Floats | None, work_ns: 
 
 def _least_work_ns(problem: PlacementProblem) -> int:
     """Each unit where it works fastest, and no copies."""
-    return int(np.where(problem.unit_allowed, problem.unit_time_ns, np.iinfo(np.int64).max).min(axis=1).sum())
+    return int(np.where(problem.units.allowed, problem.unit_time_ns, np.iinfo(np.int64).max).min(axis=1).sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Floats, PlacementProblem
+from placer.problem.arrays import Floats
+from placer.problem.parts import Links
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.bounds.lagrangian import CUTS, Prices
 from placer.solvers.bounds.step_bound import loads
@@ -35,21 +37,25 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
     that have a price. Of more than two devices it is that of the `merged` ones; 0 where kernels do not let them be merged.
     """
     started = time.perf_counter()
-    problem = merged(simulator.problem) if simulator.problem.devices > 1 else None
+    problem = merged(simulator.problem) if simulator.problem.num_devices > 1 else None
     if problem is None:
         return 0
     load = _shared_loads(simulator)
     weight = np.full(load.shape[2], 1 / load.shape[2])
-    first = np.unique(problem.op_unit, return_index=True)[1]
+    first = np.unique(problem.ops.unit, return_index=True)[1]
     best = 0
     for k in range(ROUNDS):
         left = seconds - (time.perf_counter() - started)
         if left <= 0:
             break
-        weighed = np.zeros_like(problem.op_time_ns)
+        weighed = np.zeros_like(problem.ops.time_ns)
         weighed[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
-        nothing = np.zeros_like(problem.copy_latency_ns)
-        relaxation = replace(problem, op_time_ns=weighed, copy_latency_ns=nothing, copy_ns_per_byte=nothing.astype(np.float64))
+        nothing = np.zeros_like(problem.links.latency_ns)
+        relaxation = replace(
+            problem,
+            ops=replace(problem.ops, time_ns=weighed),
+            links=Links(latency_ns=nothing, ns_per_byte=nothing.astype(np.float64)),
+        )
         bound, there = _least_cost(relaxation, left / (ROUNDS - k), seed)
         best = max(best, bound // SCALE)
         busy = load[np.arange(len(load)), there.device].sum(axis=0)
@@ -63,7 +69,7 @@ def _shared_loads(simulator: Simulator) -> Floats:
 
     The busiest of them has at least that.
     """
-    load, allowed, side = loads(simulator), simulator.problem.unit_allowed, sides(simulator.problem)
+    load, allowed, side = loads(simulator), simulator.problem.units.allowed, sides(simulator.problem)
     shared = np.zeros((len(load), 2, 4))
     for k in range(2):
         members = np.flatnonzero(side == k)

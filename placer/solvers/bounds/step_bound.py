@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Floats
+from placer.problem.arrays import Floats
 from placer.problem.schedule import ISSUED, Simulator
 
 ROUNDS = 30
@@ -22,21 +22,21 @@ def longest_chain_ns(simulator: Simulator) -> int:
     counted, so that leaving one pays its copies.
     """
     problem, edges = simulator.problem, simulator.edges
-    devices = range(problem.devices)
-    allowed = [[d for d in devices if row[d]] for row in problem.unit_allowed[problem.op_unit].tolist()]
-    streamed = (problem.asynchronous & ~simulator.host_only).tolist()
-    runs = simulator.runs[:, None]
-    first = (problem.op_dispatch_ns / runs).astype(np.int64).tolist()
-    last = (problem.op_compute_ns / runs).astype(np.int64).tolist()
-    dispatch, compute, alone = problem.op_dispatch_ns.tolist(), problem.op_compute_ns.tolist(), problem.op_time_ns.tolist()
+    devices = range(problem.num_devices)
+    allowed = [[d for d in devices if row[d]] for row in problem.units.allowed[problem.ops.unit].tolist()]
+    streamed = (problem.devices.asynchronous & ~simulator.tables.host_only).tolist()
+    runs = simulator.tables.runs[:, None]
+    first = (problem.ops.dispatch_ns / runs).astype(np.int64).tolist()
+    last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
+    dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     code, copy = (a.tolist() for a in edges.pairs(problem))
     consumer, begin, hop = edges.consumer_list, edges.start_list, edges.hop_list
 
-    ready = [[0] * problem.devices for _ in range(problem.ops)]  # [op][device]: for the host to go on
-    behind = [[0] * problem.devices for _ in range(problem.ops)]  # for the stream to go on
+    ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [op][device]: for the host to go on
+    behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # for the stream to go on
     end = 0
     for op, own in enumerate(allowed):
-        issued, done = [0] * problem.devices, [0] * problem.devices
+        issued, done = [0] * problem.num_devices, [0] * problem.num_devices
         for d in own:
             at = ready[op][d]
             if streamed[op][d]:
@@ -66,7 +66,7 @@ def least_load_ns(simulator: Simulator) -> int:
     weights follow the loads (multiplicative weights; Arora, Hazan, Kale 2012).
     """
     load = loads(simulator)
-    allowed = simulator.problem.unit_allowed
+    allowed = simulator.problem.units.allowed
     weight = np.full(load.shape[2], 1 / load.shape[2])
     best = 0.0
     for _ in range(ROUNDS):
@@ -85,13 +85,13 @@ def loads(simulator: Simulator) -> Floats:
     Those are its threads and the whole of it, or the feeding thread and the stream of an asynchronous one.
     """
     problem = simulator.problem
-    threads = np.ones(problem.devices) if problem.device_threads is None else problem.device_threads
-    streamed = problem.asynchronous & ~simulator.host_only
-    whole = simulator.wide & ~problem.asynchronous
-    fed = np.where(streamed, problem.op_dispatch_ns, problem.op_time_ns / np.where(problem.asynchronous, 1, threads))
-    second = np.where(streamed, problem.op_compute_ns, np.where(whole, problem.op_time_ns, 0))
-    load = np.zeros((problem.units, problem.devices, 2 * problem.devices))
-    for d in range(problem.devices):
-        load[:, d, 2 * d] = np.bincount(problem.op_unit, fed[:, d], problem.units)
-        load[:, d, 2 * d + 1] = np.bincount(problem.op_unit, second[:, d], problem.units)
+    threads = problem.devices.threads
+    streamed = problem.devices.asynchronous & ~simulator.tables.host_only
+    whole = simulator.tables.wide & ~problem.devices.asynchronous
+    fed = np.where(streamed, problem.ops.dispatch_ns, problem.ops.time_ns / np.where(problem.devices.asynchronous, 1, threads))
+    second = np.where(streamed, problem.ops.compute_ns, np.where(whole, problem.ops.time_ns, 0))
+    load = np.zeros((problem.num_units, problem.num_devices, 2 * problem.num_devices))
+    for d in range(problem.num_devices):
+        load[:, d, 2 * d] = np.bincount(problem.ops.unit, fed[:, d], problem.num_units)
+        load[:, d, 2 * d + 1] = np.bincount(problem.ops.unit, second[:, d], problem.num_units)
     return load

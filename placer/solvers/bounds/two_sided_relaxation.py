@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.problem.problem import Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.parts import Devices, Links
+from placer.problem.problem import PlacementProblem
 
 NEVER = np.iinfo(np.int64).max // 4
 
@@ -20,48 +22,55 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
     """
     side = sides(problem)
     members = [np.flatnonzero(side == g) for g in range(2)]
-    first = np.array([problem.host, members[1][0]])
-    for flags in (problem.tensor_on_host, problem.consumer_on_host):
+    first = np.array([problem.devices.host, members[1][0]])
+    for flags in (problem.tensors.on_host, problem.consumers.on_host):
         if (flags != flags[:, first[side]]).any():
             return None
 
-    allowed = problem.unit_allowed
+    allowed = problem.units.allowed
     time = np.where(allowed, problem.unit_time_ns, NEVER)
-    fastest = np.stack([group[time[:, group].argmin(axis=1)] for group in members], axis=1)[problem.op_unit]
-    ops = np.arange(problem.ops)[:, None]
-    workspace = np.where(allowed[problem.op_unit], problem.op_workspace_bytes, NEVER)
+    fastest = np.stack([group[time[:, group].argmin(axis=1)] for group in members], axis=1)[problem.ops.unit]
+    ops = np.arange(problem.num_ops)[:, None]
+    workspace = np.where(allowed[problem.ops.unit], problem.ops.workspace_bytes, NEVER)
     able = np.stack([allowed[:, group].any(axis=1) for group in members], axis=1)
     least = np.stack([workspace[:, group].min(axis=1, initial=NEVER) for group in members], axis=1)
-    limits = [problem.memory_limit_bytes[group] for group in members]
-    places = [np.append(group, group + problem.devices) for group in members]
-    places = [part[part % problem.devices == part] for part in places] + [part[part >= problem.devices] for part in places]
+    limits = [problem.devices.memory_limit_bytes[group] for group in members]
+    places = [np.append(group, group + problem.num_devices) for group in members]
+    places = [part[part % problem.num_devices == part] for part in places] + [
+        part[part >= problem.num_devices] for part in places
+    ]
 
     between = [[np.ix_(src, dst) for dst in places] for src in places]
-    return replace(
-        problem,
-        device_names=tuple("+".join(problem.device_names[d] for d in group) for group in members),
-        device_kinds=tuple(problem.device_kinds[d] for d in first),
-        memory_limit_bytes=np.array([-1 if (limit < 0).any() else limit.sum() for limit in limits]),
-        asynchronous=problem.asynchronous[first],
-        op_time_ns=problem.op_time_ns[ops, fastest],
-        op_dispatch_ns=problem.op_dispatch_ns[ops, fastest],
-        op_compute_ns=problem.op_compute_ns[ops, fastest],
-        op_workspace_bytes=np.where(able[problem.op_unit], least, 0),
-        unit_allowed=able,
-        tensor_on_host=problem.tensor_on_host[:, first],
-        consumer_on_host=problem.consumer_on_host[:, first],
-        copy_latency_ns=np.array([[problem.copy_latency_ns[pair].min() for pair in row] for row in between]),
-        copy_ns_per_byte=np.array([[problem.copy_ns_per_byte[pair].min() for pair in row] for row in between]),
-        copy_interval_ns=None,
-        device_call_ns=None,
-        device_threads=None,
-        device_wake_ns=None,
-        op_cold_ns=None,
+    return PlacementProblem(
+        devices=Devices(
+            names=tuple("+".join(problem.devices.names[d] for d in group) for group in members),
+            kinds=tuple(problem.devices.kinds[d] for d in first),
+            memory_limit_bytes=np.array([-1 if (limit < 0).any() else limit.sum() for limit in limits]),
+            asynchronous=problem.devices.asynchronous[first],
+            call_overhead_ns=problem.devices.call_overhead_ns,
+            split_ns=problem.devices.split_ns,
+            waiting_ns=problem.devices.waiting_ns,
+        ),
+        links=Links(
+            latency_ns=np.array([[problem.links.latency_ns[pair].min() for pair in row] for row in between]),
+            ns_per_byte=np.array([[problem.links.ns_per_byte[pair].min() for pair in row] for row in between]),
+        ),
+        units=replace(problem.units, allowed=able),
+        ops=replace(
+            problem.ops,
+            time_ns=problem.ops.time_ns[ops, fastest],
+            dispatch_ns=problem.ops.dispatch_ns[ops, fastest],
+            compute_ns=problem.ops.compute_ns[ops, fastest],
+            workspace_bytes=np.where(able[problem.ops.unit], least, 0),
+            cold_ns=np.zeros((problem.num_ops, 2), np.int64),
+        ),
+        tensors=replace(problem.tensors, on_host=problem.tensors.on_host[:, first]),
+        consumers=replace(problem.consumers, on_host=problem.consumers.on_host[:, first]),
     )
 
 
 def sides(problem: PlacementProblem) -> Ints:
     """[D]: 0 for devices of the host's kind, 1 for all others; where there is one kind only, 1 for all but the host."""
-    kinds = np.array(problem.device_kinds)
-    alike = kinds == kinds[problem.host]
-    return np.where(np.arange(problem.devices) == problem.host if alike.all() else alike, 0, 1)
+    kinds = np.array(problem.devices.kinds)
+    alike = kinds == kinds[problem.devices.host]
+    return np.where(np.arange(problem.num_devices) == problem.devices.host if alike.all() else alike, 0, 1)

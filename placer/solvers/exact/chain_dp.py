@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.problem.arrays import Bools, Ints
+from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
-from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution
 from placer.solvers.primitives.ideals import Edges, contained, ideals, precedence
@@ -54,14 +56,14 @@ class ChainDp:
 
 def contiguous(problem: PlacementProblem) -> tuple[Assignment, bool]:
     """The cheapest contiguous split, and whether all ideals were looked at."""
-    rest = np.where(problem.unit_allowed[:, problem.host], problem.host, problem.unit_allowed.argmax(axis=1))
+    rest = np.where(problem.units.allowed[:, problem.devices.host], problem.devices.host, problem.units.allowed.argmax(axis=1))
     limited = limits_can_bind(problem)
-    most = min(MOST_LIMITED if limited else MOST, math.isqrt(USES // max(1, len(problem.crossings.user))))
-    family, everything = ideals(problem.units, _order(problem), max(2, most))
+    most = min(MOST_LIMITED if limited else MOST, math.isqrt(USES // max(1, len(crossings_of(problem).user))))
+    family, everything = ideals(problem.num_units, _order(problem), max(2, most))
     within = contained(family)
     count = len(family)
     every = np.arange(count)
-    others = [d for d in range(problem.devices) if d != problem.host]
+    others = [d for d in range(problem.num_devices) if d != problem.devices.host]
     least = np.zeros(count, np.int64)
     came = []  # by device: where its piece begins, and where what is before that ends
     for d in others:
@@ -79,24 +81,24 @@ def contiguous(problem: PlacementProblem) -> tuple[Assignment, bool]:
     for d, (begins, ends) in zip(others[::-1], came[::-1], strict=True):
         j = int(ends[j])
         i = int(begins[j])
-        device = np.where(family[j] & ~family[i] & problem.unit_allowed[:, d], d, device)
+        device = np.where(family[j] & ~family[i] & problem.units.allowed[:, d], d, device)
         j = i
     return Assignment(device), everything
 
 
 def _order(problem: PlacementProblem) -> Edges:
     """Which unit comes before which, without circles."""
-    maker = np.append(problem.tensor_op[problem.consumer_tensor], problem.control_src)
-    user = np.append(problem.consumer_op, problem.control_dst)
+    maker = np.append(problem.tensors.op[problem.consumers.tensor], problem.ops.control_src)
+    user = np.append(problem.consumers.op, problem.ops.control_dst)
     order = np.argsort(user, kind="stable")
-    feeds = zip(problem.op_unit[maker[order]].tolist(), problem.op_unit[user[order]].tolist(), strict=True)
-    return precedence(problem.units, feeds)
+    feeds = zip(problem.ops.unit[maker[order]].tolist(), problem.ops.unit[user[order]].tolist(), strict=True)
+    return precedence(problem.num_units, feeds)
 
 
 def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int) -> Ints:
     """[I, I]: what is added to the total cost where `d` takes what ideal j has beyond ideal i, and all else is at `rest`."""
-    allowed = problem.unit_allowed[:, d]
-    every = np.arange(problem.units)
+    allowed = problem.units.allowed[:, d]
+    every = np.arange(problem.num_units)
     work = np.where(allowed, problem.unit_time_ns[:, d] - problem.unit_time_ns[every, rest], 0)
     done = family @ work
     cost: Ints = done - done[:, None]
@@ -105,7 +107,7 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
         both: Bools = family[:, unit] & ~family[:, unit][:, None] & allowed[unit]
         return both
 
-    crossings = problem.crossings
+    crossings = crossings_of(problem)
     for x, maker in enumerate(crossings.unit.tolist()):
         made = inside(maker)
         here, there = int(crossings.place[x, d]), int(crossings.place[x, rest[maker]])
@@ -119,7 +121,7 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
             ):
                 used[place] = used[place] | where if place in used else where
         for place, where in used.items():
-            from_here, from_there = problem.copy_ns(
+            from_here, from_there = problem.links.copy_ns(
                 crossings.nbytes[x], crossings.count[x], np.array([here, there]), np.array(place)
             ).tolist()
             cost += where * np.where(made, from_here, from_there)
@@ -130,7 +132,7 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
 def _fitting(problem: PlacementProblem, family: Bools, within: Bools, rest: Ints, d: int) -> Bools:
     """[I, I]: whether `d` has room for what ideal j has beyond ideal i. A part of what fits does too."""
     count = len(family)
-    allowed = problem.unit_allowed[:, d]
+    allowed = problem.units.allowed[:, d]
     fits = np.zeros((count, count), np.bool_)
     misses = np.zeros((count, count), np.bool_)
     for i in range(count):

@@ -65,7 +65,7 @@ class CpSat:
 
         if best is not None and choices(problem) > LARGEST and total_cost_ns(problem, best) > bound:
             best = improved(problem, best, relaxed, seconds=NEAR * time_limit_s, seed=seed)
-            if problem.devices == 2:
+            if problem.num_devices == 2:
                 left = time_limit_s - (time.perf_counter() - started)
                 best, proved = branched(relaxed.prices, best, time_limit_s=left)
                 bound = max(bound, proved)
@@ -119,18 +119,18 @@ class CpSat:
 
 def cannot_fit(problem: PlacementProblem) -> str:
     """A cheap proof that no assignment meets the limits, in words; "" where none is found."""
-    limits, names, kept = problem.memory_limit_bytes, problem.device_names, problem.unit_persistent_bytes
-    only = problem.unit_allowed.sum(axis=1) == 1
+    limits, names, kept = problem.devices.memory_limit_bytes, problem.devices.names, problem.units.persistent_bytes
+    only = problem.units.allowed.sum(axis=1) == 1
     for d in np.flatnonzero(limits >= 0).tolist():
-        held = int(kept[only & problem.unit_allowed[:, d]].sum())
+        held = int(kept[only & problem.units.allowed[:, d]].sum())
         if held > limits[d]:
             return f"what can only be on {names[d]} takes {held} bytes, {held - int(limits[d])} over its limit of {limits[d]}"
     room = np.where(limits < 0, np.iinfo(np.int64).max, limits)
-    homeless = np.flatnonzero(kept > np.where(problem.unit_allowed, room, -1).max(axis=1))
+    homeless = np.flatnonzero(kept > np.where(problem.units.allowed, room, -1).max(axis=1))
     if len(homeless):
         unit = int(homeless[0])
-        most = int(np.where(problem.unit_allowed, room, -1)[unit].max(axis=0))
-        op = problem.op_names[int(np.flatnonzero(problem.op_unit == unit)[0])]
+        most = int(np.where(problem.units.allowed, room, -1)[unit].max(axis=0))
+        op = problem.ops.names[int(np.flatnonzero(problem.ops.unit == unit)[0])]
         return f"{op} takes {kept[unit]} bytes, {int(kept[unit]) - most} more than any device it may be on has"
     if (limits >= 0).all() and kept.sum() > limits.sum():
         return f"variables and captures take {kept.sum()} bytes, {int(kept.sum() - limits.sum())} more than all limits together"

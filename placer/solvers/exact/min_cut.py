@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
+from placer.problem.arrays import Floats, Ints
+from placer.problem.crossings import crossings_of
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.sources import IHLER, STONE, lines
@@ -42,10 +44,10 @@ def minimum_cut(
         ValueError: a unit is allowed on neither device.
     """
     first, second = devices
-    allowed = problem.unit_allowed[:, devices]
+    allowed = problem.units.allowed[:, devices]
     if not allowed.any(axis=1).all():
         unit = int(np.argmin(allowed.any(axis=1)))
-        raise ValueError(f"unit {unit} is allowed on neither {' nor '.join(problem.device_names[d] for d in devices)}.")
+        raise ValueError(f"unit {unit} is allowed on neither {' nor '.join(problem.devices.names[d] for d in devices)}.")
     stay = Assignment(np.where(allowed[:, 0], first, second))
     return expansion(problem, stay, second, work_ns=work_ns, copies=copies, rent=rent, tilt=tilt)
 
@@ -91,8 +93,8 @@ def expansion(
     from ortools.graph.python import max_flow
 
     work = problem.unit_time_ns if work_ns is None else work_ns
-    every = np.arange(problem.units)
-    sides = (stay.device, np.where(problem.unit_allowed[:, to], to, stay.device))
+    every = np.arange(problem.num_units)
+    sides = (stay.device, np.where(problem.units.allowed[:, to], to, stay.device))
     node = np.where(stay.device == to, SINK, SOURCE)
     free = np.flatnonzero(sides[0] != sides[1])
     node[free] = np.arange(2, 2 + len(free))
@@ -173,14 +175,16 @@ class _Cells:
 
     @classmethod
     def of(cls, problem: PlacementProblem, sides: tuple[Ints, Ints], e: int, copies: float) -> _Cells:
-        crossings, places = problem.crossings, 2 * problem.devices
+        crossings, places = crossings_of(problem), 2 * problem.num_devices
         taken = crossings.user_place[np.arange(len(crossings.user)), sides[e][crossings.user]]
         key, of_user, users = np.unique(crossings.user_crossing * places + taken, return_inverse=True, return_counts=True)
         x, place = np.divmod(key, places)
 
         def copy_from(side: Ints) -> Ints:
             made = crossings.place[x, side[crossings.unit[x]]]
-            cost: Ints = np.rint(copies * problem.copy_ns(crossings.nbytes[x], crossings.count[x], made, place)).astype(np.int64)
+            cost: Ints = np.rint(copies * problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], made, place)).astype(
+                np.int64
+            )
             return cost
 
         return cls(x, of_user, users, copy_from(sides[e]), copy_from(sides[1 - e]))
@@ -188,7 +192,7 @@ class _Cells:
 
 def _add_crossings(problem: PlacementProblem, sides: tuple[Ints, Ints], copies: float, node: Ints, arcs: _Arcs) -> None:
     """Adds what crossings cost."""
-    crossings = problem.crossings
+    crossings = crossings_of(problem)
     cells = [_Cells.of(problem, sides, e, copies) for e in range(2)]
     base = [np.minimum(side.same, side.cross) for side in cells]
     cross = [side.cross - low for side, low in zip(cells, base, strict=True)]
@@ -216,7 +220,7 @@ def _charge_the_rest(
     is the dearest of those where its users go instead.
     """
     side, other = cells[e], cells[1 - e]
-    crossings = problem.crossings
+    crossings = crossings_of(problem)
     always = (crossings.user == crossings.unit[crossings.user_crossing]) | (node[crossings.user] == (SOURCE, SINK)[e])
     sure = np.zeros(len(rest), np.bool_)  # the maker's unit is itself a user there, or one is that cannot move
     sure[side.of_user[always]] = True
@@ -236,8 +240,8 @@ def _charge_the_rest(
 
 def _rent_of_units(problem: PlacementProblem, rent: Floats) -> Ints:
     """[U, D]: for what a unit keeps, and for its workspace."""
-    kept = np.outer(problem.unit_persistent_bytes, rent.sum(axis=1))
-    np.add.at(kept, problem.op_unit, problem.op_workspace_bytes * rent.T[problem.moment])
+    kept = np.outer(problem.units.persistent_bytes, rent.sum(axis=1))
+    np.add.at(kept, problem.ops.unit, problem.ops.workspace_bytes * rent.T[problem.ops.moment])
     return np.floor(np.minimum(kept, MOST_RENT_NS)).astype(np.int64)
 
 
@@ -250,23 +254,23 @@ def _add_rent_of_tensors(
     these in the order of what each adds to those before, due where it or any later one is there: a chain of auxiliary nodes.
     What is shared takes nothing where it is made, so there its chain hangs on the maker.
     """
-    until = np.concatenate([np.zeros((problem.devices, 1)), np.cumsum(rent, axis=1)], axis=1)
-    what = np.append(np.arange(len(problem.tensor_op)), problem.consumer_tensor)
-    unit = problem.op_unit[np.append(problem.tensor_op, problem.consumer_op)]
+    until = np.concatenate([np.zeros((problem.num_devices, 1)), np.cumsum(rent, axis=1)], axis=1)
+    what = np.append(np.arange(problem.num_tensors), problem.consumers.tensor)
+    unit = problem.ops.unit[np.append(problem.tensors.op, problem.consumers.op)]
     begin, end = problem.tensor_begin[what], np.append(problem.tensor_last, problem.consumer_last)
-    size = problem.held_bytes if tilt is None else problem.held_bytes * tilt[problem.tensor_op]
+    size = problem.tensors.held_bytes if tilt is None else problem.tensors.held_bytes * tilt[problem.tensors.op]
     at = np.concatenate([problem.tensor_place, problem.consumer_place])
-    pays = ~problem.shared[what] | (np.arange(len(what)) >= len(problem.tensor_op))
-    maker = problem.op_unit[problem.tensor_op[what]]
+    pays = ~problem.tensors.shared[what] | (np.arange(len(what)) >= problem.num_tensors)
+    maker = problem.ops.unit[problem.tensors.op[what]]
     for e, side in enumerate(sides):
         place = at[np.arange(len(what)), side[unit]]
-        memory = problem.place_device[place]
+        memory = problem.devices.place_device[place]
         held_ns = size[what] * (until[memory, end + 1] - until[memory, begin])
         due = np.floor(np.minimum(held_ns, MOST_RENT_NS)).astype(np.int64)
         able = np.flatnonzero((due > 0) & pays & (node[unit] != (SINK, SOURCE)[e]))
-        made_there = problem.shared[what] & (problem.tensor_place[what, side[maker]] == place)
+        made_there = problem.tensors.shared[what] & (problem.tensor_place[what, side[maker]] == place)
         away = np.where(made_there, node[maker], (SINK, SOURCE)[e])
-        _add_chains(arcs, e, (what * 2 * problem.devices + place)[able], node[unit[able]], due[able], away[able])
+        _add_chains(arcs, e, (what * 2 * problem.num_devices + place)[able], node[unit[able]], due[able], away[able])
 
 
 def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints, away: Ints) -> None:
@@ -306,8 +310,8 @@ class MinCut:
         """Other objectives, other numbers of devices, and what exceeds a memory limit so placed."""
         if objective != "total_cost":
             return f"it minimises total_cost, not {objective}"
-        if problem.devices != 2:
-            return f"it splits over two devices, and there are {problem.devices}: {', '.join(problem.device_names)}"
+        if problem.num_devices != 2:
+            return f"it splits over two devices, and there are {problem.num_devices}: {', '.join(problem.devices.names)}"
         return overfull(problem, minimum_cut(problem).assignment) if limits_can_bind(problem) else ""
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:

@@ -20,25 +20,25 @@ def cpop_schedule(problem: PlacementProblem) -> Schedule:
     or whose unit has another one already, is treated like those beside the path. Knows no memory limits.
     """
     schedule = Schedule(problem)
-    if not problem.ops:
+    if not problem.num_ops:
         return schedule
     time, copy = mean_time_ns(problem).tolist(), mean_copy_ns(problem).tolist()
-    up, down = upward_rank_ns(schedule), [0.0] * problem.ops
-    for op in range(problem.ops):
+    up, down = upward_rank_ns(schedule), [0.0] * problem.num_ops
+    for op in range(problem.num_ops):
         for e in schedule.out_of[op]:
             to = schedule.consumer[e]
             down[to] = max(down[to], down[op] + time[op] + copy[e])
     rank = [a + b for a, b in zip(up, down, strict=True)]
 
-    path = [max(range(problem.ops), key=lambda op: up[op])]
+    path = [max(range(problem.num_ops), key=lambda op: up[op])]
     while after := schedule.out_of[path[-1]]:
         path.append(schedule.consumer[max(after, key=lambda e: copy[e] + up[schedule.consumer[e]])])
     critical = set(path)
-    allowed = problem.unit_allowed[problem.op_unit[path]]
-    cheapest = np.where(allowed, problem.op_time_ns[path], np.iinfo(np.int64).max).min(axis=1, keepdims=True)
-    device = int(np.argmin(np.where(allowed, problem.op_time_ns[path], cheapest).sum(axis=0)))
+    allowed = problem.units.allowed[problem.ops.unit[path]]
+    cheapest = np.where(allowed, problem.ops.time_ns[path], np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+    device = int(np.argmin(np.where(allowed, problem.ops.time_ns[path], cheapest).sum(axis=0)))
 
-    queue = [(-rank[op], op) for op in range(problem.ops) if not schedule.waits[op]]
+    queue = [(-rank[op], op) for op in range(problem.num_ops) if not schedule.waits[op]]
     queue.sort()
     while queue:
         _, op = heappop(queue)

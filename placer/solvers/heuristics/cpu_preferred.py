@@ -25,28 +25,28 @@ def cpu_preferred_assignment(problem: PlacementProblem) -> Assignment:
     themselves move. Linear. Knows no memory limits.
     """
     device = all_on(problem, "GPU").device.copy()
-    op_device = device[problem.op_unit]
-    on_cpu = op_device == problem.host
-    alone = np.bincount(problem.op_unit, minlength=problem.units)[problem.op_unit] == 1
-    movable = (alone & problem.unit_allowed[problem.op_unit, problem.host]).tolist()
-    source = np.bincount(problem.consumer_op, minlength=problem.ops) == 0
-    argument = (source & on_cpu)[problem.tensor_op] & ~problem.tensor_free
-    harmless = (argument | (problem.tensor_free & (problem.tensor_bytes <= SMALL_BYTES))).tolist()
-    every, entries = np.arange(len(problem.tensor_op)), np.arange(len(problem.consumer_op))
-    on_host = (problem.tensor_on_host[every, op_device[problem.tensor_op]] & ~on_cpu[problem.tensor_op]).tolist()
-    from_host = problem.consumer_on_host[entries, op_device[problem.consumer_op]].tolist()
+    op_device = device[problem.ops.unit]
+    on_cpu = op_device == problem.devices.host
+    alone = np.bincount(problem.ops.unit, minlength=problem.num_units)[problem.ops.unit] == 1
+    movable = (alone & problem.units.allowed[problem.ops.unit, problem.devices.host]).tolist()
+    source = np.bincount(problem.consumers.op, minlength=problem.num_ops) == 0
+    argument = (source & on_cpu)[problem.tensors.op] & ~problem.tensors.free
+    harmless = (argument | (problem.tensors.free & (problem.tensors.nbytes <= SMALL_BYTES))).tolist()
+    every, entries = np.arange(problem.num_tensors), np.arange(len(problem.consumers))
+    on_host = (problem.tensors.on_host[every, op_device[problem.tensors.op]] & ~on_cpu[problem.tensors.op]).tolist()
+    from_host = problem.consumers.on_host[entries, op_device[problem.consumers.op]].tolist()
 
-    makes, takes = grouped(problem.tensor_op, problem.ops), grouped(problem.consumer_op, problem.ops)
-    start, consumer = problem.consumer_start.tolist(), problem.consumer_op.tolist()
-    tensor_of, unit_of = problem.consumer_tensor.tolist(), problem.op_unit.tolist()
-    candidate, was_on_cpu = [False] * problem.ops, on_cpu.tolist()
-    for op in range(problem.ops):
+    makes, takes = grouped(problem.tensors.op, problem.num_ops), grouped(problem.consumers.op, problem.num_ops)
+    start, consumer = problem.consumers.start.tolist(), problem.consumers.op.tolist()
+    tensor_of, unit_of = problem.consumers.tensor.tolist(), problem.ops.unit.tolist()
+    candidate, was_on_cpu = [False] * problem.num_ops, on_cpu.tolist()
+    for op in range(problem.num_ops):
         stays = candidate[op] and (
             was_on_cpu[op]
             or (movable[op] and all(harmless[t := tensor_of[e]] or (on_host[t] and not from_host[e]) for e in takes[op]))
         )
         if stays:
-            device[unit_of[op]] = problem.host
+            device[unit_of[op]] = problem.devices.host
         for t in makes[op]:
             on_host[t] = on_host[t] or stays
             if on_host[t]:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import ISSUED
+from placer.problem.schedule import ISSUED, edges_of, tables_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.grouping import grouped
 from placer.solvers.primitives.incremental_memory import Room
@@ -21,22 +21,23 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     links that never queue. It spreads independent work over devices, which a cut does not. A device whose memory limit would
     not hold is passed over, unless all are. Linear in edges times devices, plus what `Room` takes where limits can bind.
     """
-    simulator, room = problem.simulator, Room(problem)
-    edges = simulator.edges
-    devices = range(problem.devices)
+    edges, room = edges_of(problem), Room(problem)
+    devices = range(problem.num_devices)
     code, copy = (a.tolist() for a in edges.pairs(problem))
-    into = grouped(edges.consumer, problem.ops)
+    into = grouped(edges.consumer, problem.num_ops)
     producer, hop = edges.op[edges.tensor].tolist(), edges.hop_list
-    streamed = (problem.asynchronous & ~simulator.host_only).tolist()
-    dispatch, compute, alone = problem.op_dispatch_ns.tolist(), problem.op_compute_ns.tolist(), problem.op_time_ns.tolist()
-    threads = [1] * problem.devices if problem.device_threads is None else problem.device_threads.tolist()
+    streamed = (problem.devices.asynchronous & ~tables_of(problem).host_only).tolist()
+    dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
+    threads = problem.devices.threads.tolist()
 
-    host = [[0] * (1 if asynchronous else n) for n, asynchronous in zip(threads, problem.asynchronous.tolist(), strict=True)]
-    stream = [0] * problem.devices
-    issued, done = [0] * problem.ops, [0] * problem.ops
-    chosen: list[int] = [-1] * problem.units
-    allowed = [[d for d in devices if row[d]] for row in problem.unit_allowed.tolist()]
-    unit_of = problem.op_unit.tolist()
+    host = [
+        [0] * (1 if asynchronous else n) for n, asynchronous in zip(threads, problem.devices.asynchronous.tolist(), strict=True)
+    ]
+    stream = [0] * problem.num_devices
+    issued, done = [0] * problem.num_ops, [0] * problem.num_ops
+    chosen: list[int] = [-1] * problem.num_units
+    allowed = [[d for d in devices if row[d]] for row in problem.units.allowed.tolist()]
+    unit_of = problem.ops.unit.tolist()
     for op, unit in enumerate(unit_of):
         choices = allowed[unit] if chosen[unit] < 0 else [chosen[unit]]
         ends = []

@@ -16,13 +16,15 @@ def all_on(problem: PlacementProblem, kind: str) -> Assignment:
 
     Knows no memory limits.
     """
-    order = sorted(range(problem.devices), key=lambda d: (problem.device_kinds[d] != kind, problem.device_kinds[d] != "CPU", d))
-    return Assignment(np.array(order)[problem.unit_allowed[:, order].argmax(axis=1)])
+    order = sorted(
+        range(problem.num_devices), key=lambda d: (problem.devices.kinds[d] != kind, problem.devices.kinds[d] != "CPU", d)
+    )
+    return Assignment(np.array(order)[problem.units.allowed[:, order].argmax(axis=1)])
 
 
 def _note(problem: PlacementProblem, assignment: Assignment, kind: str) -> str:
-    elsewhere = int((np.array(problem.device_kinds)[assignment.device] != kind).sum())
-    return f"a fixed rule; {elsewhere} of {problem.units} units cannot be on a {kind}" if elsewhere else "a fixed rule"
+    elsewhere = int((np.array(problem.devices.kinds)[assignment.device] != kind).sum())
+    return f"a fixed rule; {elsewhere} of {problem.num_units} units cannot be on a {kind}" if elsewhere else "a fixed rule"
 
 
 def _solver(kind: str) -> Heuristic:

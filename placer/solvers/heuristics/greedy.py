@@ -18,8 +18,8 @@ def greedy_assignment(problem: PlacementProblem) -> Assignment:
     A baseline for heuristics, in linear time. It lowers the total cost whatever the objective, and knows no memory limits.
     """
     none = np.iinfo(np.int64).max
-    ledger = Ledger(problem, Assignment(np.where(problem.unit_allowed, problem.unit_time_ns, none).argmin(axis=1)))
-    choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+    ledger = Ledger(problem, Assignment(np.where(problem.units.allowed, problem.unit_time_ns, none).argmin(axis=1)))
+    choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
     for unit, devices in enumerate(choices):
         here = ledger.device[unit]
         change, _, best = min((ledger.change_ns(unit, d) if d != here else 0, d != here, d) for d in devices)

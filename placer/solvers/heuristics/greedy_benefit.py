@@ -27,10 +27,10 @@ def greedy_benefit_assignment(problem: PlacementProblem) -> Assignment:
     ledger, room = Ledger(problem, Assignment(start)), Room(problem)
     for unit, device in enumerate(start.tolist()):
         room.move(unit, device)
-    every = np.arange(problem.units)
-    best = np.where(problem.unit_allowed, problem.unit_time_ns, np.iinfo(np.int64).max).min(axis=1)
+    every = np.arange(problem.num_units)
+    best = np.where(problem.units.allowed, problem.unit_time_ns, np.iinfo(np.int64).max).min(axis=1)
     order = np.argsort(best - problem.unit_time_ns[every, start], kind="stable").tolist()
-    choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+    choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
     for _ in range(PASSES):
         moved = False
         for unit in order:

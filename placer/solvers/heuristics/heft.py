@@ -18,7 +18,7 @@ def heft_schedule(problem: PlacementProblem) -> Schedule:
     """
     schedule = Schedule(problem)
     rank = upward_rank_ns(schedule)
-    for op in sorted(range(problem.ops), key=lambda op: (-rank[op], op)):
+    for op in sorted(range(problem.num_ops), key=lambda op: (-rank[op], op)):
         schedule.place(op, *earliest(schedule, op))
     return schedule
 

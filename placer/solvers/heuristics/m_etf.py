@@ -41,11 +41,11 @@ class EarliestStart:
 
     def __init__(self, problem: PlacementProblem) -> None:
         self.schedule = Schedule(problem)
-        self.devices = range(problem.devices)
-        self.unit_of: list[int] = problem.op_unit.tolist()
-        self.open_to = [{d for d in self.devices if row[d]} for row in problem.unit_allowed.tolist()]
+        self.devices = range(problem.num_devices)
+        self.unit_of: list[int] = problem.ops.unit.tolist()
+        self.open_to = [{d for d in self.devices if row[d]} for row in problem.units.allowed.tolist()]
         self.queues = [Queue(partial(self.closed, d)) for d in self.devices]
-        self.placed = [False] * problem.ops
+        self.placed = [False] * problem.num_ops
         self._room = Room(problem)
 
     def closed(self, device: int, op: int) -> bool:

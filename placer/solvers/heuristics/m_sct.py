@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from placer.problem.problem import Bools, Floats, Ints, PlacementProblem
+from placer.problem.arrays import Bools, Floats, Ints
+from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristics.m_etf import EarliestStart, Queue
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
 from placer.solvers.sources import BAECHI, HANEN, lines
@@ -25,7 +26,7 @@ class _Favouring(EarliestStart):
     def __init__(self, problem: PlacementProblem) -> None:
         super().__init__(problem)
         self._child = favourite_children(self.schedule)
-        self._awaited = [-1] * problem.devices  # by device: the favourite child of the op it ran last
+        self._awaited = [-1] * problem.num_devices  # by device: the favourite child of the op it ran last
         self._urgent = [Queue(partial(self.closed, d)) for d in self.devices]  # ops and when their inputs are everywhere
 
     def add(self, op: int) -> None:
@@ -60,13 +61,13 @@ def favourite_children(schedule: Schedule) -> list[int]:
     """
     problem = schedule.problem
     time = mean_time_ns(problem) / NS_PER_UNIT
-    pair = np.array(schedule.producer, np.int64) * problem.ops + np.array(schedule.consumer, np.int64)
+    pair = np.array(schedule.producer, np.int64) * problem.num_ops + np.array(schedule.consumer, np.int64)
     pairs, pair_of = np.unique(pair, return_inverse=True)
     copy = np.zeros(len(pairs))
     np.maximum.at(copy, pair_of, mean_copy_ns(problem) / NS_PER_UNIT)
-    producer, consumer = np.divmod(pairs, problem.ops)
-    favourite = np.full(problem.ops, -1)
-    for begin in range(0, problem.ops, WINDOW):
+    producer, consumer = np.divmod(pairs, problem.num_ops)
+    favourite = np.full(problem.num_ops, -1)
+    for begin in range(0, problem.num_ops, WINDOW):
         inside = np.flatnonzero((producer >= begin) & (consumer < begin + WINDOW))
         follows = _follows(time[begin : begin + WINDOW], producer[inside] - begin, consumer[inside] - begin, copy[inside])
         favourite[producer[inside[follows]]] = consumer[inside[follows]]

@@ -19,7 +19,7 @@ def m_topo_assignment(problem: PlacementProblem) -> Assignment:
     turn is goes on to the next device, and memory limits hold over lifetimes besides. For the cost see `fill`.
     """
     size = unit_bytes(problem)
-    return fill(problem, in_order(problem), int(size.sum()) // problem.devices + int(np.max(size, initial=0)))
+    return fill(problem, in_order(problem), int(size.sum()) // problem.num_devices + int(np.max(size, initial=0)))
 
 
 m_topo = partial(

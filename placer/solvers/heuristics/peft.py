@@ -7,7 +7,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from placer.problem.problem import Floats, PlacementProblem
+from placer.problem.arrays import Floats
+from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import edges_of
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns
 from placer.solvers.sources import ARABNEJAD
 
@@ -20,10 +22,10 @@ def peft_schedule(problem: PlacementProblem) -> Schedule:
     """
     schedule = Schedule(problem)
     after = optimistic_cost_ns(schedule)
-    rank = np.where(problem.unit_allowed[problem.op_unit], after, np.nan)
+    rank = np.where(problem.units.allowed[problem.ops.unit], after, np.nan)
     order = (-np.nanmean(rank, axis=1)).tolist()
     optimistic = after.tolist()
-    queue = sorted((order[op], op) for op in range(problem.ops) if not schedule.waits[op])
+    queue = sorted((order[op], op) for op in range(problem.num_ops) if not schedule.waits[op])
     while queue:
         _, op = heappop(queue)
         starts = [(schedule.gap(op, d), d) for d in schedule.choices(op)]
@@ -37,11 +39,11 @@ def optimistic_cost_ns(schedule: Schedule) -> Floats:
     """[N, D]: from an op's end on a device to the end of all, every op after it free to choose its device and never waiting."""
     problem = schedule.problem
     copy = mean_copy_ns(problem)
-    time = np.where(problem.unit_allowed[problem.op_unit], problem.op_time_ns, np.inf)
-    apart = ~np.eye(problem.devices, dtype=np.bool_)
-    cost = np.zeros((problem.ops, problem.devices))
-    consumer = problem.simulator.edges.consumer
-    for op in reversed(range(problem.ops)):
+    time = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, np.inf)
+    apart = ~np.eye(problem.num_devices, dtype=np.bool_)
+    cost = np.zeros((problem.num_ops, problem.num_devices))
+    consumer = edges_of(problem).consumer
+    for op in reversed(range(problem.num_ops)):
         if out := schedule.out_of[op]:
             edges = slice(out.start, out.stop)
             follows = cost[consumer[edges]] + time[consumer[edges]]

@@ -18,10 +18,10 @@ from placer.solvers.sources import here
 def random_assignment(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
     """Each unit on any device it may use with equal chance; what has no room there goes to another drawn for it, if one has."""
     room = Room(problem)
-    weight = np.where(problem.unit_allowed, rng.random(problem.unit_allowed.shape), -1)
+    weight = np.where(problem.units.allowed, rng.random(problem.units.allowed.shape), -1)
     ranked = np.argsort(-weight, axis=1).tolist()
-    count = problem.unit_allowed.sum(axis=1).tolist()
-    device = np.zeros(problem.units, np.int64)
+    count = problem.units.allowed.sum(axis=1).tolist()
+    device = np.zeros(problem.num_units, np.int64)
     for unit in in_order(problem):
         choices = ranked[unit][: count[unit]]
         device[unit] = next((d for d in choices if room.take(unit, d)), choices[0])

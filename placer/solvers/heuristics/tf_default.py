@@ -17,31 +17,30 @@ def default_assignment(problem: PlacementProblem) -> Assignment:
 
     An op that only reads its input's metadata stays beside it, and a loop's value where what has a device made the first. Then
     an op without inputs and with one output, alone in its unit, goes where all its consumers are. Pins, resources and
-    colocation are in ``unit_allowed`` already. Memory limits are not looked at.
+    colocation are in ``units.allowed`` already. Memory limits are not looked at.
     """
     device = all_on(problem, "GPU").device.copy()
-    allowed = problem.unit_allowed
-    _, leading, size = np.unique(problem.op_unit, return_index=True, return_counts=True)
-    alone = size[problem.op_unit] == 1
-    inputs = np.bincount(problem.consumer_op, minlength=problem.ops)
+    allowed = problem.units.allowed
+    _, leading, size = np.unique(problem.ops.unit, return_index=True, return_counts=True)
+    alone = size[problem.ops.unit] == 1
+    inputs = np.bincount(problem.consumers.op, minlength=problem.num_ops)
 
-    if problem.op_follows_input is not None:
-        first = np.full(problem.ops, -1, np.int64)
-        first[problem.consumer_op[::-1]] = problem.tensor_op[problem.consumer_tensor[::-1]]
-        following = np.bincount(problem.op_unit, problem.op_follows_input) == size
-        for op in leading[following & (inputs[leading] > 0)].tolist():
-            unit, there = problem.op_unit[op], device[problem.op_unit[first[op]]]
-            if allowed[unit, there]:
-                device[unit] = there
+    first = np.full(problem.num_ops, -1, np.int64)
+    first[problem.consumers.op[::-1]] = problem.tensors.op[problem.consumers.tensor[::-1]]
+    following = np.bincount(problem.ops.unit, problem.ops.follows_input) == size
+    for op in leading[following & (inputs[leading] > 0)].tolist():
+        unit, there = problem.ops.unit[op], device[problem.ops.unit[first[op]]]
+        if allowed[unit, there]:
+            device[unit] = there
 
-    producer = np.append(problem.tensor_op[problem.consumer_tensor], problem.control_src)
-    consumer = device[problem.op_unit[np.append(problem.consumer_op, problem.control_dst)]]
-    low, high = np.full(problem.ops, problem.devices), np.full(problem.ops, -1)
+    producer = np.append(problem.tensors.op[problem.consumers.tensor], problem.ops.control_src)
+    consumer = device[problem.ops.unit[np.append(problem.consumers.op, problem.ops.control_dst)]]
+    low, high = np.full(problem.num_ops, problem.num_devices), np.full(problem.num_ops, -1)
     np.minimum.at(low, producer, consumer)
     np.maximum.at(high, producer, consumer)
-    outputs = np.bincount(problem.tensor_op, minlength=problem.ops)
+    outputs = np.bincount(problem.tensors.op, minlength=problem.num_ops)
     generators = np.flatnonzero(alone & (inputs == 0) & (outputs == 1) & (low == high))
-    units, there = problem.op_unit[generators], low[generators]
+    units, there = problem.ops.unit[generators], low[generators]
     can = allowed[units, there]
     device[units[can]] = there[can]
     return Assignment(device)

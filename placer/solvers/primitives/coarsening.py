@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placer.problem.problem import Floats, Ints, PlacementProblem
+from placer.problem.arrays import Floats, Ints
+from placer.problem.problem import PlacementProblem
 
 STUCK = 0.95
 """Coarsening ends when a round leaves more than this part of the clusters."""
@@ -21,16 +22,18 @@ def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
     """
     apart = ~np.eye(len(among), dtype=np.bool_)
     latency, per_byte = (
-        float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte)
+        float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.links.latency_ns, problem.links.ns_per_byte)
     )
-    tensor, src, dst = problem.consumer_tensor, problem.control_src, problem.control_dst
-    copy = np.where(problem.tensor_free, NEXT_TO_NOTHING, problem.tensor_count) * (latency + per_byte * problem.copied_bytes)
-    shared = (copy / np.maximum(1, np.diff(problem.consumer_start)))[tensor]
-    many = np.maximum(np.bincount(src, minlength=problem.ops)[src], np.bincount(dst, minlength=problem.ops)[dst])
-    hops = problem.control_count[src] * latency / many
-    maker = problem.op_unit[np.append(problem.tensor_op[tensor], src)]
-    user = problem.op_unit[np.append(problem.consumer_op, dst)]
-    return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.units)
+    tensor, src, dst = problem.consumers.tensor, problem.ops.control_src, problem.ops.control_dst
+    copy = np.where(problem.tensors.free, NEXT_TO_NOTHING, problem.tensors.count) * (
+        latency + per_byte * problem.tensors.copy_bytes
+    )
+    shared = (copy / np.maximum(1, np.diff(problem.consumers.start)))[tensor]
+    many = np.maximum(np.bincount(src, minlength=problem.num_ops)[src], np.bincount(dst, minlength=problem.num_ops)[dst])
+    hops = problem.ops.control_count[src] * latency / many
+    maker = problem.ops.unit[np.append(problem.tensors.op[tensor], src)]
+    user = problem.ops.unit[np.append(problem.consumers.op, dst)]
+    return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.num_units)
 
 
 def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: list[tuple[int, Floats]]) -> Iterator[Ints]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Status
@@ -40,10 +41,10 @@ class Model:
         self._model: Any = cp_model.CpModel()
         self._never = self._model.new_constant(0)
         self._always = self._model.new_constant(1)
-        self._on = [self._literals(allowed) for allowed in problem.unit_allowed.tolist()]
-        self._most = int(2 * problem.devices * problem.held_bytes.sum() + problem.unit_persistent_bytes.sum())
-        self._most += int(np.max(problem.op_workspace_bytes, initial=0))
-        self._short = [self._model.new_int_var(0, 0, "") for _ in range(problem.devices)]  # by how much limits are missed
+        self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
+        self._most = int(2 * problem.num_devices * problem.tensors.held_bytes.sum() + problem.units.persistent_bytes.sum())
+        self._most += int(np.max(problem.ops.workspace_bytes, initial=0))
+        self._short = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # by how much limits are missed
         self._limited: set[tuple[int, int]] = set()
         self._groups = interchangeable(problem)
         self._break_symmetry()
@@ -81,9 +82,9 @@ class Model:
 
     def _charges(self) -> tuple[list[Any], list[int]]:
         """A variable for each crossing, place and price: true where that copy is due."""
-        problem, crossings = self._problem, self._problem.crossings
-        places = np.arange(2 * problem.devices)
-        prices = problem.copy_ns(
+        problem, crossings = self._problem, crossings_of(self._problem)
+        places = np.arange(2 * problem.num_devices)
+        prices = problem.links.copy_ns(
             crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], places
         ).tolist()
         start, user, user_place = crossings.start.tolist(), crossings.user.tolist(), crossings.user_place.tolist()
@@ -91,7 +92,7 @@ class Model:
         costs: list[int] = []
         for x, maker in enumerate(crossings.unit.tolist()):
             for q in places.tolist():
-                e = q % problem.devices
+                e = q % problem.num_devices
                 users = [user[i] for i in range(start[x], start[x + 1]) if user_place[i][e] == q]
                 wanted = self._any([self._on[u][e] for u in dict.fromkeys(users)])
                 by_price: dict[int, list[int]] = {}
@@ -125,13 +126,13 @@ class Model:
         for d, moment in moments:
             if (d, moment) not in self._limited:
                 self._limited.add((d, moment))
-                self._model.add(self._held(d, moment) <= int(self._problem.memory_limit_bytes[d]) + self._short[d])
+                self._model.add(self._held(d, moment) <= int(self._problem.devices.memory_limit_bytes[d]) + self._short[d])
 
     def limit_where_exceeded(self, assignment: Assignment, by: Sequence[int] | None = None) -> None:
         """Adds the limits that an assignment exceeds by more than so many bytes, [D], at its worst moment in each stretch."""
         held = usage(self._problem, assignment)
-        for d, limit in enumerate(self._problem.memory_limit_bytes.tolist()):
-            for stretch in np.array_split(np.arange(self._problem.ops), STRETCHES):
+        for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
+            for stretch in np.array_split(np.arange(self._problem.num_ops), STRETCHES):
                 if limit >= 0 and len(stretch):
                     moment = int(stretch[np.argmax(held[d, stretch])])
                     if held[d, moment] > limit + (by[d] if by else 0):
@@ -224,7 +225,7 @@ class Model:
             short.proto.domain[:] = [0, self._most]
         self._model.minimize(sum(self._short))
         while (left := seconds - (time.perf_counter() - started)) > 0:
-            near = NEAR * int((self._problem.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
+            near = NEAR * int((self._problem.devices.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
             if over.sum() <= bound + near:
                 break
             self._hint(best)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.partition import accelerators
-
-BY_DEVICE = (
-    "memory_limit_bytes", "asynchronous", "device_threads", "device_call_ns", "device_wake_ns", "op_time_ns", "op_dispatch_ns",
-    "op_compute_ns", "op_cold_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host",
-)  # fmt: skip
-BY_PLACE = ("copy_latency_ns", "copy_ns_per_byte", "copy_interval_ns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,21 +27,10 @@ class Fewer:
 
 def on_first(problem: PlacementProblem, count: int) -> Fewer | None:
     """On the first so many accelerators and all else; None where an op has to be on the others."""
-    kept = np.setdiff1d(np.arange(problem.devices), accelerators(problem)[count:])
-    if not problem.unit_allowed[:, kept].any(axis=1).all():
+    kept = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
+    if not problem.units.allowed[:, kept].any(axis=1).all():
         return None
-    given = {name: getattr(problem, name) for name in (*BY_DEVICE, *BY_PLACE)}
-    places = np.append(kept, kept + problem.devices)
-    return Fewer(
-        replace(
-            problem,
-            device_names=tuple(problem.device_names[d] for d in kept),
-            device_kinds=tuple(problem.device_kinds[d] for d in kept),
-            **{name: given[name][..., kept] for name in BY_DEVICE if given[name] is not None},
-            **{name: given[name][np.ix_(places, places)] for name in BY_PLACE if given[name] is not None},
-        ),
-        kept,
-    )
+    return Fewer(problem.on_devices(kept), kept)
 
 
 def halved(problem: PlacementProblem) -> Iterator[Fewer]:

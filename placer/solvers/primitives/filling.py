@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.incremental_memory import NOWHERE, Room
 
 
@@ -19,10 +20,10 @@ def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = 
         units: all of them, in the order to take them.
         share_bytes: a device is full, too, once what its units hold by `unit_bytes` would exceed this.
     """
-    order = sorted(range(problem.devices), key=lambda d: (problem.device_kinds[d] == "CPU", d))
-    size, can = unit_bytes(problem).tolist(), problem.unit_allowed.tolist()
-    room, empty, used, turn = Room(problem), Room(problem), [0] * problem.devices, 0
-    device = np.zeros(problem.units, np.int64)
+    order = sorted(range(problem.num_devices), key=lambda d: (problem.devices.kinds[d] == "CPU", d))
+    size, can = unit_bytes(problem).tolist(), problem.units.allowed.tolist()
+    room, empty, used, turn = Room(problem), Room(problem), [0] * problem.num_devices, 0
+    device = np.zeros(problem.num_units, np.int64)
     for unit in units:
         for k in range(turn, len(order)):
             d = order[k]
@@ -44,16 +45,16 @@ def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = 
 
 def unit_bytes(problem: PlacementProblem) -> Ints:
     """[U]: what it keeps, all that it makes, as if nothing were freed, and the largest workspace of its ops."""
-    kept = problem.unit_persistent_bytes.copy()
-    made = np.where(problem.shared, 0, problem.held_bytes)
-    np.add.at(kept, problem.op_unit[problem.tensor_op], made)
-    workspace = np.zeros(problem.units, np.int64)
-    np.maximum.at(workspace, problem.op_unit, problem.op_workspace_bytes.max(axis=1))
+    kept = problem.units.persistent_bytes.copy()
+    made = np.where(problem.tensors.shared, 0, problem.tensors.held_bytes)
+    np.add.at(kept, problem.ops.unit[problem.tensors.op], made)
+    workspace = np.zeros(problem.num_units, np.int64)
+    np.maximum.at(workspace, problem.ops.unit, problem.ops.workspace_bytes.max(axis=1))
     return kept + workspace
 
 
 def in_order(problem: PlacementProblem) -> list[int]:
     """Units by their first op."""
-    _, first = np.unique(problem.op_unit, return_index=True)
+    _, first = np.unique(problem.ops.unit, return_index=True)
     order: list[int] = np.argsort(first, kind="stable").tolist()
     return order

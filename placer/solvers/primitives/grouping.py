@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from placer.problem.problem import Ints
+from placer.problem.arrays import Ints
 
 
 def grouped(group: Ints, groups: int) -> list[list[int]]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.problem.arrays import Ints
 from placer.problem.memory import excess
 from placer.problem.price import handed_ns, move_costs_ns, total_cost_ns
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.replay import Replay
+from placer.problem.schedule import Simulator
 from placer.solvers.answer import limits_can_bind
 from placer.solvers.base import StopReason
 from placer.solvers.primitives.coarsening import edges
@@ -53,6 +55,7 @@ class Search:
     """What was offered and fits, as far as it is improved, with its score."""
 
     def __post_init__(self) -> None:
+        self.simulator = Simulator(self.problem)
         self.limited = limits_can_bind(self.problem)
         self._group = accelerators(self.problem)
         self._several = len(self._group) > 1
@@ -86,15 +89,15 @@ class Search:
         key = assignment.device.tobytes()
         if key not in self._known:
             self.effort -= 1
-            self._known[key] = self.problem.simulator.step_ns(assignment)
+            self._known[key] = self.simulator.step_ns(assignment)
         return self._known[key]
 
     def _replay(self, assignment: Assignment) -> Replay | None:
         """For pricing moves from an assignment; None where simulating them takes no longer."""
-        if self.problem.ops < REPLAYED:
+        if self.problem.num_ops < REPLAYED:
             return None
         self.effort -= 1
-        return Replay(self.problem.simulator, assignment)
+        return Replay(self.simulator, assignment)
 
     def _moved_ns(self, replay: Replay | None, assignment: Assignment) -> int:
         """The step of an assignment near the one that is kept for replays."""
@@ -102,7 +105,7 @@ class Search:
             return self.step_ns(assignment)
         before = replay.played
         step_ns = self._known[assignment.device.tobytes()] = replay.moved_ns(assignment)
-        self.effort -= PATCHING + (replay.played - before) / self.problem.ops
+        self.effort -= PATCHING + (replay.played - before) / self.problem.num_ops
         return step_ns
 
     def _score(self, assignment: Assignment) -> float:
@@ -171,18 +174,18 @@ def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
     Connected pieces of one device and their first and last parts in execution order; each device's side of a boundary; and
     single units at a boundary, or all of them where the effort reaches that far.
     """
-    device, allowed = assignment.device, problem.unit_allowed
-    producer = problem.op_unit[problem.tensor_op[problem.consumer_tensor]]
-    consumer = problem.op_unit[problem.consumer_op]
+    device, allowed = assignment.device, problem.units.allowed
+    producer = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]]
+    consumer = problem.ops.unit[problem.consumers.op]
     free = allowed.sum(axis=1) > 1
     same = (device[producer] == device[consumer]) & free[producer] & free[consumer]
     crosses = device[producer] != device[consumer]
     base = total_cost_ns(problem, assignment)
 
-    pieces = [np.array(p) for p in components(problem.units, producer[same], consumer[same]) if free[p[0]]]
+    pieces = [np.array(p) for p in components(problem.num_units, producer[same], consumer[same]) if free[p[0]]]
     pieces.sort(key=lambda piece: (-len(piece), int(piece[0])))
     sets: list[tuple[Ints, int]] = []
-    for to in range(problem.devices):
+    for to in range(problem.num_devices):
         for a, b in ((producer, consumer), (consumer, producer)):
             sets.append((np.unique(a[crosses & (device[b] == to)]), to))
         for piece in pieces[: max(PARTS, effort)]:
@@ -198,9 +201,9 @@ def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
             found.append((total_cost_ns(problem, _moved(assignment, can, to)) - base, can, to))
 
     change = _change_ns(problem, assignment)
-    edge = np.full(problem.units, problem.units <= effort)
+    edge = np.full(problem.num_units, problem.num_units <= effort)
     edge[producer[crosses]] = edge[consumer[crosses]] = True
-    single, to_device = np.nonzero(allowed & edge[:, None] & (np.arange(problem.devices) != device[:, None]))
+    single, to_device = np.nonzero(allowed & edge[:, None] & (np.arange(problem.num_devices) != device[:, None]))
     found.extend(
         (cost, np.array([unit]), to)
         for cost, unit, to in zip(change[single, to_device].tolist(), single.tolist(), to_device.tolist(), strict=True)
@@ -215,14 +218,14 @@ def pairs(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
 
     Each alone would have to copy what they share; together they need not.
     """
-    if problem.devices < 2:
+    if problem.num_devices < 2:
         return []
-    device, every = assignment.device, np.arange(problem.devices)
+    device, every = assignment.device, np.arange(problem.num_devices)
     both, shared_ns = edges(problem, every)
     a, b = both.T
     change = _change_ns(problem, assignment)
     added = change[a] + change[b] - 2 * shared_ns[:, None]
-    can = problem.unit_allowed[a] & problem.unit_allowed[b] & (device[a] == device[b])[:, None] & (every != device[a][:, None])
+    can = problem.units.allowed[a] & problem.units.allowed[b] & (device[a] == device[b])[:, None] & (every != device[a][:, None])
     pair, to = np.nonzero(can)
     order = np.argsort(added[pair, to], kind="stable")[: max(0, effort)]
     return list(zip(both[pair[order]], to[order].tolist(), strict=True))
@@ -231,7 +234,7 @@ def pairs(problem: PlacementProblem, assignment: Assignment, effort: int) -> lis
 def _change_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """[U, D]: what each unit alone would add to the total cost there."""
     there = problem.unit_time_ns + move_costs_ns(problem, assignment)
-    return there - there[np.arange(problem.units), assignment.device][:, None]
+    return there - there[np.arange(problem.num_units), assignment.device][:, None]
 
 
 NEIGHBOURHOODS = (moves, pairs)

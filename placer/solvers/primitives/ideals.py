@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placer.problem.problem import Bools
+from placer.problem.arrays import Bools
 
 Edges = list[tuple[int, int]]
 

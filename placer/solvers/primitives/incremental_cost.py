@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from placer.problem.crossings import crossings_of
 from placer.problem.problem import Assignment, PlacementProblem
 
 
@@ -16,14 +17,14 @@ class Ledger:
     """
 
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
-        crossings, places = problem.crossings, 2 * problem.devices
+        crossings, places = crossings_of(problem), 2 * problem.num_devices
         self.device: list[int] = assignment.device.tolist()
         self._work: list[list[int]] = problem.unit_time_ns.tolist()
         self._maker: list[int] = crossings.unit.tolist()
         self._made_at: list[list[int]] = crossings.place.tolist()
         self._places = range(places)
         every = np.arange(len(crossings.unit))
-        self._copy: list[list[list[int]]] = problem.copy_ns(
+        self._copy: list[list[list[int]]] = problem.links.copy_ns(
             crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], np.arange(places)
         ).tolist()  # [X, D, P]: from where device d makes it to each place
 
@@ -35,10 +36,10 @@ class Ledger:
             np.concatenate([crossings.unit * len(every) + every, crossings.user * len(every) + crossings.user_crossing])
         )
         unit, crossing = np.divmod(touched, max(1, len(every)))
-        starts = np.searchsorted(unit, np.arange(problem.units + 1)).tolist()
+        starts = np.searchsorted(unit, np.arange(problem.num_units + 1)).tolist()
         self._touches = [crossing[a:b].tolist() for a, b in pairwise(starts)]
         order = np.argsort(crossings.user, kind="stable")
-        starts = np.searchsorted(crossings.user[order], np.arange(problem.units + 1)).tolist()
+        starts = np.searchsorted(crossings.user[order], np.arange(problem.num_units + 1)).tolist()
         uses = list(zip(crossings.user_crossing[order].tolist(), crossings.user_place[order].tolist(), strict=True))
         self._uses = [uses[a:b] for a, b in pairwise(starts)]
 

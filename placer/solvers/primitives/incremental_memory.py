@@ -23,18 +23,18 @@ class Room:
         self._binding = limits_can_bind(problem)
         if not self._binding:
             return
-        ops, tensors = problem.ops, len(problem.tensor_op)
-        self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.memory_limit_bytes.tolist()]
-        self._passing = np.zeros((problem.devices, ops), np.int64)
-        self._peak: list[int | None] = [0] * problem.devices  # of what passes; None where it has to be looked up again
-        self._kept = [0] * problem.devices
-        self._device = [NOWHERE] * problem.units
+        ops, tensors = problem.num_ops, problem.num_tensors
+        self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.devices.memory_limit_bytes.tolist()]
+        self._passing = np.zeros((problem.num_devices, ops), np.int64)
+        self._peak: list[int | None] = [0] * problem.num_devices  # of what passes; None where it has to be looked up again
+        self._kept = [0] * problem.num_devices
+        self._device = [NOWHERE] * problem.num_units
 
-        self._memory: list[int] = problem.place_device.tolist()
-        self._persistent: list[int] = problem.unit_persistent_bytes.tolist()
-        self._nbytes: list[int] = problem.held_bytes.tolist()
-        self._shared: list[bool] = problem.shared.tolist()
-        self._moment: list[int] = problem.moment.tolist()
+        self._memory: list[int] = problem.devices.place_device.tolist()
+        self._persistent: list[int] = problem.units.persistent_bytes.tolist()
+        self._nbytes: list[int] = problem.tensors.held_bytes.tolist()
+        self._shared: list[bool] = problem.tensors.shared.tolist()
+        self._moment: list[int] = problem.ops.moment.tolist()
         self._begin: list[int] = problem.tensor_begin.tolist()
         self._last: list[int] = problem.tensor_last.tolist()
         self._made_at: list[list[int]] = problem.tensor_place.tolist()
@@ -43,11 +43,11 @@ class Room:
         self._taken_at: list[list[int]] = problem.consumer_place.tolist()
         self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
         self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
-        self._workspace: list[list[int]] = problem.op_workspace_bytes.tolist()
-        self._ops = grouped(problem.op_unit, problem.units)
-        self._makes = grouped(problem.op_unit[problem.tensor_op], problem.units)
-        self._uses = grouped(problem.op_unit[problem.consumer_op], problem.units)
-        self._tensor_of: list[int] = problem.consumer_tensor.tolist()
+        self._workspace: list[list[int]] = problem.ops.workspace_bytes.tolist()
+        self._ops = grouped(problem.ops.unit, problem.num_units)
+        self._makes = grouped(problem.ops.unit[problem.tensors.op], problem.num_units)
+        self._uses = grouped(problem.ops.unit[problem.consumers.op], problem.num_units)
+        self._tensor_of: list[int] = problem.consumers.tensor.tolist()
 
     def take(self, unit: int, device: int) -> bool:
         """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""

@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Floats, PlacementProblem
+from placer.problem.arrays import Floats
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.grouping import grouped
 
@@ -17,25 +19,25 @@ from placer.solvers.primitives.grouping import grouped
 class Schedule:
     """Ops placed so far, on the machine of the list-scheduling papers.
 
-    A device is one processor that runs one op at a time for its ``op_time_ns``, threads and streams or not. Copies take their
+    A device is one processor that runs one op at a time for its ``ops.time_ns``, threads and streams or not. Copies take their
     time beside everything else and never queue. The first op of a unit to be placed decides for all of it.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        edges = problem.simulator.edges
+        edges = edges_of(problem)
         _, copy = edges.pairs(problem)
         self.problem = problem
         self.copy_ns: list[list[list[int]]] = copy.tolist()  # [E][D][D]
-        self.time_ns: list[list[int]] = problem.op_time_ns.tolist()
+        self.time_ns: list[list[int]] = problem.ops.time_ns.tolist()
         self.producer: list[int] = edges.op[edges.tensor].tolist()
         self.consumer: list[int] = edges.consumer_list
-        self.into = grouped(edges.consumer, problem.ops)
+        self.into = grouped(edges.consumer, problem.num_ops)
         self.out_of = [range(a, b) for a, b in pairwise(edges.start_list)]
         self.waits: list[int] = edges.waits_list.copy()  # [N]: edges into each op whose producer is not placed
-        self.start, self.end = [0] * problem.ops, [0] * problem.ops
-        self._unit: list[int] = problem.op_unit.tolist()
-        self._choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
-        self._idle = [_Idle() for _ in range(problem.devices)]
+        self.start, self.end = [0] * problem.num_ops, [0] * problem.num_ops
+        self._unit: list[int] = problem.ops.unit.tolist()
+        self._choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
+        self._idle = [_Idle() for _ in range(problem.num_devices)]
 
     def choices(self, op: int) -> list[int]:
         """The devices it may have: its unit's, once one is chosen."""
@@ -111,17 +113,17 @@ def _placed(schedule: Callable[[PlacementProblem], Schedule], problem: Placement
 
 def mean_time_ns(problem: PlacementProblem) -> Floats:
     """[N]: each op's time, the mean over the devices it may use."""
-    allowed = problem.unit_allowed[problem.op_unit]
-    mean: Floats = np.where(allowed, problem.op_time_ns, 0).sum(axis=1) / allowed.sum(axis=1)
+    allowed = problem.units.allowed[problem.ops.unit]
+    mean: Floats = np.where(allowed, problem.ops.time_ns, 0).sum(axis=1) / allowed.sum(axis=1)
     return mean
 
 
 def mean_copy_ns(problem: PlacementProblem) -> Floats:
     """[E]: each edge's copy, the mean over pairs of different devices that its ends may use; within one where there is none."""
-    edges = problem.simulator.edges
-    allowed = problem.unit_allowed[problem.op_unit]
+    edges = edges_of(problem)
+    allowed = problem.units.allowed[problem.ops.unit]
     ends = allowed[edges.op[edges.tensor]][:, :, None] & allowed[edges.consumer][:, None, :]
-    apart = ends & ~np.eye(problem.devices, dtype=np.bool_)
+    apart = ends & ~np.eye(problem.num_devices, dtype=np.bool_)
     counted = np.where(apart.any(axis=(1, 2), keepdims=True), apart, ends)
     _, copy = edges.pairs(problem)
     total = np.where(counted, copy, 0).sum(axis=(1, 2))

@@ -26,7 +26,7 @@ def exchange(problem: PlacementProblem, assignment: Assignment, *, passes: int, 
     ledger, room = Ledger(problem, assignment), Room(problem)
     for unit, device in enumerate(ledger.device):
         room.move(unit, device)
-    choices = [(unit, np.flatnonzero(row).tolist()) for unit, row in enumerate(problem.unit_allowed) if row.sum() > 1]
+    choices = [(unit, np.flatnonzero(row).tolist()) for unit, row in enumerate(problem.units.allowed) if row.sum() > 1]
     for _ in range(passes):
         moved, leaving = False, _leaving(problem, ledger.assignment)
         for unit, devices in choices:
@@ -48,14 +48,14 @@ def exchange(problem: PlacementProblem, assignment: Assignment, *, passes: int, 
 
 def _leaving(problem: PlacementProblem, assignment: Assignment) -> list[list[tuple[int, int, int]]]:
     """For each device the units on it, each with where it could go and what that adds to the total cost, the cheapest first."""
-    every = np.arange(problem.units)
+    every = np.arange(problem.num_units)
     there = problem.unit_time_ns + move_costs_ns(problem, assignment)
     added = there - there[every, assignment.device][:, None]
-    unit, to = np.nonzero(problem.unit_allowed & (np.arange(problem.devices) != assignment.device[:, None]))
+    unit, to = np.nonzero(problem.units.allowed & (np.arange(problem.num_devices) != assignment.device[:, None]))
     order = np.argsort(added[unit, to], kind="stable")
     moves = list(zip(unit[order].tolist(), to[order].tolist(), added[unit, to][order].tolist(), strict=True))
     device = assignment.device.tolist()
-    return [[move for move in moves if device[move[0]] == d] for d in range(problem.devices)]
+    return [[move for move in moves if device[move[0]] == d] for d in range(problem.num_devices)]
 
 
 def _made_room(ledger: Ledger, room: Room, unit: int, here: int, saved: int, leaving: list[tuple[int, int, int]]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
+from placer.problem.arrays import Bools
+from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
-from placer.problem.problem import Assignment, Bools, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.bounds.lagrangian import Relaxed
 from placer.solvers.primitives.cp_model import Model
 from placer.solvers.primitives.repair import fit
@@ -29,7 +30,7 @@ def improved(problem: PlacementProblem, best: Assignment, relaxed: Relaxed, *, s
     """
     others = [other for other in relaxed.found if other.device.tobytes() != best.device.tobytes()]
     ends, rng = time.perf_counter() + seconds, np.random.default_rng(seed)
-    several = problem.unit_allowed.sum(axis=1) > 1
+    several = problem.units.allowed.sum(axis=1) > 1
     for k in range(ROUNDS):
         left = ends - time.perf_counter()
         if left <= 0 or not several.any():
@@ -43,10 +44,10 @@ def improved(problem: PlacementProblem, best: Assignment, relaxed: Relaxed, *, s
 
 def _around(problem: PlacementProblem, assignment: Assignment, rng: np.random.Generator) -> Bools:
     """[U]: at most `LARGEST` units, neighbours of neighbours of one whose copies cross."""
-    maker, user = problem.crossings.unit[problem.crossings.user_crossing], problem.crossings.user
-    near = np.zeros(problem.units, np.bool_)
+    maker, user = crossings_of(problem).unit[crossings_of(problem).user_crossing], crossings_of(problem).user
+    near = np.zeros(problem.num_units, np.bool_)
     crossing = np.flatnonzero(assignment.device[maker] != assignment.device[user])
-    near[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.units)] = True
+    near[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
     while near.sum() < LARGEST:
         more = near.copy()
         more[user[near[maker]]] = more[maker[near[user]]] = True
@@ -61,8 +62,8 @@ def _decided_anew(
     problem: PlacementProblem, best: Assignment, free: Bools, moments: Iterable[tuple[int, int]], seconds: float, seed: int
 ) -> Assignment:
     """The best found with all other units where they are."""
-    there = best.device[:, None] == np.arange(problem.devices)
-    part = reduce(replace(problem, unit_allowed=np.where(free[:, None], problem.unit_allowed, there)))
+    there = best.device[:, None] == np.arange(problem.num_devices)
+    part = reduce(problem.with_allowed(np.where(free[:, None], problem.units.allowed, there)))
     model, hint, least = Model(part.problem), part.forward(best), total_cost_ns(problem, best)
     model.limit(moments)
     for _ in range(TIGHTENINGS):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
+from placer.problem.arrays import Floats, Ints
 from placer.problem.memory import usage
-from placer.problem.problem import Assignment, Floats, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.bounds.two_sided_relaxation import merged
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.primitives.coarsening import coarsened, edges
@@ -38,9 +38,9 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
     if two is None:
         return
     side = minimum_cut(two).assignment.device
-    there = np.isin(np.arange(problem.devices), group)
-    open_to = problem.unit_allowed & (there == (side == 1)[:, None])
-    open_to = np.where(np.any(open_to, axis=1)[:, None], open_to, problem.unit_allowed)
+    there = np.isin(np.arange(problem.num_devices), group)
+    open_to = problem.units.allowed & (there == (side == 1)[:, None])
+    open_to = np.where(np.any(open_to, axis=1)[:, None], open_to, problem.units.allowed)
     spread = np.all(open_to[:, group], axis=1)
     everything = Assignment(np.where(spread, group[0], open_to.argmax(axis=1)))
     held = held_by_unit(problem, everything, int(group[0]), int(np.argmax(usage(problem, everything)[group[0]])))
@@ -51,11 +51,11 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
     share = load.sum(axis=0) / len(group)
     levels = [(grain * len(group), UNEVEN * share / grain**0.5) for grain in GRAINS]
     for number in coarsened(kind.reshape(-1), load, pairs[inside], weight[inside], levels):
-        reduced = Reduced.nothing(replace(problem, unit_allowed=open_to)).then("clusters", number, open_to)
+        reduced = Reduced.nothing(problem.with_allowed(open_to)).then("clusters", number, open_to)
         coarse = reduced.problem
-        loads = np.zeros((coarse.units, 2))
+        loads = np.zeros((coarse.num_units, 2))
         np.add.at(loads, reduced.unit, load)
-        nodes = np.flatnonzero(coarse.unit_allowed[:, group].all(axis=1))
+        nodes = np.flatnonzero(coarse.units.allowed[:, group].all(axis=1))
         if len(nodes) > MOST:
             continue
         distance = _distances(problem, group)
@@ -63,36 +63,36 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
         for measure in loads[nodes].T:
             halves = np.zeros(len(nodes), np.int64)
             _split(halves, np.arange(len(nodes)), 0, len(group), measure, joined)
-            limits = problem.memory_limit_bytes[group]
+            limits = problem.devices.memory_limit_bytes[group]
             ways = [halves.copy() for _ in range(3)]
             _level(ways[1], loads[nodes], np.full(len(group), -1), joined, distance)
             _level(ways[2], loads[nodes], limits, joined, distance)
             for part in np.unique(ways, axis=0):
-                device = coarse.unit_allowed.argmax(axis=1)
+                device = coarse.units.allowed.argmax(axis=1)
                 device[nodes] = group[part]
                 yield reduced, Assignment(device)
 
 
 def accelerators(problem: PlacementProblem) -> Ints:
     """Devices of another kind than the host's, or where there are none, all but the host; those that any unit may be on."""
-    kinds = np.array(problem.device_kinds)
-    others = kinds != kinds[problem.host]
-    others = others if others.any() else np.arange(problem.devices) != problem.host
-    return np.flatnonzero(others & problem.unit_allowed.any(axis=0))
+    kinds = np.array(problem.devices.kinds)
+    others = kinds != kinds[problem.devices.host]
+    others = others if others.any() else np.arange(problem.num_devices) != problem.devices.host
+    return np.flatnonzero(others & problem.units.allowed.any(axis=0))
 
 
 def _joined(problem: PlacementProblem, group: Ints) -> Floats:
     """[U, U]: what two units hand each other, in whole ns."""
     pairs, weight = edges(problem, group)
-    result = np.zeros((problem.units, problem.units))
+    result = np.zeros((problem.num_units, problem.num_units))
     result[pairs[:, 0], pairs[:, 1]] = result[pairs[:, 1], pairs[:, 0]] = np.rint(weight)
     return result
 
 
 def _distances(problem: PlacementProblem, group: Ints) -> Floats:
     """[K, K]: how many times as long as on average a copy takes between two devices of the group."""
-    nbytes = float(problem.copied_bytes.mean()) if len(problem.copied_bytes) else 0.0
-    cost = (problem.copy_latency_ns + nbytes * problem.copy_ns_per_byte)[np.ix_(group, group)]
+    nbytes = float(problem.tensors.copy_bytes.mean()) if len(problem.tensors.copy_bytes) else 0.0
+    cost = (problem.links.latency_ns + nbytes * problem.links.ns_per_byte)[np.ix_(group, group)]
     return cost / max(1.0, float(cost.sum()) / (len(group) * (len(group) - 1)))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.problem.arrays import Ints
 from placer.problem.memory import usage
 from placer.problem.price import move_costs_ns
-from placer.problem.problem import Assignment, Ints, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 
 ROUNDS = 200
 NEVER = np.iinfo(np.int64).max // 4
@@ -22,14 +23,16 @@ def fit(problem: PlacementProblem, assignment: Assignment, staying: Ints | None 
         staying: units that are not moved; none if not given.
     """
     device = assignment.device.copy()
-    open_to = problem.unit_allowed.copy()
+    open_to = problem.units.allowed.copy()
     if staying is not None:
         open_to[staying] = False
-    units = np.arange(problem.units)
+    units = np.arange(problem.num_units)
     for _ in range(ROUNDS):
         current = Assignment(device)
         held = usage(problem, current)
-        over = np.where(problem.memory_limit_bytes < 0, 0, held.max(axis=1, initial=0) - problem.memory_limit_bytes)
+        over = np.where(
+            problem.devices.memory_limit_bytes < 0, 0, held.max(axis=1, initial=0) - problem.devices.memory_limit_bytes
+        )
         full = int(np.argmax(over))
         if over[full] <= 0:
             return current
@@ -57,19 +60,19 @@ def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int,
 
     A tensor counts for its maker where it is made, and for each unit that still waits for it at a place it is copied to.
     """
-    op_device = assignment.device[problem.op_unit]
-    every, entries = np.arange(len(problem.tensor_op)), np.arange(len(problem.consumer_op))
-    src = problem.tensor_place[every, op_device[problem.tensor_op]]
-    dst = problem.consumer_place[entries, op_device[problem.consumer_op]]
+    op_device = assignment.device[problem.ops.unit]
+    every, entries = np.arange(problem.num_tensors), np.arange(len(problem.consumers))
+    src = problem.tensor_place[every, op_device[problem.tensors.op]]
+    dst = problem.consumer_place[entries, op_device[problem.consumers.op]]
     begun = problem.tensor_begin <= moment
-    made = (problem.place_device[src] == device) & ~problem.shared & begun & (problem.tensor_last >= moment)
+    made = (problem.devices.place_device[src] == device) & ~problem.tensors.shared & begun & (problem.tensor_last >= moment)
 
-    held = np.where(assignment.device == device, problem.unit_persistent_bytes, 0)
-    np.add.at(held, problem.op_unit[problem.tensor_op[made]], problem.held_bytes[made])
-    t = problem.consumer_tensor
-    copied = (problem.place_device[dst] == device) & (dst != src[t]) & begun[t] & (problem.consumer_last >= moment)
-    np.add.at(held, problem.op_unit[problem.consumer_op[copied]], problem.held_bytes[t[copied]])
-    now = problem.moment_op[moment]
+    held = np.where(assignment.device == device, problem.units.persistent_bytes, 0)
+    np.add.at(held, problem.ops.unit[problem.tensors.op[made]], problem.tensors.held_bytes[made])
+    t = problem.consumers.tensor
+    copied = (problem.devices.place_device[dst] == device) & (dst != src[t]) & begun[t] & (problem.consumer_last >= moment)
+    np.add.at(held, problem.ops.unit[problem.consumers.op[copied]], problem.tensors.held_bytes[t[copied]])
+    now = problem.ops.at_moment[moment]
     if op_device[now] == device:
-        held[problem.op_unit[now]] += problem.op_workspace_bytes[now, device]
+        held[problem.ops.unit[now]] += problem.ops.workspace_bytes[now, device]
     return held

@@ -6,13 +6,11 @@ import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 
-BY_DEVICE = ("memory_limit_bytes", "op_time_ns", "op_workspace_bytes", "unit_allowed", "tensor_on_host", "consumer_on_host")
-
 
 def interchangeable(problem: PlacementProblem) -> list[list[int]]:
     """Groups of devices, ascending, any two of which can be swapped without a change to what assignments cost and hold."""
     groups: list[list[int]] = []
-    for d in range(problem.devices):
+    for d in range(problem.num_devices):
         for group in groups:
             if _alike(problem, group[0], d) and all(_alike(problem, other, d) for other in group[1:]):
                 group.append(d)
@@ -23,14 +21,23 @@ def interchangeable(problem: PlacementProblem) -> list[list[int]]:
 
 
 def _alike(problem: PlacementProblem, a: int, b: int) -> bool:
-    if problem.host in (a, b) or (problem.device_kinds[a] == "CPU") != (problem.device_kinds[b] == "CPU"):
+    if problem.devices.host in (a, b) or (problem.devices.kinds[a] == "CPU") != (problem.devices.kinds[b] == "CPU"):
         return False
-    if any((getattr(problem, name)[..., a] != getattr(problem, name)[..., b]).any() for name in BY_DEVICE):
+    by_device = (
+        problem.devices.memory_limit_bytes,
+        problem.units.allowed,
+        problem.ops.time_ns,
+        problem.ops.workspace_bytes,
+        problem.tensors.on_host,
+        problem.consumers.on_host,
+    )
+    if any((array[..., a] != array[..., b]).any() for array in by_device):
         return False
-    swapped = np.arange(2 * problem.devices)
-    swapped[[a, b]], swapped[[a + problem.devices, b + problem.devices]] = [b, a], [b + problem.devices, a + problem.devices]
+    swapped = np.arange(problem.num_devices)
+    swapped[[a, b]] = [b, a]
+    swapped = np.append(swapped, swapped + problem.num_devices)
     return all(
-        bool((cost == cost[np.ix_(swapped, swapped)]).all()) for cost in (problem.copy_latency_ns, problem.copy_ns_per_byte)
+        bool((cost == cost[np.ix_(swapped, swapped)]).all()) for cost in (problem.links.latency_ns, problem.links.ns_per_byte)
     )
 
 

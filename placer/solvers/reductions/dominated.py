@@ -18,11 +18,11 @@ def dominated(reduced: Reduced) -> Reduced:
     """
     problem = reduced.problem
     moves, has_room, lender = Moves(problem), roomy(problem), lends(problem)
-    allowed = problem.unit_allowed.copy()
-    for here, there in permutations(range(problem.devices), 2):
+    allowed = problem.units.allowed.copy()
+    for here, there in permutations(range(problem.num_devices), 2):
         if has_room[there]:
             change = problem.unit_time_ns[:, there] - problem.unit_time_ns[:, here] + moves.copies_ns(here, there)
             no_worse = (change < 0) | ((change == 0) & (there < here))
             no_worse &= has_room[here] | ~lender
-            allowed[:, here] &= ~(no_worse & problem.unit_allowed[:, there])
-    return reduced.then("dominated", np.arange(problem.units), allowed)
+            allowed[:, here] &= ~(no_worse & problem.units.allowed[:, there])
+    return reduced.then("dominated", np.arange(problem.num_units), allowed)

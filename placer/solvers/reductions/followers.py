@@ -6,7 +6,9 @@ from itertools import permutations
 
 import numpy as np
 
-from placer.problem.problem import Bools, Ints, PlacementProblem
+from placer.problem.arrays import Bools, Ints
+from placer.problem.crossings import crossings_of
+from placer.problem.problem import PlacementProblem
 from placer.solvers.reductions.moves import Moves
 from placer.solvers.reductions.reduced import Reduced, lends, roomy
 
@@ -19,19 +21,19 @@ def followers(reduced: Reduced) -> Reduced:
     of those joined leads, and the others come to it in turn, none of them at a loss.
     """
     problem, has_room = reduced.problem, roomy(reduced.problem)
-    allowed, work, crossings = problem.unit_allowed, problem.unit_time_ns, problem.crossings
+    allowed, work, crossings = problem.units.allowed, problem.unit_time_ns, crossings_of(problem)
     moves = Moves(problem)
     entry = np.flatnonzero(~moves.own)
     x = crossings.user_crossing[entry]
     maker, user = crossings.unit[x], crossings.user[entry]
-    pairs, pair = np.unique(np.append(user * problem.units + maker, maker * problem.units + user), return_inverse=True)
+    pairs, pair = np.unique(np.append(user * problem.num_units + maker, maker * problem.num_units + user), return_inverse=True)
     as_user, as_maker = pair[: len(entry)], pair[len(entry) :]  # the pair in which an entry's user follows, its maker does
-    follower, leader = np.divmod(pairs, problem.units)
+    follower, leader = np.divmod(pairs, problem.num_units)
 
     good = (allowed[follower].sum(axis=1) > 1) & ~(allowed[leader] & ~allowed[follower]).any(axis=1)
     crowded = (allowed & ~has_room).sum(axis=1) > 0
     good &= _weightless(problem, follower, leader) | ~(crowded[leader] | (lends(problem) & crowded)[follower])
-    for here, there in permutations(range(problem.devices), 2):
+    for here, there in permutations(range(problem.num_devices), 2):
         change = (work[:, there] - work[:, here] + moves.copies_ns(here, there))[follower]
         # With the leader there, what it makes comes from there, and what it takes is surely taken there.
         known = moves.of_users(here, there)[entry] - moves.by_origin(here, there)[entry, there]
@@ -42,7 +44,7 @@ def followers(reduced: Reduced) -> Reduced:
         np.subtract.at(change, taken[0], worst[x[first], place] - more[x[first], place])
         good &= ~(allowed[follower, here] & allowed[leader, there] & (change > 0))
 
-    leads = np.arange(problem.units)
+    leads = np.arange(problem.num_units)
     chosen = np.flatnonzero(good)[::-1]
     leads[follower[chosen]] = leader[chosen]
     return reduced.then("followers", _roots(leads), allowed)
@@ -55,9 +57,9 @@ def _weightless(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bool
     by the leader alone, where it is made.
     """
     none = -1
-    units, sized = problem.units, problem.tensor_bytes > 0
-    maker = problem.op_unit[problem.tensor_op]
-    user, t = problem.op_unit[problem.consumer_op], problem.consumer_tensor
+    units, sized = problem.num_units, problem.tensors.nbytes > 0
+    maker = problem.ops.unit[problem.tensors.op]
+    user, t = problem.ops.unit[problem.consumers.op], problem.consumers.tensor
     in_place = (problem.consumer_place == problem.tensor_place[t]).all(axis=1)
 
     low, high = np.full(units, units), np.full(units, none - 1)  # the units that a unit must be beside
@@ -69,8 +71,8 @@ def _weightless(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bool
     demand(maker[t[sized[t]]], np.where(in_place, user, none)[sized[t]])
     across = sized[t] & (user != maker[t])
     demand(user[across], np.where(in_place, maker[t], none)[across])
-    unused = sized & ((np.bincount(t, minlength=len(sized)) == 0) | (problem.tensor_is_result & ~problem.tensor_free))
-    heavy = np.append(np.flatnonzero(problem.unit_persistent_bytes), problem.op_unit[problem.op_workspace_bytes.any(axis=1)])
+    unused = sized & ((np.bincount(t, minlength=len(sized)) == 0) | (problem.tensors.is_result & ~problem.tensors.free))
+    heavy = np.append(np.flatnonzero(problem.units.persistent_bytes), problem.ops.unit[problem.ops.workspace_bytes.any(axis=1)])
     alone = np.append(maker[unused], heavy)
     demand(alone, np.full(len(alone), none))
     result: Bools = (low[follower] >= leader) & (high[follower] <= leader)

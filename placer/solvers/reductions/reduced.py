@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.problem import Assignment, Bools, Ints, PlacementProblem
+from placer.problem.arrays import Bools, Ints
+from placer.problem.parts import Units
+from placer.problem.problem import Assignment, PlacementProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +24,7 @@ class Reduced:
     @classmethod
     def nothing(cls, problem: PlacementProblem) -> Reduced:
         """The problem as it is."""
-        return cls(problem, np.arange(problem.units))
+        return cls(problem, np.arange(problem.num_units))
 
     def invert(self, assignment: Assignment) -> Assignment:
         """The assignment of the original that an assignment of `problem` stands for."""
@@ -30,7 +32,7 @@ class Reduced:
 
     def forward(self, assignment: Assignment) -> Assignment:
         """An assignment of the original as one of `problem`; each unit goes with the last of those it stands for."""
-        device = np.empty(self.problem.units, np.int64)
+        device = np.empty(self.problem.num_units, np.int64)
         device[self.unit] = assignment.device
         return Assignment(device)
 
@@ -47,28 +49,28 @@ def contract(problem: PlacementProblem, group: Ints, allowed: Bools) -> tuple[Pl
     Raises:
         ValueError: a group is left without a device.
     """
-    present, first, number = np.unique(group[problem.op_unit], return_index=True, return_inverse=True)
+    present, first, number = np.unique(group[problem.ops.unit], return_index=True, return_inverse=True)
     rank = np.empty(len(present), np.int64)
     rank[np.argsort(first)] = np.arange(len(present))
     unit = rank[np.searchsorted(present, group)]
-    together = np.ones((len(present), problem.devices), np.bool_)
+    together = np.ones((len(present), problem.num_devices), np.bool_)
     np.logical_and.at(together, unit, allowed)
     kept = np.zeros(len(present), np.int64)
-    np.add.at(kept, unit, problem.unit_persistent_bytes)
-    return replace(problem, op_unit=rank[number], unit_allowed=together, unit_persistent_bytes=kept), unit
+    np.add.at(kept, unit, problem.units.persistent_bytes)
+    return problem.with_units(rank[number], Units(allowed=together, persistent_bytes=kept)), unit
 
 
 def choices(problem: PlacementProblem) -> int:
     """How many units may be on more than one device."""
-    return int((problem.unit_allowed.sum(axis=1) > 1).sum())
+    return int((problem.units.allowed.sum(axis=1) > 1).sum())
 
 
 def roomy(problem: PlacementProblem) -> Bools:
     """[D]: nothing that is moved to this device can break a limit, its own or, for what it keeps in host memory, the host's."""
-    most = int(problem.unit_persistent_bytes.sum() + 2 * problem.devices * problem.held_bytes.sum())
-    most += int(np.max(problem.op_workspace_bytes, initial=0))
-    enough = (problem.memory_limit_bytes < 0) | (problem.memory_limit_bytes >= most)
-    result: Bools = enough & enough[problem.host]
+    most = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
+    most += int(np.max(problem.ops.workspace_bytes, initial=0))
+    enough = (problem.devices.memory_limit_bytes < 0) | (problem.devices.memory_limit_bytes >= most)
+    result: Bools = enough & enough[problem.devices.host]
     return result
 
 
@@ -78,8 +80,8 @@ def lends(problem: PlacementProblem) -> Bools:
     Beside the unit that takes nothing, and its whole size where a copy of it has to be. So where such a unit leaves, more may be
     held than before.
     """
-    entry_maker = problem.op_unit[problem.tensor_op][problem.consumer_tensor]
-    lent = problem.shared[problem.consumer_tensor] & (problem.held_bytes[problem.consumer_tensor] > 0)
-    result = np.zeros(problem.units, np.bool_)
-    result[entry_maker[lent & (problem.op_unit[problem.consumer_op] != entry_maker)]] = True
+    entry_maker = problem.ops.unit[problem.tensors.op][problem.consumers.tensor]
+    lent = problem.tensors.shared[problem.consumers.tensor] & (problem.tensors.held_bytes[problem.consumers.tensor] > 0)
+    result = np.zeros(problem.num_units, np.bool_)
+    result[entry_maker[lent & (problem.ops.unit[problem.consumers.op] != entry_maker)]] = True
     return result

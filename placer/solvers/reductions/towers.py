@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.problem.problem import Ints, PlacementProblem
+from placer.problem.arrays import Ints
+from placer.problem.crossings import crossings_of
+from placer.problem.problem import PlacementProblem
 from placer.solvers.primitives.grouping import components, grouped
 from placer.solvers.reductions.reduced import Reduced, roomy
 
@@ -25,25 +27,25 @@ def towers(reduced: Reduced) -> Reduced:
     neighbours (Weisfeiler, Leman 1968); each is then compared.
     """
     problem = reduced.problem
-    group = np.arange(problem.units)
+    group = np.arange(problem.num_units)
     if roomy(problem).all():
         for copies in _candidates(problem):
             first = copies[0]
             for other in copies[1:]:
                 group[other] = first
-    return reduced.then("towers", group, problem.unit_allowed)
+    return reduced.then("towers", group, problem.units.allowed)
 
 
 def _candidates(problem: PlacementProblem) -> list[list[Ints]]:
     """Classes of equal towers, each tower its units in an order that matches those of the others."""
-    crossings = problem.crossings
+    crossings = crossings_of(problem)
     colour = _colours(problem)
     several = np.bincount(colour)[colour] > 1
     maker = crossings.unit[crossings.user_crossing]
     joined = several[maker] & several[crossings.user]
-    made, taken = grouped(crossings.unit, problem.units), grouped(crossings.user, problem.units)
+    made, taken = grouped(crossings.unit, problem.num_units), grouped(crossings.user, problem.num_units)
     told: dict[Hashable, list[Ints]] = {}
-    for piece in components(problem.units, maker[joined], crossings.user[joined]):
+    for piece in components(problem.num_units, maker[joined], crossings.user[joined]):
         members = np.array(piece)[np.argsort(colour[piece], kind="stable")]
         if several[members[0]] and len(np.unique(colour[members])) == len(members):
             told.setdefault(_told(problem, members.tolist(), made, taken), []).append(members)
@@ -52,8 +54,8 @@ def _candidates(problem: PlacementProblem) -> list[list[Ints]]:
 
 def _colours(problem: PlacementProblem) -> Ints:
     """[U]: a number for each kind of unit, equal where time, devices and all that is near are."""
-    crossings, units = problem.crossings, problem.units
-    own = _numbered(np.concatenate([problem.unit_time_ns, problem.unit_allowed], axis=1))
+    crossings, units = crossings_of(problem), problem.num_units
+    own = _numbered(np.concatenate([problem.unit_time_ns, problem.units.allowed], axis=1))
     what = _numbered(np.column_stack([crossings.nbytes, crossings.count, crossings.place]))
     how = _numbered(crossings.user_place)
     colour = own
@@ -90,7 +92,7 @@ def _mixed(rows: Ints) -> NDArray[np.uint64]:
 
 def _told(problem: PlacementProblem, members: list[int], made: list[list[int]], taken: list[list[int]]) -> Hashable:
     """All that a tower's costs depend on, its own units by their position, others by their number."""
-    crossings = problem.crossings
+    crossings = crossings_of(problem)
     position = {unit: ("own", k) for k, unit in enumerate(members)}
 
     def name(unit: int) -> tuple[str, int]:
@@ -100,7 +102,7 @@ def _told(problem: PlacementProblem, members: list[int], made: list[list[int]], 
         entries = range(crossings.start[x], crossings.start[x + 1])
         return frozenset(Counter((name(int(crossings.user[i])), crossings.user_place[i].tobytes()) for i in entries).items())
 
-    rows = tuple((problem.unit_time_ns[u].tobytes(), problem.unit_allowed[u].tobytes()) for u in members)
+    rows = tuple((problem.unit_time_ns[u].tobytes(), problem.units.allowed[u].tobytes()) for u in members)
     inside = Counter(
         (name(u), int(crossings.nbytes[x]), float(crossings.count[x]), crossings.place[x].tobytes(), uses(x))
         for u in members

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
@@ -40,7 +41,7 @@ class _StepTime:
     """A `Ledger` for the step time."""
 
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
-        self._simulator, self._device = problem.simulator, assignment.device.copy()
+        self._simulator, self._device = Simulator(problem), assignment.device.copy()
         self._now = self._simulator.step_ns(assignment)
 
     def move(self, unit: int, device: int) -> int:
@@ -67,10 +68,10 @@ def anneal(
     """
     started = time.perf_counter()
     seconds = max(1e-9, ends - started)
-    free = np.flatnonzero(problem.unit_allowed.sum(axis=1) > 1)
+    free = np.flatnonzero(problem.units.allowed.sum(axis=1) > 1)
     if not len(free):
         return start
-    choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+    choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
     state: _Moves = Ledger(problem, start) if objective == "total_cost" else _StepTime(problem, start)
     room, device = Room(problem), start.device.tolist()
     for unit, d in enumerate(device):
@@ -102,7 +103,7 @@ def anneal(
 
 def moves_within(problem: PlacementProblem, objective: Objective, seconds: float) -> int:
     """How many moves take about so long."""
-    return int(seconds * (MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.ops)))
+    return int(seconds * (MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.num_ops)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Annealing:
             return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, seconds, StopReason.NOT_FOUND, detail)
         moves = moves_within(problem, objective, SECONDS if time_limit_s is None else time_limit_s)
         if time_limit_s is None:
-            moves = min(moves, MOVES_PER_UNIT * problem.units)
+            moves = min(moves, MOVES_PER_UNIT * problem.num_units)
         ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= BY_THE_CLOCK_S else math.inf
         found = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
         return answer(problem, objective, found, solver=self.name, started=started, stop_detail=f"at most {moves} moves")

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.problem.arrays import Floats
+from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
-from placer.problem.problem import Assignment, Floats, PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution
 from placer.solvers.primitives.filling import in_order
@@ -36,9 +39,9 @@ class _Decoder:
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        crossings = problem.crossings
+        crossings = crossings_of(problem)
         x = crossings.user_crossing
-        copy = problem.copy_ns(
+        copy = problem.links.copy_ns(
             crossings.nbytes[x][:, None, None],
             crossings.count[x][:, None, None],
             crossings.place[x][:, :, None],
@@ -47,7 +50,7 @@ class _Decoder:
         self._problem = problem
         self._order = in_order(problem)
         turn = np.argsort(self._order).tolist()
-        self._before: list[list[tuple[int, list[list[int]]]]] = [[] for _ in range(problem.units)]
+        self._before: list[list[tuple[int, list[list[int]]]]] = [[] for _ in range(problem.num_units)]
         alone = problem.unit_time_ns.copy()
         for maker, user, cost in zip(crossings.unit[x].tolist(), crossings.user.tolist(), copy, strict=True):
             if maker == user:
@@ -57,7 +60,7 @@ class _Decoder:
             else:
                 self._before[maker].append((user, cost.T.tolist()))
         self._alone: list[list[int]] = alone.tolist()
-        self._choices = [np.flatnonzero(row).tolist() for row in problem.unit_allowed]
+        self._choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
 
     def decode(self, keys: Floats) -> Assignment:
         """The assignment of keys [U, D]."""
@@ -85,15 +88,15 @@ def evolve(
     The elite stays; a child takes each key from a parent of the elite with probability `FROM_ELITE`, otherwise from any other;
     the rest are new. The first generation has the plain greedy rule in it.
     """
-    decoder = _Decoder(problem)
+    decoder, simulator = _Decoder(problem), Simulator(problem)
 
     def graded(keys: Floats) -> tuple[tuple[int, int], Floats, Assignment]:
         assignment = decoder.decode(keys)
         over = int(excess(problem, assignment).sum()) if limits_can_bind(problem) else 0
-        value = total_cost_ns(problem, assignment) if objective == "total_cost" else problem.simulator.step_ns(assignment)
+        value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulator.step_ns(assignment)
         return (over, value), keys, assignment
 
-    shape = (problem.units, problem.devices)
+    shape = (problem.num_units, problem.num_devices)
     elite, mutants = max(1, round(ELITE * population)), round(MUTANTS * population)
     people = [graded(np.full(shape, 0.5)), *(graded(rng.random(shape)) for _ in range(population - 1))]
     people.sort(key=lambda person: person[0])
@@ -128,7 +131,7 @@ class Genetic:
             seed: of the keys.
         """
         started = time.perf_counter()
-        per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.ops)
+        per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.num_ops)
         decodings = min(SECONDS * per_s, DECODINGS) if time_limit_s is None else time_limit_s * per_s
         population = min(POPULATION, max(4, int(decodings / GENERATIONS)))
         generations = max(1, int(decodings / population))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.lagrangian import lagrangian
@@ -144,24 +145,24 @@ class StepTime:
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        bound = max(known_ns, step_bound_ns(problem.simulator))
-        if not known_ns and limits_can_bind(problem) and (time_limit_s is not None or problem.ops <= LARGE):
+        bound = max(known_ns, step_bound_ns(Simulator(problem)))
+        if not known_ns and limits_can_bind(problem) and (time_limit_s is not None or problem.num_ops <= LARGE):
             bounding = BOUND_S if time_limit_s is None else SHARE * time_limit_s
-            bound = max(bound, limited_load_ns(problem.simulator, seconds=bounding))
+            bound = max(bound, limited_load_ns(Simulator(problem), seconds=bounding))
         search = Search(
             problem,
             bound_ns=bound,
-            effort=int(runs * min(SEVERAL, max(1, len(accelerators(problem)))) / max(1, problem.ops)),
+            effort=int(runs * min(SEVERAL, max(1, len(accelerators(problem)))) / max(1, problem.num_ops)),
             ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
         )
         for start in _starts(problem):
-            if search.offer(start) is None and (search.best is None or problem.ops <= LARGE):
+            if search.offer(start) is None and (search.best is None or problem.num_ops <= LARGE):
                 search.offer_fitting(start)
         parts = _parts(search)
         if most_ns is not None and (search.best is None or search.step_ns(search.best) > most_ns):
             taken = time.perf_counter() - started
             return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, StopReason.ABANDONED)
-        if search.limited and (search.best is None or problem.ops <= LARGE):
+        if search.limited and (search.best is None or problem.num_ops <= LARGE):
             for fitting in lagrangian(problem, halves=False).found[:RELAXED]:
                 search.offer(fitting)
         if search.best is None:
@@ -171,7 +172,7 @@ class StepTime:
             search.climb(reduced, start, search.effort // (2 * len(parts)))
         seconds = time_limit_s or 0.0
         searching = 0 < choices(problem) <= moves_within(problem, objective, seconds)
-        several = problem.ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
+        several = problem.num_ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
         starts = CLIMBED if several else 1
         reason = _climbed(search, starts, search.effort * (CLIMBING if searching else 1))
         if searching and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
@@ -212,9 +213,9 @@ def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
     found: list[tuple[float, Reduced, Assignment]] = []
     group, machines = accelerators(problem), [problem]
     if len(group) > 3:
-        allowed = problem.unit_allowed & (np.arange(problem.devices) != group[-1])
-        allowed = np.where(allowed.any(axis=1)[:, None], allowed, problem.unit_allowed)
-        machines.append(replace(problem, unit_allowed=allowed))
+        allowed = problem.units.allowed & (np.arange(problem.num_devices) != group[-1])
+        allowed = np.where(allowed.any(axis=1)[:, None], allowed, problem.units.allowed)
+        machines.append(problem.with_allowed(allowed))
     for reduced, start in itertools.chain.from_iterable(map(partitions, machines)):
         coarse = fit(reduced.problem, start) if search.limited else start
         if coarse is None:
@@ -222,7 +223,7 @@ def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
         elif (score := search.offer(reduced.invert(coarse))) is not None:
             found.append((score, reduced, coarse))
     found.sort(key=lambda entry: entry[0])
-    if problem.ops > LARGE:
+    if problem.num_ops > LARGE:
         return [(reduced, coarse) for _, reduced, coarse in found[:LARGE_CLIMBS]]
     for _, reduced, coarse in found[:CLIMBS]:
         search.offer(exchange(problem, reduced.invert(coarse), passes=PASSES))
@@ -252,18 +253,18 @@ def _searched(problem: PlacementProblem, seconds: float, seed: int, ends: float)
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
     """The simple placements, so that nothing found is worse than they are, and what may be better."""
-    large = problem.ops > LARGE
+    large = problem.num_ops > LARGE
     yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")
-    hidden = np.zeros((problem.units, problem.devices), np.int64)
-    np.add.at(hidden, problem.op_unit, np.where(problem.asynchronous, problem.op_compute_ns, problem.op_time_ns))
-    for other in range(problem.devices):
-        pair = (problem.host, other)
-        if other != problem.host and problem.unit_allowed[:, pair].any(axis=1).all():
+    hidden = np.zeros((problem.num_units, problem.num_devices), np.int64)
+    np.add.at(hidden, problem.ops.unit, np.where(problem.devices.asynchronous, problem.ops.compute_ns, problem.ops.time_ns))
+    for other in range(problem.num_devices):
+        pair = (problem.devices.host, other)
+        if other != problem.devices.host and problem.units.allowed[:, pair].any(axis=1).all():
             for copies, overlapped in CUTS[:2] if large else CUTS:
                 yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    if not large or problem.devices == 2:  # these look at each device in turn, and partitions are better starts on several
+    if not large or problem.num_devices == 2:  # these look at each device in turn, and partitions are better starts on several
         if limits_can_bind(problem):
             yield greedy_benefit_assignment(problem)
         yield earliest_finish_assignment(problem)

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from cost_models.measuring.chains import HOST, in_one_line
+from cost_models.measuring.chains import HOST, error_line
 from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
 
@@ -43,7 +43,7 @@ def warm_up(step: Callable[[], None]) -> str:
         for _ in range(WARM_UP_STEPS):
             step()
     except tf.errors.OpError as error:
-        return f"TensorFlow refuses: {in_one_line(error)}"
+        return f"TensorFlow refuses: {error_line(error)}"
     return ""
 
 
@@ -70,7 +70,7 @@ def time_in_turns(
     try:
         return _time_in_turns(steps, within_s, rounds, round_s, report)
     except tf.errors.OpError as error:
-        raise PlacerError(f"a step ran, but not again and again: {in_one_line(error)}") from error
+        raise PlacerError(f"a step ran, but not again and again: {error_line(error)}") from error
 
 
 def _time_in_turns(

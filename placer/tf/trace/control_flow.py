@@ -19,8 +19,8 @@ from placer.tf.trace.graph_builder import GraphBuilder, Source
 from placer.tf.trace.kernels import DEVICE_TYPES, KernelIndex, KernelSupport
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
+from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.signatures import Signatures
-from placer.tf.trace.trip_counts import TripCounts
 
 HOST_PREDICATE = KernelSupport({"CPU": Kernel(), "GPU": Kernel((0,), (0,))}, {})
 
@@ -36,10 +36,8 @@ class ControlFlow:
     resolver: Resolver
     flatten: Flatten
     """Adds the ops of a body, given how often it runs in a step and the nodes that its stateful ops wait for."""
-    trip_counts: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By While node: see `OpGraph.trip_counts`."""
+    rounds: LoopRounds
     kernels: KernelIndex = field(default_factory=KernelIndex.shared)
-    _trips: TripCounts = field(default_factory=TripCounts)
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
@@ -55,8 +53,7 @@ class ControlFlow:
         cond, inner = body.children[name]
         path = body.names[name]
         sources = [resolver.source(body, *split_input(i)) for i in node.input if not i.startswith("^")]
-        trips, trips_source = self._trips.of_loop(cond, inner)
-        self.trip_counts[path] = (trips, trips_source)
+        rounds = self.rounds.of_loop(cond, inner).value
         carried = [(i, s) for i, s in enumerate(sources) if builder.specs[s[0]][s[1]].dtype != "resource"]
         for j, hoist in enumerate(inner.hoists):
             handle = resolver.source(body, *hoist.handle)
@@ -65,17 +62,17 @@ class ControlFlow:
         for i, source in carried:
             tensor = inner.input_tensors[i] if i < len(sources) else inner.hoists[i - len(sources)].tensor
             spec = self.signatures.spec(f"{path}/in{i}", 0, tensor)
-            self._add_loop_value(f"{path}/in{i}", "LoopVariable", "Switch", spec, count * max(trips, 1), inner)
+            self._add_loop_value(f"{path}/in{i}", "LoopVariable", "Switch", spec, count * max(rounds, 1), inner)
             builder.edge(source, f"{path}/in{i}", 0)
             builder.wait(f"{path}/in{i}", waits)
-        self.flatten(cond, count * (trips + 1), waits)
+        self.flatten(cond, count * (rounds + 1), waits)
         predicate = resolver.source(cond, *self._behind_identities(cond, *cond.outputs[0]))
         boolean = TensorSpec("bool", ())
         builder.add(
             path,
             op_type=node.op,
             signature=self.signatures.signature(node.op, (boolean,), (boolean,)),
-            count=count * (trips + 1),
+            count=count * (rounds + 1),
             role="loop",
             support=HOST_PREDICATE,
             body=inner.path,
@@ -83,7 +80,7 @@ class ControlFlow:
         builder.edge(predicate, path, 0)
         builder.wait(path, waits)
         before = len(builder.fields)
-        self.flatten(inner, count * trips, waits)
+        self.flatten(inner, count * rounds, waits)
         for i, _ in carried:
             if i < len(sources):
                 result = resolver.source(inner, *inner.outputs[i])
@@ -91,7 +88,7 @@ class ControlFlow:
             else:
                 result = f"{path}/in{i}", 0
                 spec = builder.specs[f"{path}/in{i}"][0]
-            self._add_loop_value(f"{path}/out{i}", "NextIteration", "NextIteration", spec, count * max(trips, 1), inner)
+            self._add_loop_value(f"{path}/out{i}", "NextIteration", "NextIteration", spec, count * max(rounds, 1), inner)
             builder.edge(result, f"{path}/out{i}", 0)
             builder.next_iterations[f"{path}/in{i}"] = f"{path}/out{i}"
             builder.groups.join(f"{path}/in{i}", f"{path}/out{i}", f"loop variable {i} of {path} keeps one device")
@@ -99,11 +96,11 @@ class ControlFlow:
         resolver.last_nodes[path] = [path, *(f"{path}/out{i}" for i, _ in carried), *resolver.finished_body(inner)]
 
     def notes(self) -> list[str]:
-        """What is assumed of loops whose trip count does not follow from the graph."""
+        """What is assumed of loops whose number of rounds does not follow from the graph."""
         return [
-            f"loop {path!r}: how often it runs cannot be read from the graph and counts as {trips}."
-            for path, (trips, source) in self.trip_counts.items()
-            if source == "default"
+            f"loop {path!r}: how often it runs cannot be read from the graph and counts as {rounds.value}."
+            for path, rounds in self.rounds.known.items()
+            if rounds.source == "assumed"
         ]
 
     def _add_hoisted_read(

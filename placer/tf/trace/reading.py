@@ -1,4 +1,4 @@
-"""Reads a Trace into an OpGraph: all bodies in one DAG, with shapes, kernels, groups, trip counts and places of inputs."""
+"""Reads a Trace into an OpGraph: all bodies in one DAG, with shapes, kernels, groups, rounds of loops and places of inputs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from placer.tf.trace.kernels import KernelIndex
 from placer.tf.trace.op_types import accepts_remote_handles, functions_of, is_stateful, may_differ
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
+from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.signatures import ShapeOf, Signatures
 from placer.tf.trace.tracing import Trace
 
@@ -50,7 +51,7 @@ class _Reader:
         self.builder = GraphBuilder()
         self.signatures = Signatures(shape_of)
         self.resolver = Resolver()
-        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten)
+        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten, LoopRounds())
         self.inputs = Inputs(trace, self.builder, self.signatures, immovable)
         self.stateful: list[str] = []
         self.notes: list[str] = []
@@ -74,7 +75,7 @@ class _Reader:
             resources=self.inputs.resources,
             group_reasons=group_reasons,
             process_devices=process_devices(),
-            trip_counts=self.control_flow.trip_counts,
+            rounds=self.control_flow.rounds.known,
             outputs=outputs,
             notes=(*self.inputs.notes(live), *self.control_flow.notes(), *self.notes),
         )

@@ -306,10 +306,10 @@ class GraphView {
     };
     byId("legend").replaceChildren(
       ...plan.devices.map((device, k) => el("li", {}, swatch(plan, k), device.name)),
-      el("li", {}, line("var(--crossing)", 4, "none"), "is copied to another device"),
+      el("li", {}, line("var(--crossing)", 4, "none"), "copied to another device"),
       el("li", {}, line("var(--crossing)", 1.5, "4 3"), "uses an existing copy"),
       el("li", {}, line("var(--soft)", 1.5, "none"), "stays on its device"),
-      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "gives only the order"),
+      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "order only"),
       el("li", {}, el("span", { class: "crosses" }, "⇄"), " crossings inside"),
       el("li", { class: "soft" }, "double-click opens ▸ and closes ▾"),
     );

@@ -14,6 +14,7 @@ import pytest
 import placer
 from placer.errors import OptionError, PlanError
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.arena import arena as arena_module
 from placer.research.arena import solver_code as code
@@ -39,11 +40,11 @@ def test_a_record_tells_what_the_solver_found() -> None:
         assert solution.assignment is not None
         report = validate(SMALL, solution.assignment)
         assert (record["objective_ns"], record["total_cost_ns"]) == (solution.objective_ns, report.total_cost_ns)
-        assert record["step_time_ns"] == SMALL.simulator.step_ns(solution.assignment)
+        assert record["step_time_ns"] == Simulator(SMALL).step_ns(solution.assignment)
         assert record["lower_bound_ns"] == solution.lower_bound_ns
         assert record["status"] == solution.status
-        assert [record[f"peak_bytes.{device}"] for device in SMALL.device_names] == list(report.peak_bytes)
-        assert record["limit_bytes.GPU:0"] == SMALL.memory_limit_bytes[1]
+        assert [record[f"peak_bytes.{device}"] for device in SMALL.devices.names] == list(report.peak_bytes)
+        assert record["limit_bytes.GPU:0"] == SMALL.devices.memory_limit_bytes[1]
         assert record["feasible"] is True
         assert record.keys() >= {*KEY}
         assert all(isinstance(value, str | int | float) for value in record.values())
@@ -145,7 +146,7 @@ import placer
 from placer.problem.problem import Assignment
 
 def run(problem):  # a name that others use too
-    return Assignment(problem.unit_allowed.argmax(axis=1))
+    return Assignment(problem.units.allowed.argmax(axis=1))
 
 def main():
     comparison = placer.arena(["family:chain,ops=12"], [run], time_limits_s=[1])
@@ -170,12 +171,12 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("at least one element", OptionError, {"p": SMALL}, [], {}),
         ("at least one element", OptionError, {"p": SMALL}, "auto", {}),
         ("no problem to compare on", OptionError, [], None, {}),
-        ("one text", OptionError, "family:chain", None, {}),
-        ("5 is no problem", OptionError, {"p": 5}, None, {}),
+        ("is a text", OptionError, "family:chain", None, {}),
+        ("5 is not a problem", OptionError, {"p": 5}, None, {}),
         ("'star'", OptionError, ["family:star"], None, {}),
         ("'ops=x' is not KEY=NUMBER", OptionError, ["family:chain,ops=x"], None, {}),
         ("'opps=3' is not KEY=NUMBER", OptionError, ["family:chain,opps=3"], None, {}),
-        ("1 names where 2 belong", OptionError, ["adversarial:heft"], None, {}),
+        ("needs 2 names and has 1", OptionError, ["adversarial:heft"], None, {}),
         ("no solver 'magic'", OptionError, ["adversarial:heft,magic"], None, {}),
         ("memory_share=2", OptionError, {"p": SMALL}, None, {"memory_share": 2}),
         ("give one", OptionError, {"p": SMALL}, None, {"memory_share": 0.5, "memory_limits": {"GPU:0": 1}}),
@@ -184,7 +185,7 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("time_limits_s=0", OptionError, {"p": SMALL}, None, {"time_limits_s": [0]}),
         ("jobs=0", OptionError, {"p": SMALL}, None, {"jobs": 0}),
         ("is for one run", OptionError, {"p": SMALL}, None, {"seed": 1}),
-        ("top level of a module", OptionError, {"p": SMALL}, [lambda problem: Assignment(problem.op_unit)], {}),
+        ("top level of a module", OptionError, {"p": SMALL}, [lambda problem: Assignment(problem.ops.unit)], {}),
         ("not a placer.arena file", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "other.jsonl"}),
         ("cannot be written", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "no" / "folder"}),
     ]:

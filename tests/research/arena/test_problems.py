@@ -15,20 +15,21 @@ import placer
 from placer.errors import PlanError
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.problems import fingerprint, load_problem, problem_of, save_problem
+from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
+from placer.research.arena.problems import problem_of
 from placer.research.instances.dnn_partitioning import load_placement
-from placer.research.instances.families import LEAST_OPS, SHAPES, synthetic
+from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
 from placer.solvers.heuristics.fixed import all_on
 from tests.helpers.graphs import layers
 from tests.helpers.published import THROUGHPUT
 from tests.helpers.random_problems import problems
 
 
-@given(st.sampled_from(list(SHAPES)), st.integers(LEAST_OPS, 60), st.integers(1, 3), st.integers(0, 2**31 - 1))
+@given(st.sampled_from(list(SHAPES)), st.integers(MIN_OPS, 60), st.integers(1, 3), st.integers(0, 2**31 - 1))
 def test_a_family_has_problems_of_every_size_by_seed(shape: str, ops: int, gpus: int, seed: int) -> None:
     problem = synthetic(shape, ops=ops, gpus=gpus, seed=seed, memory=0.5)
-    assert (problem.ops, problem.devices) == (ops, 1 + gpus)
-    assert problem.memory_limit_bytes[1] == peaks(problem, all_on(problem, "GPU"))[1] // 2
+    assert (problem.num_ops, problem.num_devices) == (ops, 1 + gpus)
+    assert problem.devices.memory_limit_bytes[1] == peaks(problem, all_on(problem, "GPU"))[1] // 2
     assert fingerprint(problem) == fingerprint(synthetic(shape, ops=ops, gpus=gpus, seed=seed, memory=0.5))
     assert fingerprint(problem) != fingerprint(synthetic(shape, ops=ops, gpus=gpus, seed=seed + 1, memory=0.5))
 
@@ -49,16 +50,17 @@ def test_a_saved_problem_is_the_same_problem(tmp_path_factory: pytest.TempPathFa
 def test_problems_differ_that_differ_in_anything() -> None:
     problem = synthetic("layered", ops=12)
     hashes = [fingerprint(problem)]
-    for field in fields(problem):
-        other, value = copy.copy(problem), getattr(problem, field.name)
+    named = [(part.name, field.name) for part in fields(problem) for field in fields(getattr(problem, part.name))]
+    for part, field in named:
+        other, value = copy.deepcopy(problem), getattr(getattr(problem, part), field)
         if isinstance(value, np.ndarray):
             changed = value.copy()
             changed.flat[-1] = not changed.flat[-1] if value.dtype == bool else changed.flat[-1] + 1
         else:
-            changed = (*value[:-1], "other") if isinstance(value, tuple) else 1 if value is None else value + 1
-        object.__setattr__(other, field.name, changed)
+            changed = (*value[:-1], "other") if isinstance(value, tuple) else value + 1
+        object.__setattr__(getattr(other, part), field, changed)
         hashes.append(fingerprint(other))
-    assert len(set(hashes)) == len(hashes) == 1 + len(fields(problem))
+    assert len(set(hashes)) == len(hashes) == 1 + len(named)
 
 
 @pytest.mark.skipif(not THROUGHPUT, reason="the published workloads are not here")

@@ -71,8 +71,8 @@ def test_loads_and_costs_are_those_of_the_file(path: Path) -> None:
         expected = [loads.get(d if d < split.accelerators else split.accelerators - 1 - d, 0.0) for d in range(split.devices)]
         assert loads_ns(split, chosen) / 1e6 == pytest.approx(expected, abs=1e-3)
 
-        side = rng.integers(0, 2, placement.units)
-        on = dict(zip(published.node_ids(placement.op_names), (side[placement.op_unit] - 1).tolist(), strict=True))
+        side = rng.integers(0, 2, placement.num_units)
+        on = dict(zip(published.node_ids(placement.ops.names), (side[placement.ops.unit] - 1).tolist(), strict=True))
         assert total_cost_ns(placement, Assignment(side)) / 1e6 == pytest.approx(published.total_cost(path, on), abs=1e-2)
 
 
@@ -111,5 +111,5 @@ def test_a_file_that_is_no_workload_is_refused(tmp_path: Path) -> None:
         path = tmp_path / "workload.json"
         path.write_text(content)
         for load in (load_split, load_placement):
-            with pytest.raises(PlanError, match="no workload"):
+            with pytest.raises(PlanError, match="not a workload"):
                 load(path)

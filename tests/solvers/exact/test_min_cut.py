@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Status
 from placer.solvers.exact.min_cut import MinCut, expansion, minimum_cut
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import assignments, problems, random_assignment
 
 
@@ -33,22 +32,22 @@ def test_bound_never_exceeds_the_optimum_and_optimal_means_it(problem: Placement
 @given(problems(devices=2, limits=False))
 def test_exact_where_copies_within_a_device_cost_no_more_than_from_the_other(problem: PlacementProblem) -> None:
     """Then no crossing is beyond a cut, with several users or not, in host memory or not."""
-    latency, per_byte = problem.copy_latency_ns.copy(), problem.copy_ns_per_byte.copy()
+    latency, per_byte = problem.links.latency_ns.copy(), problem.links.ns_per_byte.copy()
     for own, view, other in ((1, 3, [0, 2]), (3, 1, [0, 2]), (0, 2, [1, 3]), (2, 0, [1, 3])):
         latency[own, view] = min(latency[q, view] for q in other)
         per_byte[own, view] = min(per_byte[q, view] for q in other)
-    changed = dataclasses.replace(problem, copy_latency_ns=latency, copy_ns_per_byte=per_byte)
-    solution = MinCut().solve(changed, "total_cost")
+    shortcut = changed(problem, links_latency_ns=latency, links_ns_per_byte=per_byte)
+    solution = MinCut().solve(shortcut, "total_cost")
     assert solution.status is Status.OPTIMAL
-    assert solution.objective_ns == cheapest(changed)
+    assert solution.objective_ns == cheapest(shortcut)
 
 
 @settings(deadline=None, max_examples=150)
 @given(problems(limits=False), st.integers(0, 2**32 - 1))
 def test_no_moves_to_a_device_cost_less_than_the_bound_with_rent(problem: PlacementProblem, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    rent = rng.random((problem.devices, problem.ops)) * rng.integers(0, 2, (problem.devices, problem.ops))
-    stay, to = random_assignment(problem, seed), int(rng.integers(problem.devices))
+    rent = rng.random((problem.num_devices, problem.num_ops)) * rng.integers(0, 2, (problem.num_devices, problem.num_ops))
+    stay, to = random_assignment(problem, seed), int(rng.integers(problem.num_devices))
     cut = expansion(problem, stay, to, rent=rent)
     assert ((cut.assignment.device == stay.device) | (cut.assignment.device == to)).all()
     sums = [
@@ -62,15 +61,13 @@ def test_no_moves_to_a_device_cost_less_than_the_bound_with_rent(problem: Placem
 @settings(deadline=None, max_examples=50)
 @given(problems(devices=2, limits=False))
 def test_scaling_the_costs_scales_the_optimum(problem: PlacementProblem) -> None:
-    whole = dataclasses.replace(
-        problem, copy_ns_per_byte=np.rint(problem.copy_ns_per_byte), tensor_count=np.ceil(problem.tensor_count)
-    )
-    whole = dataclasses.replace(whole, op_count=np.ceil(whole.op_count))
-    scaled = dataclasses.replace(
+    whole = changed(problem, links_ns_per_byte=np.rint(problem.links.ns_per_byte), tensors_count=np.ceil(problem.tensors.count))
+    whole = changed(whole, ops_count=np.ceil(whole.ops.count))
+    scaled = changed(
         whole,
-        op_time_ns=7 * whole.op_time_ns,
-        copy_latency_ns=7 * whole.copy_latency_ns,
-        copy_ns_per_byte=7 * whole.copy_ns_per_byte,
+        ops_time_ns=7 * whole.ops.time_ns,
+        links_latency_ns=7 * whole.links.latency_ns,
+        links_ns_per_byte=7 * whole.links.ns_per_byte,
     )
     assert minimum_cut(scaled).bound_ns == 7 * minimum_cut(whole).bound_ns
 
@@ -80,5 +77,5 @@ def test_unsupported_says_what_does_not_fit() -> None:
 
     assert MinCut().unsupported(chain(), "total_cost") == ""
     assert "step_time" in MinCut().unsupported(chain(), "step_time")
-    cramped = chain(memory_limit_bytes=np.array([-1, 1100]))
+    cramped = chain(devices_memory_limit_bytes=np.array([-1, 1100]))
     assert "GPU:0 would hold 1207 bytes, 107 over its limit of 1100" in MinCut().unsupported(cramped, "total_cost")

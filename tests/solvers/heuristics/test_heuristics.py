@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import placer
 from placer.errors import InfeasibleError, OptionError
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.solvers.base import Status
 from placer.solvers.heuristics.cpop import cpop_schedule
 from placer.solvers.heuristics.heft import heft_schedule
@@ -18,6 +17,7 @@ from placer.solvers.heuristics.m_sct import favourite_children, m_sct_schedule
 from placer.solvers.heuristics.peft import optimistic_cost_ns, peft_schedule
 from placer.solvers.primitives.list_scheduling import Schedule, upward_rank_ns
 from placer.solvers.registry import solver
+from tests.helpers.changed import changed
 from tests.helpers.graphs import layers
 from tests.helpers.shapes import ARABNEJAD, TOPCUOGLU, tasks
 from tests.problem.test_price import chain
@@ -35,7 +35,7 @@ def test_heft_schedules_its_papers_example_as_its_paper_does() -> None:
     assert (schedule.assignment.device + 1).tolist() == [3, 1, 3, 2, 3, 2, 3, 1, 2, 2]
     assert schedule.start == [0, 27, 9, 18, 28, 26, 38, 57, 56, 73]
     assert schedule.makespan_ns == 80
-    assert TOPCUOGLU.simulator.step_ns(schedule.assignment) == 91
+    assert Simulator(TOPCUOGLU).step_ns(schedule.assignment) == 91
 
 
 def test_cpop_and_peft_reach_the_makespans_of_their_papers() -> None:
@@ -68,7 +68,7 @@ def test_m_etf_passes_over_a_device_without_room() -> None:
     at 6, and so does op 2.
     """
     limits = np.array([9, -1])
-    schedule = m_etf_schedule(replace(FORK, unit_persistent_bytes=np.array([0, 10, 0, 0]), memory_limit_bytes=limits))
+    schedule = m_etf_schedule(changed(FORK, units_persistent_bytes=np.array([0, 10, 0, 0]), devices_memory_limit_bytes=limits))
     assert schedule.assignment.device.tolist() == [0, 1, 0, 1]
     assert schedule.start == [0, 3, 2, 6]
 
@@ -90,9 +90,9 @@ def test_m_sct_waits_for_the_favourite_child() -> None:
 def test_m_topo_gives_each_device_an_equal_share_and_fills_go_on_until_full() -> None:
     """Five ops in a row that keep 10 bytes each and make nothing: a share is 50 // 2 + 10."""
     row = tasks([[1, 1]] * 5, [(i, i + 1, 0) for i in range(1, 5)])
-    row = replace(row, unit_persistent_bytes=np.full(5, 10))
+    row = changed(row, units_persistent_bytes=np.full(5, 10))
     assert device_of("m_topo", row) == [0, 0, 0, 1, 1]
-    limited = replace(row, memory_limit_bytes=np.array([20, -1]))
+    limited = changed(row, devices_memory_limit_bytes=np.array([20, -1]))
     for name in ("in_order_fill", "dfs_fill"):
         assert device_of(name, row) == [0, 0, 0, 0, 0]
         assert device_of(name, limited) == [0, 0, 1, 1, 1]
@@ -101,7 +101,7 @@ def test_m_topo_gives_each_device_an_equal_share_and_fills_go_on_until_full() ->
 def test_dfs_fill_keeps_branches_together_where_execution_order_does_not() -> None:
     """Two branches of two ops from one, in turns: a device with room for three has the start and one whole branch."""
     branches = tasks([[1, 1]] * 5, [(1, 2, 0), (1, 3, 0), (2, 4, 0), (3, 5, 0)])
-    branches = replace(branches, unit_persistent_bytes=np.full(5, 10), memory_limit_bytes=np.array([30, -1]))
+    branches = changed(branches, units_persistent_bytes=np.full(5, 10), devices_memory_limit_bytes=np.array([30, -1]))
     assert device_of("dfs_fill", branches) == [0, 1, 0, 1, 0]
     assert device_of("in_order_fill", branches) == [0, 0, 0, 1, 1]
 
@@ -114,7 +114,7 @@ def test_cpu_preferred_keeps_what_follows_host_values(made_on_host: bool, taken_
     """in → work → out: `work` stays with its input in host memory, unless its GPU kernel takes that from there."""
     on_host = np.array([[False, made_on_host], [False, False]])
     from_host = np.array([[False, taken_from_host], [False, True]])
-    problem = chain(tensor_on_host=on_host, consumer_on_host=from_host)
+    problem = chain(tensors_on_host=on_host, consumers_on_host=from_host)
     assert device_of("cpu_preferred", problem)[:2] == device[:2]
 
 
@@ -127,7 +127,7 @@ def test_searches_find_shorter_steps_than_list_schedules() -> None:
 
 def everything_on_the_first(problem: PlacementProblem) -> Assignment:
     """Each unit on the first device it may use."""
-    return Assignment(problem.unit_allowed.argmax(axis=1))
+    return Assignment(problem.units.allowed.argmax(axis=1))
 
 
 def test_a_function_is_a_solver() -> None:
@@ -148,7 +148,7 @@ def test_a_function_is_a_solver() -> None:
 def test_what_a_function_returns_is_checked(returned: Assignment, told: str) -> None:
     allowed = np.array([[True, True], [True, False], [True, True]])
     with pytest.raises(OptionError) as raised:
-        solver(lambda _: returned).solve(chain(unit_allowed=allowed), "step_time")
+        solver(lambda _: returned).solve(chain(units_allowed=allowed), "step_time")
     assert told in str(raised.value)
 
 

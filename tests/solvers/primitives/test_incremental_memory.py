@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.incremental_memory import NOWHERE, Room
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
 
 
@@ -27,12 +26,12 @@ def test_room_fits_exactly_where_the_whole_assignment_does(
     """Whatever was moved before: a limit at the peak holds, one byte less does not."""
     assignment = random_assignment(problem, seed)
     most = peaks(problem, assignment)
-    for limits, fits in ((most, True), (most - (np.arange(problem.devices) == tight % problem.devices), False)):
+    for limits, fits in ((most, True), (most - (np.arange(problem.num_devices) == tight % problem.num_devices), False)):
         if (limits < 0).any():  # nothing is held there, and -1 would be no limit
             continue
-        room = Room(replace(problem, memory_limit_bytes=limits))
+        room = Room(changed(problem, devices_memory_limit_bytes=limits))
         for unit, device in moves:
-            room.move(unit % problem.units, min(device, problem.devices - 1))
+            room.move(unit % problem.num_units, min(device, problem.num_devices - 1))
         for unit, device in enumerate(assignment.device.tolist()):
             room.move(unit, device)
         assert room.fits() == fits
@@ -49,5 +48,5 @@ def test_a_unit_is_taken_where_it_fits_and_stays_where_it_was_where_not(problem:
         there = device.copy()
         there[unit] = d
         held = peaks(problem, Assignment(there))
-        assert room.take(unit, d) == bool((held <= problem.memory_limit_bytes).all())
+        assert room.take(unit, d) == bool((held <= problem.devices.memory_limit_bytes).all())
         device = there if room.take(unit, d) else device

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.bounds.lagrangian import lagrangian
 from placer.solvers.primitives.device_subset import halved
@@ -25,7 +26,7 @@ def test_a_partition_is_an_assignment_of_the_whole(problem: PlacementProblem) ->
     found = list(partitions(problem))
     for (reduced, coarse), (_, again) in zip(found, partitions(problem), strict=True):
         whole = reduced.invert(coarse)
-        assert problem.unit_allowed[np.arange(problem.units), whole.device].all()
+        assert problem.units.allowed[np.arange(problem.num_units), whole.device].all()
         assert total_cost_ns(reduced.problem, coarse) == total_cost_ns(problem, whole)
         assert (coarse.device == again.device).all()
 
@@ -40,9 +41,9 @@ def test_on_fewer_devices_all_is_as_it_was(problem: PlacementProblem, seed: int)
     for fewer in halved(problem):
         there = random_assignment(fewer.problem, seed)
         whole = fewer.invert(there)
-        assert fewer.problem.devices < problem.devices
+        assert fewer.problem.num_devices < problem.num_devices
         assert total_cost_ns(fewer.problem, there) == total_cost_ns(problem, whole)
-        assert fewer.problem.simulator.step_ns(there) == problem.simulator.step_ns(whole)
+        assert Simulator(fewer.problem).step_ns(there) == Simulator(problem).step_ns(whole)
         assert (usage(fewer.problem, there) == usage(problem, whole)[fewer.devices]).all()
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
 from placer.solvers.exact.min_cut import minimum_cut
@@ -22,6 +23,7 @@ from placer.solvers.reductions.forced import forced
 from placer.solvers.reductions.reduce import REDUCTIONS, reduce
 from placer.solvers.reductions.reduced import Reduced, choices
 from placer.solvers.reductions.towers import towers
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import assignments, problems, random_assignment
 from tests.helpers.shapes import shaped, tasks
 
@@ -36,21 +38,21 @@ def biased(draw: st.DrawFn) -> PlacementProblem:
     """Random problems in which copies, work or memory of some units weigh nothing or much, and the CPU may have room for all."""
     problem = draw(problems())
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    scale = rng.choice([0, 1, 1, 20], size=(problem.ops, 1))
-    light = rng.random(problem.ops) < draw(st.sampled_from([0.0, 0.5]))
-    limits = problem.memory_limit_bytes.copy()
+    scale = rng.choice([0, 1, 1, 20], size=(problem.num_ops, 1))
+    light = rng.random(problem.num_ops) < draw(st.sampled_from([0.0, 0.5]))
+    limits = problem.devices.memory_limit_bytes.copy()
     limits[0] = draw(st.sampled_from([-1, limits[0]]))
     free = draw(st.sampled_from([1, 1, 0]))
-    return replace(
+    return changed(
         problem,
-        op_time_ns=problem.op_time_ns * scale,
-        op_workspace_bytes=np.where(light[:, None], 0, problem.op_workspace_bytes),
-        unit_persistent_bytes=np.where(rng.random(problem.units) < 0.5, 0, problem.unit_persistent_bytes),
-        tensor_bytes=np.where(light[problem.tensor_op], 0, problem.tensor_bytes),
-        copy_latency_ns=problem.copy_latency_ns * free * draw(st.sampled_from([1, 10])),
-        copy_ns_per_byte=problem.copy_ns_per_byte * free,
-        tensor_shared=problem.shared | (rng.random(len(problem.tensor_op)) < draw(st.sampled_from([0.0, 0.5]))),
-        memory_limit_bytes=limits,
+        ops_time_ns=problem.ops.time_ns * scale,
+        ops_workspace_bytes=np.where(light[:, None], 0, problem.ops.workspace_bytes),
+        units_persistent_bytes=np.where(rng.random(problem.num_units) < 0.5, 0, problem.units.persistent_bytes),
+        tensors_nbytes=np.where(light[problem.tensors.op], 0, problem.tensors.nbytes),
+        tensors_shared=problem.tensors.shared | (rng.random(problem.num_tensors) < draw(st.sampled_from([0.0, 0.5]))),
+        links_latency_ns=problem.links.latency_ns * free * draw(st.sampled_from([1, 10])),
+        links_ns_per_byte=problem.links.ns_per_byte * free,
+        devices_memory_limit_bytes=limits,
     )
 
 
@@ -79,7 +81,7 @@ def test_what_is_expanded_costs_and_holds_the_same(problem: PlacementProblem, se
     assert (reduced.forward(expanded).device == assignment.device).all()
     assert total_cost_ns(reduced.problem, assignment) == total_cost_ns(problem, expanded)
     assert (peaks(reduced.problem, assignment) == peaks(problem, expanded)).all()
-    assert reduced.problem.simulator.step_ns(assignment) == problem.simulator.step_ns(expanded)
+    assert Simulator(reduced.problem).step_ns(assignment) == Simulator(problem).step_ns(expanded)
 
 
 def twins(devices: int, copies: int, height: int, seed: int) -> PlacementProblem:
@@ -92,16 +94,12 @@ def twins(devices: int, copies: int, height: int, seed: int) -> PlacementProblem
     inner = [(k + 2, k + 2 + copies, int(sent[row[k] + 1])) for k in range(copies * (height - 1))]
     last = [(2 + copies * (height - 1) + k, copies * height + 2, int(sent[height])) for k in range(copies)]
     problem = tasks(times[[0, *(row + 1), height + 1]].tolist(), first + inner + last)
+    pace = problem.links.ns_per_byte * rng.uniform(0.2, 2, problem.links.ns_per_byte.shape)
     return replace(
         problem,
-        tensor_op=problem.tensor_op[copies - 1 :],
-        tensor_bytes=problem.tensor_bytes[copies - 1 :],
-        tensor_count=problem.tensor_count[copies - 1 :],
-        tensor_on_host=problem.tensor_on_host[copies - 1 :],
-        tensor_free=problem.tensor_free[copies - 1 :],
-        tensor_is_result=problem.tensor_is_result[copies - 1 :],
-        consumer_start=np.append(0, problem.consumer_start[copies:]),
-        copy_ns_per_byte=problem.copy_ns_per_byte * rng.uniform(0.2, 2, problem.copy_ns_per_byte.shape),
+        tensors=problem.tensors.take("T", np.arange(copies - 1, problem.num_tensors)),
+        consumers=replace(problem.consumers, start=np.append(0, problem.consumers.start[copies:])),
+        links=replace(problem.links, ns_per_byte=pace),
     )
 
 
@@ -121,13 +119,13 @@ def test_each_reduction_finds_what_it_is_for() -> None:
     """Ops 1 and 4 may run anywhere, much faster on the second device; 2 and 3 gain less apart than their copy costs."""
     problem = tasks([[9_000, 5], [10, 5], [5, 10], [9_000, 5]], [(1, 2, 40), (2, 3, 60), (3, 4, 40)])
     ruled_out = dominated(Reduced.nothing(problem))
-    assert ruled_out.problem.unit_allowed.tolist() == [[False, True], [True, True], [True, True], [False, True]]
-    assert forced(ruled_out).problem.units == 3
-    assert followers(Reduced.nothing(problem)).problem.units < 4
-    assert reduce(problem).problem.units == 1
+    assert ruled_out.problem.units.allowed.tolist() == [[False, True], [True, True], [True, True], [False, True]]
+    assert forced(ruled_out).problem.num_units == 3
+    assert followers(Reduced.nothing(problem)).problem.num_units < 4
+    assert reduce(problem).problem.num_units == 1
     assert reduce(problem).steps
-    capped = replace(problem, memory_limit_bytes=np.array([60, 60]))
-    assert reduce(capped).problem.units == 4
+    capped = changed(problem, devices_memory_limit_bytes=np.array([60, 60]))
+    assert reduce(capped).problem.num_units == 4
 
 
 def test_the_cut_of_a_large_reduced_problem_is_that_of_the_whole() -> None:
@@ -143,14 +141,14 @@ def test_a_device_that_runs_short_keeps_what_lends_it_memory() -> None:
     for seed in range(20):
         plain = synthetic("chain", ops=9, seed=seed, copy_ns=0, speedup=3, cpu_only=0)
         rng = np.random.default_rng(seed)
-        problem = replace(
+        problem = changed(
             plain,
-            copy_ns_per_byte=plain.copy_ns_per_byte * 0,
-            copy_latency_ns=plain.copy_latency_ns * 0,
-            tensor_shared=rng.random(len(plain.tensor_op)) < 0.5,
+            links_ns_per_byte=plain.links.ns_per_byte * 0,
+            links_latency_ns=plain.links.latency_ns * 0,
+            tensors_shared=rng.random(plain.num_tensors) < 0.5,
         )
         held = np.sort([peaks(problem, a)[1] for a in assignments(problem)])
-        limited = replace(problem, memory_limit_bytes=np.array([-1, held[len(held) // 5]]))
+        limited = changed(problem, devices_memory_limit_bytes=np.array([-1, held[len(held) // 5]]))
         best, found = optimum(limited), optimum(reduce(limited).problem)
         assert best is not None
         assert found is not None

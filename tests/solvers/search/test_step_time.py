@@ -24,6 +24,7 @@ from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.registry import solver
 from placer.solvers.search.step_time import StepTime
+from tests.helpers.changed import changed
 from tests.helpers.random_problems import alike, assignments, problems, uneven
 from tests.solvers.test_optima import with_another
 
@@ -40,21 +41,21 @@ def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
 @settings(deadline=None, max_examples=40)
 @given(problems(limits=True) | alike(), st.sampled_from([0.01, 1.0]))
 def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: PlacementProblem, seconds: float) -> None:
-    bound = limited_load_ns(problem.simulator, seconds=seconds)
+    bound = limited_load_ns(Simulator(problem), seconds=seconds)
     for assignment in assignments(problem):
         if validate(problem, assignment).ok:
-            assert problem.simulator.step_ns(assignment) >= bound
+            assert Simulator(problem).step_ns(assignment) >= bound
 
 
 @pytest.mark.parametrize(("gpus", "near"), [(1, 1.25), (2, 1.75)])
 def test_what_has_no_room_on_the_gpus_is_work_for_the_cpu(gpus: int, near: float) -> None:
     """20 ops that use the whole CPU for longer than they take on a GPU; all GPUs have room for a quarter of what they make."""
     problem = synthetic("chain", ops=20, gpus=gpus, speedup=30, cpu_only=0.0, on_host=0.0, memory=0.25 / gpus)
-    slow = np.where(problem.asynchronous, 2_500, 400_000)
-    compute = np.where(problem.asynchronous, slow, slow - 500)
-    problem = replace(problem, op_time_ns=np.tile(slow, (20, 1)), op_compute_ns=np.tile(compute, (20, 1)))
-    free = step_bound_ns(problem.simulator)
-    bound = limited_load_ns(problem.simulator, seconds=60.0)
+    slow = np.where(problem.devices.asynchronous, 2_500, 400_000)
+    compute = np.where(problem.devices.asynchronous, slow, slow - 500)
+    problem = changed(problem, ops_time_ns=np.tile(slow, (20, 1)), ops_compute_ns=np.tile(compute, (20, 1)))
+    free = step_bound_ns(Simulator(problem))
+    bound = limited_load_ns(Simulator(problem), seconds=60.0)
     found = StepTime().solve(problem, "step_time")
     assert free < bound <= found.objective_ns < near * bound
 
@@ -103,13 +104,13 @@ def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int
     solution = StepTime().solve(problem, "step_time")
     assert solution.stop_reason is StopReason.LOCAL_OPTIMUM
     assert solution.assignment is not None
-    maker, user = problem.op_unit[problem.tensor_op[problem.consumer_tensor]], problem.op_unit[problem.consumer_op]
-    sets = [*np.arange(problem.units)[:, None], *np.column_stack([maker, user])]
-    for units, device in itertools.product(sets, range(problem.devices)):
+    maker, user = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]], problem.ops.unit[problem.consumers.op]
+    sets = [*np.arange(problem.num_units)[:, None], *np.column_stack([maker, user])]
+    for units, device in itertools.product(sets, range(problem.num_devices)):
         moved = solution.assignment.device.copy()
         moved[units] = device
-        if problem.unit_allowed[units, device].all():
-            assert problem.simulator.step_ns(Assignment(moved)) >= solution.objective_ns
+        if problem.units.allowed[units, device].all():
+            assert Simulator(problem).step_ns(Assignment(moved)) >= solution.objective_ns
 
 
 def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,162 @@
+"""Types of arrays, and dataclasses of read-only arrays whose shapes are checked and whose defaults are filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+DTYPES = {"Ints": np.dtype(np.int64), "Floats": np.dtype(np.float64), "Bools": np.dtype(np.bool_)}
+"""By annotation of a field."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Positions in an array of group numbers, by group."""
+
+    order: Ints
+    start: Ints
+    """[groups + 1]: the positions of group g are order[start[g]:start[g + 1]], ascending."""
+
+    @classmethod
+    def by(cls, group: Ints, groups: int) -> Grouped:
+        """The positions of each of so many groups.
+
+        Args:
+            group: the group number at each position.
+        """
+        order = np.argsort(group, kind="stable")
+        return cls(order, np.searchsorted(group[order], np.arange(groups + 1)))
+
+    def of(self, groups: Ints) -> Ints:
+        """The positions of several groups, one group after the other."""
+        first, count = self.start[groups], self.start[groups + 1] - self.start[groups]
+        gaps = np.repeat(first - np.cumsum(count) + count, count)
+        return self.order[gaps + np.arange(len(gaps))]
+
+
+def array(axes: str, default: Any = MISSING) -> Any:
+    """A field of a `Part` that is an array, or a tuple of names.
+
+    Args:
+        axes: a letter for each axis. Axes of one letter have the same size in all parts of a problem.
+        default: the number that all elements have, the elements themselves as a tuple, the name of the field that it equals, or
+            a function from the length of the first axis to the array. Without a default the field must be given.
+    """
+    metadata = {"axes": axes, "default": default}
+    return field(metadata=metadata) if default is MISSING else field(default=None, metadata=metadata)
+
+
+class Frozen:
+    """A dataclass that is copied and pickled without the values that were derived from its fields."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        type(self).__init__(self, **state)
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Frozen):
+    """A part of a problem: fields made by `array`, which are read-only copies of what was given, and plain numbers.
+
+    Raises ValueError where the arrays do not fit together, or hold numbers of another kind.
+    """
+
+    def __post_init__(self) -> None:
+        declared = [f for f in fields(self) if "axes" in f.metadata]
+        sizes: dict[str, int] = {}
+        for f in declared:
+            if (value := getattr(self, f.name)) is not None:
+                self._fix(f, value, sizes)
+        for f in declared:
+            if getattr(self, f.name) is None:
+                self._fix(f, self._default(f, sizes), sizes)
+
+    def _fix(self, f: Field[Any], value: Any, sizes: dict[str, int]) -> None:
+        name, axes = f"{type(self).__name__.lower()}.{f.name}", f.metadata["axes"]
+        dtype = _dtype(f)
+        fixed = tuple(value) if dtype is None else _read_only_copy(value, dtype, name)
+        shape = _shape(fixed)
+        if len(shape) != len(axes) or any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
+            expected = ", ".join(f"{axis}={sizes[axis]}" if axis in sizes else axis for axis in axes)
+            raise ValueError(f"{name} has shape {shape} where ({expected}) is expected.")
+        object.__setattr__(self, f.name, fixed)
+
+    def _default(self, f: Field[Any], sizes: dict[str, int]) -> Any:
+        default, axes = f.metadata["default"], f.metadata["axes"]
+        if isinstance(default, str):
+            return getattr(self, default)
+        if callable(default):
+            return default(sizes[axes[0]])
+        if isinstance(default, tuple):
+            return np.array(default, _dtype(f))
+        return np.full([sizes[axis] for axis in axes], default, _dtype(f))
+
+    def sizes(self) -> dict[str, int]:
+        """The size of each axis by its letter."""
+        found: dict[str, int] = {}
+        for f in fields(self):
+            if "axes" in f.metadata:
+                found |= zip(f.metadata["axes"], _shape(getattr(self, f.name)), strict=True)
+        return found
+
+    def take(self, axis: str, positions: Ints) -> Self:
+        """The part with only these positions of the axes of one letter, in this order."""
+        taken = {f.name: getattr(self, f.name) for f in fields(self)}
+        for f in fields(self):
+            for number, letter in enumerate(f.metadata.get("axes", "")):
+                if letter == axis:
+                    value = taken[f.name]
+                    whole = isinstance(value, tuple)
+                    taken[f.name] = tuple(value[i] for i in positions) if whole else np.take(value, positions, axis=number)
+        return type(self)(**taken)
+
+
+class derived(cached_property[T]):  # noqa: N801  # a decorator
+    """A `functools.cached_property` of a frozen value, which is read-only if it is an array."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        super().__init__(lambda owner: read_only(function(owner)))
+        self.__doc__ = function.__doc__
+
+
+def read_only(value: T) -> T:
+    """Makes an array, or all arrays of a dataclass, read-only. Other values stay as they are."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif is_dataclass(value):
+        for f in fields(value):
+            read_only(getattr(value, f.name))
+    return value
+
+
+def _dtype(f: Field[Any]) -> np.dtype[Any] | None:
+    """Of the elements of a field; None where it is a tuple of names."""
+    return DTYPES.get(str(f.type))
+
+
+def _shape(value: NDArray[Any] | tuple[str, ...]) -> tuple[int, ...]:
+    return (len(value),) if isinstance(value, tuple) else value.shape
+
+
+def _read_only_copy(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    given = np.asarray(value)
+    if given.dtype == dtype and given.base is None and not given.flags.writeable:
+        return given
+    if given.size and not np.can_cast(given.dtype, dtype, "same_kind"):
+        raise ValueError(f"{name} holds {given.dtype} where {dtype} is expected.")
+    copy = np.array(given, dtype)
+    copy.setflags(write=False)
+    return copy
