@@ -20,7 +20,7 @@ from cost_models.ops import table as ops_table
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.views import glossary
+from placer.views.shared import glossary
 from tests.helpers.graphs import layers
 from tests.helpers.pairwise import optimum
 from tests.helpers.splits import least_latency_ns, least_max_load_ns

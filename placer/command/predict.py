@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     if args.target.startswith(SHIPPED) or Path(args.target).exists():
         raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
     start()
+    from placer.placed.predict import predict
     from placer.tf.run.example_arguments import example_arguments
-    from placer.verbs.predict import predict
 
     function, specs, options = target_function(args.target, args.signature)
     with called_as(args.target, args.signature):

@@ -43,7 +43,7 @@ def test_every_parameter_of_a_family_counts() -> None:
 @given(problems())
 def test_a_saved_problem_is_the_same_problem(tmp_path_factory: pytest.TempPathFactory, problem: PlacementProblem) -> None:
     path = tmp_path_factory.mktemp("problems") / "problem.npz"
-    save_problem(problem, path, note="made up")
+    save_problem(problem, path)
     assert fingerprint(load_problem(path)) == fingerprint(problem_of(str(path), {})) == fingerprint(problem)
 
 

@@ -12,9 +12,9 @@ import networkx as nx
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
-from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold, without_repeats
-from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
+from placer.views.shared.colours import CROSSING, QUIET, colours
+from placer.views.shared.folding import Box, Flow, fold, without_repeats
+from placer.views.shared.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
 
 HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
 """Inches above the lanes for their titles, below for the legend, and around everything."""
