@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.json_files import read_json
 from placer.errors import OptionError
-from placer.graph.op_graph import OpGraph, read_json
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.constraints import constrain
