@@ -193,9 +193,7 @@ def outcome(plan: Callable[[], Any]) -> dict[str, Any]:
 
     CLOCK.now_s = 0.0
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            placement = plan()
+        placement = plan()
     except placer.PlacerError as error:
         return {"error": type(error).__name__, "texts": [str(error)]}
     ops = placement.ops
@@ -343,6 +341,7 @@ def main() -> int:
     before = read(arguments.compare) if arguments.compare else {}
     seconds = time.perf_counter
     CLOCK.replace_real()
+    warnings.simplefilter("ignore")  # notes are recorded with the plans
 
     after: dict[str, Any] = {}
     lines: list[str] = []
@@ -350,8 +349,9 @@ def main() -> int:
     for name, is_example, graph in graphs(arguments.words):
         started = seconds()
         after[name] = decide(graph, is_example, before[name]["limits"] if name in before else None)
-        runs, digests = len(after[name]["runs"]), digest(after[name])
-        print(f"{name}: {len(graph)} ops, {runs} runs, {seconds() - started:.1f} s, {digests}", flush=True)
+        runs = after[name]["runs"]
+        decided = digest({key: {**run, "texts": []} for key, run in runs.items()})
+        print(f"{name}: {len(graph)} ops, {len(runs)} plans, {seconds() - started:.1f} s, digest {decided}", flush=True)
         if name in before:
             more, worded = differences(before[name], after[name])
             lines += [f"{name}: {line}" for line in more]
