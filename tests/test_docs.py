@@ -20,7 +20,7 @@ from cost_models.ops import table as ops_table
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.views import glossary
+from placer.views.shared import glossary
 from tests.helpers.graphs import layers
 from tests.helpers.pairwise import optimum
 from tests.helpers.splits import least_latency_ns, least_max_load_ns
@@ -48,7 +48,7 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
 
 
 def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["mine"]
+    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["solver"]
     plan = placer.solve(layers(), "h100", solver=heuristic())
     assert plan.solver == "mine"
     assert run(code(CONTRIBUTING, "python", containing="def mine(placement"), tmp_path)["mine"](plan).count("\n") == 9

@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
-    from placer.views.facts import op_facts, plan_facts
-    from placer.views.listing import rows
+    from placer.views.ops import rows
+    from placer.views.shared.facts import op_facts, plan_facts
 
     filters = {name: value for name in FILTERS if (value := getattr(args, name)) is not None}
     if args.view == "explain":

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.verbs.solve import look_up, solve
-    from placer.views.facts import plan_facts
+    from placer.views.shared.facts import plan_facts
 
     overrides = options_given(args)
     look_up(Options.of(overrides))

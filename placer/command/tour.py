@@ -22,10 +22,10 @@ from cost_models.machines import Machine, load_machine
 from placer.common.progress import progress
 from placer.common.units import format_ns
 from placer.errors import OptionError, PlacerError
-from placer.placed.function import place
+from placer.placed.decorators import place
 from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
-from placer.views.facts import plan_facts
+from placer.views.shared.facts import plan_facts
 
 if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction

@@ -34,11 +34,11 @@ from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
+from placer.placed.predict import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import usage
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.verbs.predict import random_cut
 from tests.benchmarks.bench_accuracy import machine_here
 from tests.benchmarks.cases import as_traced, workloads
 
@@ -181,7 +181,7 @@ def placed(work: Workload, label: str, machine: Any) -> tuple[Callable[..., Any]
         concrete = work.fn.get_concrete_function(*work.args)
         return concrete, placer.solve(as_traced(work), machine, **options)
     placement = placer.solve(placer.build_graph(work.fn, *work.args), machine, **options)
-    return placer.apply(work.fn, placement)._prepared(work.args, {}, None).run, placement
+    return placer.apply(work.fn, placement).prepare(*work.args).run, placement
 
 
 def memory_info() -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
+from placer.placed.predict import random_cut
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
-from placer.verbs.predict import random_cut
 
 if TYPE_CHECKING:
     from examples.workloads import Size, Workload

@@ -21,9 +21,9 @@ from placer.common.units import format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.listing import rows
-from placer.views.machine import describe
-from placer.views.words import headline
+from placer.views.ops import rows
+from placer.views.shared.machine import describe
+from placer.views.shared.words import headline
 from tests.helpers.graphs import GraphBuilder, floats, layers, towers
 from tests.helpers.machines import Simple, cpus, made_up
 
@@ -234,7 +234,7 @@ def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("rich")
     from rich.text import Text
 
-    from placer.views.terminal import print_text
+    from placer.views.shared.terminal import print_text
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.colours import CROSSING
-from placer.views.folding import MIN_SIBLINGS, fold, without_repeats
-from placer.views.layout import HEIGHT, WIDTH, layout, spread
-from placer.views.picture import EDGE, HEAD, LEGEND
+from placer.views.shared.colours import CROSSING
+from placer.views.shared.folding import MIN_SIBLINGS, fold, without_repeats
+from placer.views.shared.layout import HEIGHT, WIDTH, layout, spread
+from placer.views.svg import EDGE, HEAD, LEGEND
 from tests.helpers.graphs import GraphBuilder, floats, layers, stacked, towers
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.json_files import check_format
 from placer.errors import PlanError
-from placer.graph.op_graph import check_format
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 
@@ -32,14 +32,14 @@ def fingerprint(problem: PlacementProblem) -> str:
     return digest.hexdigest()
 
 
-def save_problem(problem: PlacementProblem, path: str | Path, note: str = "") -> None:
-    """Writes a problem to an ``.npz`` file, which can be a target, with a note on its origin.
+def save_problem(problem: PlacementProblem, path: str | Path) -> None:
+    """Writes a problem to an ``.npz`` file, which can be a target.
 
     Raises PlanError if the file cannot be written.
     """
     try:
         with Path(path).open("wb") as file:
-            np.savez_compressed(file, format=np.array([FORMAT, str(VERSION), note]), **_fields(problem))
+            np.savez_compressed(file, format=np.array([FORMAT, str(VERSION)]), **_fields(problem))
     except OSError as error:
         raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
 
@@ -49,7 +49,7 @@ def load_problem(path: str | Path) -> PlacementProblem:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-        kind, version, _ = arrays.pop("format").tolist()
+        kind, version = arrays.pop("format").tolist()
         check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
         parts: dict[str, dict[str, Any]] = {part.name: {} for part in fields(PlacementProblem)}
         for name, array in arrays.items():  # an array without a dimension is a number, an array of text a tuple of names

@@ -14,7 +14,7 @@ from placer.tf.rewrite.crossings import Crossings, takes_on_host
 from placer.tf.rewrite.custom_gradients import copied_gradient
 from placer.tf.rewrite.frame_nodes import FrameNodes, keep_node
 from placer.tf.trace.bodies import LOOPS, Body, input_text, split_input
-from placer.tf.trace.optypes import functions_of, is_stateful
+from placer.tf.trace.op_types import functions_of, is_stateful
 from placer.tf.trace.requests import requested_device
 
 
@@ -59,7 +59,7 @@ class Assembly:
             children = body.children.get(name)
             if children is not None and children[0].kind == "call":
                 self._add_body(children[0], [*waits, *before])
-                if not self._placed and self._copy.runs:
+                if not self._placed:
                     self._join_results(body, name)
                 continue
             if before and is_stateful(node.op):

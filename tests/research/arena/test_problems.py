@@ -19,7 +19,7 @@ from placer.research.arena.problem_file import fingerprint, load_problem, save_p
 from placer.research.arena.problems import problem_of
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.graphs import layers
 from tests.helpers.published import THROUGHPUT
 from tests.helpers.random_problems import problems
@@ -43,7 +43,7 @@ def test_every_parameter_of_a_family_counts() -> None:
 @given(problems())
 def test_a_saved_problem_is_the_same_problem(tmp_path_factory: pytest.TempPathFactory, problem: PlacementProblem) -> None:
     path = tmp_path_factory.mktemp("problems") / "problem.npz"
-    save_problem(problem, path, note="made up")
+    save_problem(problem, path)
     assert fingerprint(load_problem(path)) == fingerprint(problem_of(str(path), {})) == fingerprint(problem)
 
 

@@ -1,0 +1,202 @@
+"""The terms of placer, each defined once: docs/glossary.md and the report's list of terms are made from this table.
+
+`python -m placer.views.shared.glossary > docs/glossary.md` writes the page.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Term(NamedTuple):
+    """One term of the glossary."""
+
+    name: str
+    meaning: str
+    """One or two sentences."""
+    example: str
+    in_report: bool = False
+    """Whether the report uses it."""
+
+
+TERMS = (
+    Term(
+        "op",
+        "One node of the graph that a function traces to. Bodies of called functions, loops and branches are in it.",
+        "A `MatMul` in the body of a loop of 64 rounds is one op that runs 64 times per step.",
+        in_report=True,
+    ),
+    Term(
+        "unit",
+        "Ops that must share a device. A solver chooses a device for each unit, never for a single op of it.",
+        "A variable and every op that reads or assigns it.",
+    ),
+    Term(
+        "machine",
+        "A description of what to plan for: its devices, their memory and speed, and the links between them.",
+        '`"h100"`: one CPU device and one H100.',
+    ),
+    Term(
+        "target",
+        "What to plan: a function, a signature of a SavedModel, or a saved graph or plan. The command line calls it TARGET.",
+        "`mymodule:train_step`, `shipped:detector`.",
+    ),
+    Term(
+        "place",
+        "Where the bytes of a tensor are: the memory of a device, or the host memory that a device reads.",
+        "The shape argument of a `Reshape` on GPU:0 is read from the host memory of GPU:0.",
+        in_report=True,
+    ),
+    Term(
+        "crossing",
+        "A tensor that is made in one place and read in another, or that may be, depending on where its units are put.",
+        "The output of a `Conv2D` on GPU:0 that a `NonMaxSuppressionV3` on CPU:0 reads.",
+        in_report=True,
+    ),
+    Term(
+        "copy",
+        "One transfer of a tensor from one place to another. A tensor is copied once per place, however many ops read it there.",
+        "Ten ops on CPU:0 read one tensor of GPU:0: one copy.",
+        in_report=True,
+    ),
+    Term(
+        "transfer",
+        "All copies of one tensor to one other place in one step.",
+        "A tensor that is made in a loop of 64 rounds and read on another device: one transfer of 64 copies.",
+        in_report=True,
+    ),
+    Term(
+        "step",
+        "One call of the function.",
+        "One training step: forward pass, gradient and update of the weights.",
+        in_report=True,
+    ),
+    Term(
+        "step time",
+        "The time of one call as the execution model predicts it: ops and copies on different devices and links overlap.",
+        "1 ms on the CPU and 1 ms on the GPU at the same time: a step time of 1 ms.",
+        in_report=True,
+    ),
+    Term(
+        "total cost",
+        "The sum of the times of all ops and copies of a step, as if nothing overlapped.",
+        "1 ms on the CPU and 1 ms on the GPU: a total cost of 2 ms, whatever overlaps.",
+        in_report=True,
+    ),
+    Term(
+        "objective",
+        "The quantity that a solver minimises: the step time or the total cost.",
+        '`placer.solve(graph, objective="total_cost")`.',
+        in_report=True,
+    ),
+    Term(
+        "bound",
+        "A proved lower bound on the objective: no placement has a lower value.",
+        "A plan of 1.18 ms with a bound of 1.11 ms: the best placement takes between 1.11 and 1.18 ms.",
+        in_report=True,
+    ),
+    Term(
+        "gap",
+        "(value - bound) / value: the share of the objective that a better plan saves at most. A gap of 0 is proved optimal.",
+        "1.18 ms with a bound of 1.11 ms: a gap of 5.9%.",
+        in_report=True,
+    ),
+    Term(
+        "peak",
+        "The most memory that a device holds at once during a step. Memory limits are limits on it.",
+        "3 MiB of weights and at most 11 MiB of intermediate results: a peak of 14 MiB.",
+        in_report=True,
+    ),
+    Term(
+        "kept",
+        "Memory that is held from step to step: variables and constants.",
+        "The weights of a model, 257 MiB on GPU:0.",
+        in_report=True,
+    ),
+    Term(
+        "limit",
+        "The memory that a device may hold: what TensorFlow may take there, or what the option `memory_limits` says.",
+        '`memory_limits={"GPU:0": "8GiB"}`.',
+        in_report=True,
+    ),
+    Term(
+        "baseline",
+        "A placement to compare with: TensorFlow's default, all ops on the CPU, or all on the first GPU, where kernels allow.",
+        "TensorFlow's default at 2.54 ms: a plan of 1.18 ms is 2.16x faster.",
+        in_report=True,
+    ),
+    Term(
+        "pin",
+        "A user's hard constraint on the devices of ops, given by a name, a glob of names, an op type or a variable.",
+        '`pins={"embed/*": "CPU:0"}`.',
+        in_report=True,
+    ),
+    Term(
+        "scope",
+        "The leading parts of an op's name, between slashes.",
+        "`encoder/layer_3` is a scope of `encoder/layer_3/MatMul`.",
+        in_report=True,
+    ),
+    Term(
+        "signature",
+        "Of an op: its type, the types of its inputs and outputs, and its attributes; ops of one signature have one cost. "
+        "Of a call: the types of its arguments; each has a plan of its own.",
+        "`float32[8,224,224,3], int32[8]`.",
+    ),
+    Term(
+        "source of a cost",
+        "Where the time of an op comes from: measured, fitted to measurements, from a formula, or given by the user.",
+        "`placer profile` turns costs from a formula into measured ones.",
+        in_report=True,
+    ),
+    Term(
+        "schedule",
+        "The start and the end of every op and copy of a step, as the execution model predicts them.",
+        "The timeline of the report draws it.",
+        in_report=True,
+    ),
+    Term(
+        "replay",
+        "Computing a schedule again after a change of the placement, from the first op that the change can affect.",
+        "Moving the last op of a graph replays only that op.",
+    ),
+    Term(
+        "memory price",
+        "The Lagrange multiplier of a memory limit: a time charged for each byte held, raised while a limit is exceeded.",
+        "With a price of 1 ns per MiB on GPU:0, a variable of 100 MiB has 100 ns added to its cost there.",
+    ),
+    Term(
+        "incremental cost",
+        "The change of the total cost by a move, computed from the moved ops and their tensors alone.",
+        "Moving one op with two inputs looks at three tensors, not at the whole graph.",
+    ),
+    Term(
+        "repair",
+        "Moving units of a placement that exceeds a memory limit until it fits.",
+        "The largest variables of GPU:0 move to CPU:0 until GPU:0 is below its limit.",
+    ),
+    Term(
+        "local search",
+        "Changing a placement by one move after the other, each of which improves it, until none does.",
+        "The stop reason is then a local optimum.",
+    ),
+)
+
+
+def markdown() -> str:
+    """The page docs/glossary.md."""
+    rows = [f"| **{term.name}** | {term.meaning} | {term.example} |" for term in TERMS]
+    lines = [
+        "# Glossary",
+        "",
+        "Each term has one meaning in code, messages and docs. This page is written by `python -m placer.views.shared.glossary`.",
+        "",
+        "| term | meaning | example |",
+        "|---|---|---|",
+        *rows,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
