@@ -15,7 +15,7 @@ import tensorflow as tf
 import placer
 from placer.errors import TraceError
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.machines import two_cpus
 from tests.semantics.test_moving import HERE, IMAGES, LABELS, THERE, X, model, moving, state, step_of, where
 
