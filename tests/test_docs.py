@@ -48,7 +48,7 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
 
 
 def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["mine"]
+    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["solver"]
     plan = placer.solve(layers(), "h100", solver=heuristic())
     assert plan.solver == "mine"
     assert run(code(CONTRIBUTING, "python", containing="def mine(placement"), tmp_path)["mine"](plan).count("\n") == 9

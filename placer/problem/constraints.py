@@ -126,7 +126,7 @@ class _Constrainer:
                 )
             matched = self._matching(pattern)
             if not matched:
-                near = self.graph.near(pattern, pins=True)
+                near = self.graph.did_you_mean(pattern, pins=True)
                 raise OptionError(
                     f"pin {pattern!r} matches no op, op type or variable of {self.graph.name!r}{near} "
                     "A pin is an op's name or a glob over names, an op type, or a variable's name."
