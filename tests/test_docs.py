@@ -118,6 +118,22 @@ def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
     assert all(re.match(form, text) for text in (shown, printed))
 
 
+@pytest.mark.parametrize("page", [README, COSTS])
+def test_the_step_that_a_page_simulates_has_its_ops_where_the_page_says(page: str) -> None:
+    import tensorflow as tf
+
+    def step(images: Any, labels: Any) -> Any:
+        with tf.name_scope("dense"):
+            return tf.matmul(images, labels, name="MatMul")
+
+    names = {"placer": placer, "step": step, "step_fn": step, "images": tf.ones([8, 8]), "labels": tf.ones([8, 8])}
+    for line in re.findall(r"^ *(\w+ = placer\.(?:build_graph|simulate)\(.*)$", page, re.MULTILINE):
+        exec(line, names)
+    (plan,) = (value for value in names.values() if isinstance(value, placer.Placement))
+    assert plan.assigned == {"dense/MatMul": "CPU:0"}
+    assert plan.device_of("dense/MatMul") == "CPU:0"
+
+
 def test_the_readme_lists_every_option() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
     assert listed == [option.name for option in fields(placer.Options)]

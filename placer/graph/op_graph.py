@@ -9,7 +9,7 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,9 @@ from placer.graph.sizes import Rounds, Size
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """The kind of a node. Nodes of kind "loop" and "branch" are the values and predicates that a While, If or Case passes on. They
 are no ops in the traced graph. When TensorFlow lowers the loop or branch, it adds an Enter, Merge, Switch or Exit op for each."""
+
+ENDS: tuple[Role, ...] = ("argument", "capture")
+"""Roles of ops that no glob and no op type pins, only the exact name or the variable's name."""
 
 FORMAT = "placer.opgraph"
 VERSION = 2
@@ -169,6 +172,43 @@ class OpGraph:
             f"no op or variable of {self.name!r} is called {name!r}{self.did_you_mean(name)} "
             f"list(placement.ops) has its {len(self)} names."
         )
+
+    def matching(self, pattern: str, what: str) -> list[str]:
+        """The ops that a pin speaks of, in execution order.
+
+        Args:
+            pattern: an op's name or a glob over names, an op type, or a variable's name or a glob over these. A glob or an op
+                type never matches an argument or a captured tensor.
+            what: the pattern's kind in the error's message, such as "pin".
+
+        Raises:
+            OptionError: the pattern matches nothing; the message has similar names.
+        """
+        if not isinstance(pattern, str):
+            raise OptionError(f"{pattern!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
+        matched = set(self._ops_by_word.get(pattern, ()))
+        if any(character in pattern for character in "*?["):
+            match = re.compile(fnmatch.translate(pattern)).match
+            variables = {key for key, resource in self.resources.items() if match(resource.name) or match(key)}
+            matched |= {op.name for op in self if op.resource in variables or (op.role not in ENDS and match(op.name))}
+        if not matched:
+            raise OptionError(
+                f"{what} {pattern!r} matches no op, op type or variable of {self.name!r}{self.did_you_mean(pattern, pins=True)} "
+                f"A {what} is an op's name or a glob over names, an op type, or a variable's name."
+            )
+        return [name for name in self.graph if name in matched] if len(matched) > 1 else list(matched)
+
+    @cached_property
+    def _ops_by_word(self) -> Mapping[str, Sequence[str]]:
+        """The ops that each word without wildcards speaks of in a pin: by name, by op type, by variable."""
+        ops: dict[str, list[str]] = {}
+        for op in self:
+            words = {op.name, *(() if op.role in ENDS else (op.op_type,))}
+            if op.resource:
+                words |= {op.resource, *([self.resources[op.resource].name] if op.resource in self.resources else ())}
+            for word in words:
+                ops.setdefault(word, []).append(op.name)
+        return ops
 
     def did_you_mean(self, name: str, *, pins: bool = False) -> str:
         """The end of an error message: ops and variables with names like `name`, for pins op types and scopes too."""
