@@ -64,7 +64,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
         TraceError: the function fails while it is traced.
         TypeError: it cannot be called with these arguments.
     """
-    from placer.tf.run import calling
+    from placer.tf.run import calling, eligibility
     from placer.tf.run.learning import ReportingCall, may_be_undecided, starts_anew
     from placer.tf.trace.known_sizes import KnownSizes
     from placer.tf.trace.tracing import concrete_function
@@ -75,7 +75,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     signature = signatures.signature_of(concrete)
     if signature.current is not None or signature.seen is not None:
         return None
-    trace, _ = calling.placeable(concrete, args, kwargs)
+    trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
     if trace is None or not _is_here(signatures) or starts_anew(trace):
         return None
     sizes = KnownSizes(trace)
@@ -123,9 +123,9 @@ def _is_undecided(graph: OpGraph) -> bool:
 
 
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:
-    from placer.tf.run import calling
+    from placer.tf.run import eligibility
 
-    trace, reason = calling.placeable(concrete, args, kwargs)
+    trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
     if trace is None:
         raise PlanError(f"{signatures.name} is left as it is, so nothing is learnt from a call: {reason}")
     return trace

@@ -14,6 +14,7 @@ from placer.placed.signatures import Signatures
 
 def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
     """What runs a call that is not to be placed because of where it is made; None for a call that is placed."""
+    from placer.tf._private.functions import caller_to_be_compiled
     from placer.tf._private.runtime import in_dataset_function, is_saving
     from placer.tf.run import calling
 
@@ -22,9 +23,17 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
     if calling.in_replica():
         _leave(signatures, "it is called under a distribution strategy, which decides the devices")
         # Inside a function of its own a replica could not wait for the others.
-        return calling.as_written(signatures.function)  # type: ignore[no-any-return]
+        return calling.converted_like_caller(signatures.function)  # type: ignore[no-any-return]
     if in_dataset_function():
         _leave(signatures, "a dataset calls it, in functions that run beside the step, on the host")
+        return signatures.traceable  # type: ignore[no-any-return]
+    if caller := caller_to_be_compiled():
+        signatures.compiled_callers.add(caller)
+        _leave(
+            signatures,
+            f"{caller} calls it, and XLA compiles that as a whole, for one device, so plan and pins are ignored there; "
+            f"build {caller} with jit_compile=False to run it by plan",
+        )
         return signatures.traceable  # type: ignore[no-any-return]
     if is_saving():
         return function_to_save(signatures, args, kwargs)  # type: ignore[no-any-return]
@@ -42,11 +51,11 @@ def initialising_function(signatures: Signatures, error: TraceError) -> Callable
         Exception: what the function's own code raised while it was traced, unchanged, since callers may expect it.
         TraceError: tracing failed for another reason than such initial values.
     """
-    from placer.tf.run.calling import initialising, raised_by_function
+    from placer.tf.run.calling import error_of_function, initialising_function
 
-    concrete = initialising(signatures.traceable, error.__cause__)
+    concrete = initialising_function(signatures.traceable, error.__cause__)
     if concrete is None:
-        if (own := raised_by_function(error)) is not None:
+        if (own := error_of_function(error)) is not None:
             raise own from own.__cause__
         raise error
     warn(f"{signatures.name} is left as it is in its first call, whose arguments give its variables their initial values")

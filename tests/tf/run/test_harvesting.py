@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import placer
 from cost_models.machines import load_machine
+from cost_models.ops import as_measured
 from cost_models.store import Store
 from placer.tf.devices import local_machine
 from placer.tf.run import harvesting
@@ -68,7 +69,7 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
 
     model = local_machine().device("CPU:0").model
     kept = {row.signature: row.measured for row in Store().rows() if row.device_model == model}
-    unique = next(graph.op(name).signature for name in found.nodes if graph.op(name).op_type == "Unique")
+    unique = as_measured(next(graph.op(name).signature for name in found.nodes if graph.op(name).op_type == "Unique"))
     assert kept[unique].compute_ns == pytest.approx(np.median(by_type["Unique"].host_ns), abs=1)
     assert kept[unique].time_ns == kept[unique].dispatch_ns + kept[unique].compute_ns
     assert {plan.cost_source for name, plan in placer.solve(graph).ops.items() if name in found.nodes} >= {"harvested"}
@@ -124,7 +125,7 @@ def test_kernels_and_copies_of_a_gpu_are_given_to_the_nodes_that_started_them() 
         _add(device, "gemm", step * 1000 + 10, 20 + step, tf_op="MatMul:MatMul")
         _add(device, "reduce", step * 1000 + 60, 5, tf_op="MatMul:MatMul")
         _add(device, "sin", step * 1000 + 70, 3, tf_op="Sin:Sin")
-    found = harvesting.read(space.SerializeToString(), placement, STEPS)
+    found = harvesting.read_record(space.SerializeToString(), placement, STEPS)
     assert found.nodes["MatMul"] == harvesting.NodeTime("MatMul", (6_000,) * 4, (25_000, 26_000, 27_000, 28_000))
     assert found.nodes["Sin"].device_ns == (3_000,) * 4
     streams = [span for span in found.spans if span.process == "GPU:0 measured"]
