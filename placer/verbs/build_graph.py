@@ -38,4 +38,4 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
         traced, given = fn, kwargs
     else:
         traced, given = tracing.trace(fn, *args, **kwargs), {}
-    return reading.read(traced, KnownSizes(traced, **given), variables.decided())
+    return reading.read(traced, KnownSizes(traced, **given), variables.immovable_handles())

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from placer.problem.arrays import Ints
+from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
-from placer.solvers.primitives.grouping import grouped
 
 NORM = 8
 """Loads are compared by the norm of this power. The busiest devices dominate it, but the others count too."""

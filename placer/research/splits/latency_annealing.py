@@ -9,8 +9,8 @@ import time
 import numpy as np
 
 from placer.problem.arrays import Ints
+from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
-from placer.solvers.primitives.grouping import grouped
 
 END_TEMPERATURE = 0.01
 """The last temperature as a share of the first."""

@@ -9,6 +9,11 @@ import numpy as np
 from placer.problem.arrays import Floats, Ints
 from placer.problem.problem import PlacementProblem
 
+KARYPIS = (
+    "G. Karypis, V. Kumar, A fast and high quality multilevel scheme for partitioning irregular graphs, SIAM Journal on "
+    "Scientific Computing 20(1), 1998, doi:10.1137/S1064827595287997"
+)
+
 STUCK = 0.95
 """Coarsening ends when a round leaves more than this part of the clusters."""
 NEXT_TO_NOTHING = 1e-6

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.problem.grouping import grouped
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import limits_can_bind
-from placer.solvers.primitives.grouping import grouped
 
 NOWHERE = -1
 
 
-class Room:
+class IncrementalMemory:
     """What each device holds while units are placed one by one, and whether its limit still holds.
 
     The definitions are those of `placer.problem.memory.usage`, as far as units are placed: once all are, `fits` is exact. A
@@ -49,7 +49,7 @@ class Room:
         self._uses = grouped(problem.ops.unit[problem.consumers.op], problem.num_units)
         self._tensor_of: list[int] = problem.consumers.tensor.tolist()
 
-    def take(self, unit: int, device: int) -> bool:
+    def move_if_fits(self, unit: int, device: int) -> bool:
         """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""
         if not self._binding:
             return True

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
+from placer.problem.grouping import components
 from placer.problem.memory import usage
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.bounds.two_sided_relaxation import merged
-from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.primitives.coarsening import coarsened, edges
-from placer.solvers.primitives.grouping import components
+from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.repair import held_by_unit
+from placer.solvers.primitives.two_sided_relaxation import two_sided_relaxation
 from placer.solvers.reductions.reduced import Reduced
+
+BARNARD = (
+    "S. T. Barnard, H. D. Simon, Fast multilevel implementation of recursive spectral bisection for partitioning unstructured "
+    "problems, Concurrency: Practice and Experience 6(2), 1994, doi:10.1002/cpe.4330060203"
+)
 
 GRAINS = (16, 4, 1)
 """Clusters for each accelerator."""
@@ -34,7 +39,7 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
     several accelerators. Memory limits may be missed.
     """
     group = accelerators(problem)
-    two = merged(problem) if len(group) > 1 else None
+    two = two_sided_relaxation(problem) if len(group) > 1 else None
     if two is None:
         return
     side = minimum_cut(two).assignment.device
