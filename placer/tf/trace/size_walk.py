@@ -198,9 +198,10 @@ class SizeWalk:
         self, path: str, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]
     ) -> dict[int, tuple[Shape, Source]]:
         """By output: a shape that is given, or that a rule gives, with its source."""
-        stitched = self._stitched(node, inputs)
-        if self.kind == "exact" or stitched is not None:
-            return {} if stitched is None else {0: (merged(shapes[0], stitched), "bound")}
+        same = self.shape(inputs[1]) if node.op == "LookupTableFindV2" and self.shape(inputs[2]) == () else None
+        follows = self._stitched(node, inputs) or same
+        if self.kind == "exact" or follows is not None:
+            return {} if follows is None else {0: (merged(shapes[0], follows), "bound")}
         given = {k: known for k, shape in enumerate(shapes) if (known := self.override(path, k, shape)) is not None}
         if not has_rule(node.op):
             return given
