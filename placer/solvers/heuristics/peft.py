@@ -21,7 +21,7 @@ SOURCE = (
 def peft_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ready ops by descending mean optimistic cost, each on the device where end plus optimistic cost is least.
 
-    The algorithm of Arabnejad, Barbosa (2014), extended to the problem here: means are over the allowed devices, and an op
+    The algorithm of Arabnejad, Barbosa (2014), extended to this problem: means are over the allowed devices, and an op
     follows its unit once that has a device. Ignores memory limits. Time: N log N + E D².
     """
     schedule = Schedule(problem)

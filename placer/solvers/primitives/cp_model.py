@@ -14,6 +14,7 @@ import numpy as np
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import everything_bytes
 from placer.solvers.base import Status
 from placer.solvers.primitives.symmetry import canonical, interchangeable
 
@@ -47,8 +48,7 @@ class Model:
         self._false = self._model.new_constant(0)
         self._true = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
-        self._max_excess = int(2 * problem.num_devices * problem.tensors.held_bytes.sum() + problem.units.persistent_bytes.sum())
-        self._max_excess += int(np.max(problem.ops.workspace_bytes, initial=0))
+        self._max_excess = everything_bytes(problem)
         self._excess = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # [D]: bytes over the limit
         self._limited: set[tuple[int, int]] = set()
         self._groups = interchangeable(problem)
