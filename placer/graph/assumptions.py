@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from cost_models.base import TensorSpec
@@ -62,6 +64,18 @@ def without_bound(graph: OpGraph) -> tuple[str, ...]:
         for k, size in enumerate(sizes)
         if size and (size.bound is None or None in size.bound)
     )
+
+
+def given_too_late(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> str:
+    """The first name of given sizes or rounds that would change this graph, which was made without them; "" for none."""
+    for name in sizes:
+        named = [size for node, of_node in graph.sizes.items() if fnmatchcase(node, name) for size in of_node if size]
+        if named and not any(size.source == "given" for size in named):
+            return name
+    for name in rounds:
+        if any(known.source != "given" for loop, known in graph.rounds.items() if fnmatchcase(loop, name)):
+            return name
+    return ""
 
 
 def _begins(graph: OpGraph, name: str) -> bool:

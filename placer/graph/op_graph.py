@@ -375,7 +375,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         process_devices=tuple(data["process_devices"]),
         rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
-        sizes={name: tuple(map(_size, sizes)) for name, sizes in data.get("sizes", {}).items()},
+        sizes={name: tuple(map(_size, sizes)) for name, sizes in data["sizes"].items()},
         notes=tuple(data["notes"]),
     )
 

@@ -13,6 +13,7 @@ from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
 from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.from_solution import expand
@@ -56,6 +57,10 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     if options is not None and given:
         raise OptionError(f"give options as one object or as keywords ({', '.join(given)}), not both.")
     options = options or Options.of(given)
+    if name := given_too_late(graph, options.sizes, options.rounds):
+        raise OptionError(
+            f"the sizes or rounds of {name!r} are part of a graph: build_graph(trace(function, *args), sizes=..., rounds=...)."
+        )
     if machine is not None:
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")

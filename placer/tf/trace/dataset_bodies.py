@@ -11,7 +11,7 @@ from placer.graph.sizes import Rounds, Shape, weakest
 from placer.tf._private.datasets import DatasetSize, dataset_size
 from placer.tf._private.func_graphs import external_captures, library_function
 from placer.tf.trace.bodies import CALLS, Body, origin, split_input
-from placer.tf.trace.optypes import functions_of
+from placer.tf.trace.op_types import functions_of
 from placer.tf.trace.rounds import ASSUMED_ROUNDS
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, small_value
 from placer.tf.trace.size_rules import merged

@@ -12,7 +12,7 @@ from placer.graph.seen import Seen
 from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
-from placer.tf.trace.size_rules import is_known
+from placer.tf.trace.size_rules import is_known, is_open
 from placer.tf.trace.size_walk import Kind, SizeWalk
 from placer.tf.trace.tracing import Trace
 
@@ -158,7 +158,7 @@ def _argument_shape(value: object) -> Shape:
 def _has_unknown(trace: Trace) -> bool:
     """Whether the shape of any tensor in a trace is not known."""
     return any(
-        not tensor.shape.is_fully_defined() and tensor.dtype not in (tf.resource, tf.variant)
+        is_open(op.type, tensor, as_tuple(tensor.shape))
         for body in trace.root.walk()
         for name, op in body.operations.items()
         for tensor in (body.results(name) if name in body.children else op.outputs)

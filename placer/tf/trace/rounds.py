@@ -54,7 +54,7 @@ class LoopRounds:
 
         Returns:
             The least number of rounds that a comparison of a counter with a limit allows, among those that the condition joins
-            by "and". It is exact if the condition has no other part and the comparison's numbers are exact.
+            by "and". It is a bound if the condition has other parts, else what the comparison's numbers are.
         """
         assert cond.parent is not None
         path = cond.parent.names[cond.site]
@@ -79,8 +79,8 @@ class LoopRounds:
         if not limits:
             return Rounds(ASSUMED_ROUNDS, "assumed")
         least = min(limits)
-        certain = len(limits) == len(parts) and all(limit.source == "exact" for limit in limits)
-        return least if certain else Rounds(least.value, weakest([least.source, "bound"]))
+        sources = [limit.source for limit in limits] if len(limits) == len(parts) else [least.source, "bound"]
+        return Rounds(least.value, weakest(sources))
 
     def _allowed(self, cond: Body, inner: Body, body: Body, test: str) -> Rounds | None:
         """The rounds that the op `test` of `body` allows; None if it does not compare a counter with a limit."""

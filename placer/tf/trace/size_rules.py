@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.ops import entry_of, output_bounds
@@ -49,6 +50,11 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
     return bounded_outputs(op, constants)
 
 
+def has_rule(op_type: str) -> bool:
+    """Whether there may be a bound or a likely size of the op's outputs."""
+    return op_type in (*_SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
+
+
 def likely_value(op: OpSignature, output: int) -> Any:
     """The most likely value of an output that says a size; None for any other output."""
     strings = op.inputs[0].shape if op.inputs else None
@@ -85,6 +91,14 @@ def merged(a: Shape, b: Shape) -> Shape:
 def is_known(shape: Shape) -> bool:
     """Whether the rank and all dimensions are known."""
     return shape is not None and None not in shape
+
+
+def is_open(op_type: str, tensor: Any, shape: Shape) -> bool:
+    """Whether it matters that this shape of an op's output is not known.
+
+    It does not of a handle, nor of the axes along which a gradient is summed: those are a few numbers in host memory.
+    """
+    return not is_known(shape) and op_type != "BroadcastGradientArgs" and tensor.dtype not in (tf.resource, tf.variant)
 
 
 class TensorLists:

@@ -24,7 +24,9 @@ from placer.tf.trace.size_rules import (
     TensorLists,
     TensorListSize,
     bounded_outputs,
+    has_rule,
     is_known,
+    is_open,
     likely_outputs,
     likely_value,
     merged,
@@ -148,7 +150,7 @@ class SizeWalk:
         self._note_partition(path, node, op, inputs)
         listed = self.lists.apply(node.op, path, inputs, self.shape, lambda k: self._value(inputs[k]))
         before = [self._known_before(output) for output in outputs]
-        undecided = [not is_known(shape) and result.dtype not in _HANDLES for shape, result in zip(before, results, strict=True)]
+        undecided = [is_open(node.op, result, shape) for result, shape in zip(results, before, strict=True)]
         if not of_values and not any(undecided):
             for output in outputs:
                 self.refs.pop(output, None)
@@ -196,16 +198,16 @@ class SizeWalk:
         self, path: str, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]
     ) -> dict[int, tuple[Shape, Source]]:
         """By output: a shape that is given, or that a rule gives, with its source."""
-        stitched = self._stitched(node, inputs)
-        if self.kind == "exact" or stitched is not None:
-            return {} if stitched is None else {0: (merged(shapes[0], stitched), "bound")}
+        same = self.shape(inputs[1]) if node.op == "LookupTableFindV2" and self.shape(inputs[2]) == () else None
+        follows = self._stitched(node, inputs) or same
+        if self.kind == "exact" or follows is not None:
+            return {} if follows is None else {0: (merged(shapes[0], follows), "bound")}
         given = {k: known for k, shape in enumerate(shapes) if (known := self.override(path, k, shape)) is not None}
+        if not has_rule(node.op):
+            return given
         rule = bounded_outputs if self.kind == "bound" else likely_outputs
         ruled = rule(self._signature(node, inputs, results, shapes), lambda: self._constants(inputs))
-        of_rule: dict[int, tuple[Shape, Source]] = {}
-        if ruled is not None:
-            of_rule = {k: (merged(a, b), "bound") for k, (a, b) in enumerate(zip(shapes, ruled, strict=True))}
-        return of_rule | given
+        return {k: (merged(shapes[k], shape), "bound") for k, shape in enumerate(ruled or ())} | given
 
     def _signature(self, node: NodeDef, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]) -> OpSignature:
         given = tuple(TensorSpec(self.traced[output].dtype.base_dtype.name, self.shape(output)) for output in inputs)
