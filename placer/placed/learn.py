@@ -33,7 +33,7 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
         Exception: the run fails, as a call would.
     """
     from placer.tf.run.learning import ReportingCall
-    from placer.tf.run.running import variables_kept
+    from placer.tf.run.timing import restored_variables
     from placer.tf.trace.tracing import concrete_function
 
     with signatures.lock:
@@ -45,7 +45,7 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
     if keep_state:
         _, seen = call.run(args, kwargs)
     else:
-        with variables_kept(concrete, (args, kwargs)):
+        with restored_variables(concrete, (args, kwargs)):
             _, seen = call.run(args, kwargs)
     with signatures.lock:
         signature.seen = seen

@@ -10,7 +10,7 @@ from placer.tf.rewrite.reporting import Reports
 from placer.tf.rewrite.rewriting import rewrite_reporting
 from placer.tf.trace.bodies import LOOPS
 from placer.tf.trace.known_sizes import KnownSizes
-from placer.tf.trace.optypes import is_stateful
+from placer.tf.trace.op_types import is_stateful
 from placer.tf.trace.tracing import Trace
 
 

@@ -130,8 +130,12 @@ class KnownSizes:
 
 
 def _decides(output: tuple[str, int], origins: Collection[str]) -> bool:
-    """Whether the size of an output begins there: at its op, or at the loop or branch whose value it is."""
-    return output[0] in origins or output[0].rpartition("/")[0] in origins
+    """Whether the size of an output begins there: at its op, or at the loop or branch whose value it is.
+
+    A branch's value counts too if it has the size of a body's op: a run may take another body.
+    """
+    holder, _, value = output[0].rpartition("/")
+    return output[0] in origins or holder in origins or value == "out"
 
 
 def _names(glob: str, path: str) -> bool:
