@@ -11,7 +11,7 @@ from placer.common.units import format_bytes
 from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Bools, Ints
 from placer.problem.formulate import kept
-from placer.problem.memory import excess, peaks, usage
+from placer.problem.memory import excess, live_ranges_of, peaks, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.exact.cp_sat import LARGEST, cannot_fit
@@ -163,9 +163,9 @@ def _batch(problem: PlacementProblem, assignment: Assignment, d: int) -> str:
 def _passing_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
     """[N]: bytes on device `d` while it holds most, by the op that made them, without what is kept from step to step."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
-    every = np.arange(problem.num_tensors)
-    made_here = problem.devices.place_device[problem.tensor_place[every, assignment.device[problem.ops.unit[problem.tensors.op]]]]
-    alive = (made_here == d) & ~problem.tensors.shared & (problem.tensor_begin <= moment) & (moment <= problem.tensor_last)
+    ranges, made = live_ranges_of(problem), slice(problem.num_tensors)
+    here = problem.devices.place_device[ranges.places(assignment)[made]] == d
+    alive = here & ~problem.tensors.shared & (ranges.first[made] <= moment) & (moment <= ranges.last[made])
     passing = np.zeros(problem.num_ops, np.int64)
     np.add.at(passing, problem.tensors.op[alive], problem.tensors.held_bytes[alive])
     now = problem.ops.at_moment[moment]

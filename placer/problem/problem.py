@@ -67,7 +67,8 @@ class PlacementProblem(Frozen):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
                 raise ValueError(f"{ops.names[src[i]]} feeds {ops.names[dst[i]]}, which does not come after it.")
-        if (self.consumer_last < self.tensor_begin[consumers.tensor]).any():
+        made = ops.moment[tensors.op][consumers.tensor]
+        if (~tensors.free[consumers.tensor] & (consumers.until < made)).any():
             raise ValueError("consumers.until has a tensor given back before it is made.")
 
     @property
@@ -142,23 +143,6 @@ class PlacementProblem(Frozen):
     def consumer_place(self) -> Ints:
         """[C, D]: where an entry takes its tensor when the consumer is on device d."""
         return np.where(self.consumers.on_host, self.devices.host_place, np.arange(self.num_devices))
-
-    @derived
-    def tensor_begin(self) -> Ints:
-        """[T]: the first moment at which a tensor is held, wherever it is."""
-        return np.where(self.tensors.free, 0, self.ops.moment[self.tensors.op])
-
-    @derived
-    def consumer_last(self) -> Ints:
-        """[C]: the last moment at which a tensor is held for an entry, at the entry's place."""
-        return np.where(self.tensors.free[self.consumers.tensor], self.num_ops - 1, self.consumers.until)
-
-    @derived
-    def tensor_last(self) -> Ints:
-        """[T]: the last moment at which a tensor is held where it is made."""
-        last = self.tensor_begin.copy()
-        np.maximum.at(last, self.consumers.tensor, self.consumer_last)
-        return np.where(self.tensors.is_result | self.tensors.free, self.num_ops - 1, last)
 
 
 @dataclass(frozen=True, eq=False)

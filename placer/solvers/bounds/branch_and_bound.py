@@ -10,11 +10,12 @@ import time
 import numpy as np
 
 from placer.problem.arrays import Bools, Floats
+from placer.problem.memory import held_by_unit
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment
 from placer.solvers.bounds.lagrangian import CUTS, Prices
 from placer.solvers.primitives.local_search import exchange
-from placer.solvers.primitives.repair import fit, held_by_unit
+from placer.solvers.primitives.repair import fit
 
 UNDECIDED = 1e-3
 """Less than this part of a unit on the one device or the other decides it."""

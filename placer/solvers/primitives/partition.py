@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
-from placer.problem.memory import usage
+from placer.problem.memory import held_by_unit, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.bounds.two_sided_relaxation import merged
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.primitives.coarsening import coarsened, edges
 from placer.solvers.primitives.grouping import components
-from placer.solvers.primitives.repair import held_by_unit
 from placer.solvers.reductions.reduced import Reduced
 
 GRAINS = (16, 4, 1)
