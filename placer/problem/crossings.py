@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
+from placer.problem.edges import edges_of
 from placer.problem.problem import PlacementProblem, once_per_problem
 
 
@@ -40,33 +41,35 @@ class Crossings:
     @classmethod
     def of(cls, problem: PlacementProblem) -> Crossings:
         """Gathers them in the order of tensors, then of the ops whose control edges cross."""
-        tensors = np.flatnonzero(~problem.tensors.free)
-        sources, source = np.unique(problem.ops.control_src, return_inverse=True)
-        number = np.full(problem.num_tensors, -1, np.int64)
-        number[tensors] = np.arange(len(tensors))
+        edges = edges_of(problem)
+        paid = np.flatnonzero(~edges.free)
+        number = np.full(len(edges.free), -1, np.int64)
+        number[paid] = np.arange(len(paid))
+        unit, place = problem.ops.unit[edges.op[paid]], edges.place[paid]
 
-        tensor = np.append(tensors, np.full(len(sources), -1))
-        unit = problem.ops.unit[np.append(problem.tensors.op[tensors], sources)]
-        own = np.arange(problem.num_devices)
-        place = np.concatenate([problem.tensor_place[tensors], np.tile(own, (len(sources), 1))])
-        nbytes = np.append(problem.tensors.copy_bytes[tensors], np.zeros(len(sources), np.int64))
-        count = np.append(problem.tensors.count[tensors], problem.ops.control_count[sources])
-
-        paid = ~problem.tensors.free[problem.consumers.tensor]
-        crossing = np.append(number[problem.consumers.tensor[paid]], len(tensors) + source)
-        user = problem.ops.unit[np.append(problem.consumers.op[paid], problem.ops.control_dst)]
-        user_place = np.concatenate([problem.consumer_place[paid], np.tile(own, (len(source), 1))])
+        used = np.flatnonzero(~edges.free[edges.message])
+        crossing = number[edges.message[used]]
+        user, user_place = problem.ops.unit[edges.consumer[used]], edges.taken[used]
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
         kept = np.flatnonzero(~inside)
-        code = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
-        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + code
+        on_host = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
+        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + on_host
         _, first = np.unique(key, return_index=True)
         kept = kept[first]
         live, user_crossing = np.unique(crossing[kept], return_inverse=True)
         start = np.searchsorted(user_crossing, np.arange(len(live) + 1)).astype(np.int64)
+        message = paid[live]
         return cls(
-            tensor[live], unit[live], place[live], nbytes[live], count[live], start, user[kept], user_place[kept], user_crossing
+            tensor=np.where(message < problem.num_tensors, message, -1),
+            unit=unit[live],
+            place=place[live],
+            nbytes=edges.nbytes[message],
+            count=edges.count[message],
+            start=start,
+            user=user[kept],
+            user_place=user_place[kept],
+            user_crossing=user_crossing,
         )
 
 

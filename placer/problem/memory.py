@@ -73,7 +73,8 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     ops, tensors = problem.num_ops, problem.num_tensors
     at = ranges.places(assignment)
     until = np.full((tensors, 2 * problem.num_devices), -1, np.int64)
-    np.maximum.at(until, (ranges.tensor, at), ranges.last)
+    np.maximum.at(until, (ranges.tensor[tensors:], at[tensors:]), ranges.last[tensors:])
+    until[np.arange(tensors), at[:tensors]] = ranges.last[:tensors]  # where it is made, it is held longest
     tensor, place = np.nonzero(until >= 0)
 
     nbytes = np.where(problem.tensors.shared[tensor] & (place == at[tensor]), 0, problem.tensors.held_bytes[tensor])

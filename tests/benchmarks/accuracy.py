@@ -28,8 +28,7 @@ from cost_models.measured import MeasuredModel
 from cost_models.ops import OpType, View
 from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
-from placer.problem import formulate, lifetimes
-from placer.problem import schedule as simulate
+from placer.problem import formulate, lifetimes, model_tables
 from placer.problem.problem import PlacementProblem
 from tests.benchmarks import bench_truth
 from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions
@@ -130,9 +129,9 @@ def effects() -> Iterator[tuple[str, list[Found]]]:
         "waiting for GPU ops whose results the host needs to continue",
         everything(auto, lambda p: changed(p, ops_awaited=None)),
     )
-    with without(simulate, "SMALL_NS", 0):
+    with without(model_tables, "SMALL_NS", 0):
         yield "small ops of a CPU run one at a time", everything(auto)
-    with without(simulate, "WIDE_NS", 10**15):
+    with without(model_tables, "WIDE_NS", 10**15):
         yield "large ops of a CPU run one at a time", everything(auto)
     with without(formulate, "_with_copied_reads", list):
         yield "reads that copy a variable which is also gathered from", everything(auto)

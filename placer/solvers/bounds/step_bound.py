@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from placer.problem.arrays import Floats
-from placer.problem.schedule import ISSUED, Simulator
+from placer.problem.schedule import Simulator
+from placer.problem.step_edges import ISSUED
 
 ROUNDS = 30
 
@@ -30,7 +31,7 @@ def longest_chain_ns(simulator: Simulator) -> int:
     last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     code, copy = (a.tolist() for a in edges.pairs(problem))
-    consumer, begin, hop = edges.consumer_list, edges.start_list, edges.hop_list
+    consumer, begin, hop = edges.consumer_list, edges.start_list, edges.is_control_list
 
     ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [op][device]: for the host to go on
     behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # for the stream to go on

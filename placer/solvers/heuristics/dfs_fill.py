@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import edges_of
+from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.filling import fill
 from placer.solvers.sources import TARNAWSKI
@@ -17,7 +17,7 @@ def dfs_assignment(problem: PlacementProblem) -> Assignment:
     The greedy for latency of its authors contracts cycles of units to blocks and counts the sum of sizes. Here a unit comes
     when its first op does, and all that a device holds counts over its lifetime. Linear, and then see `fill`.
     """
-    edges = edges_of(problem)
+    edges = step_edges_of(problem)
     waits = edges.waits_list.copy()
     unit_of = problem.ops.unit.tolist()
     stack = [op for op in range(problem.num_ops) if not waits[op]]

@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import ISSUED, edges_of, tables_of
+from placer.problem.step_edges import ISSUED, step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.grouping import grouped
 from placer.solvers.primitives.incremental_memory import Room
@@ -21,11 +22,11 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     links that never queue. It spreads independent work over devices, which a cut does not. A device whose memory limit would
     not hold is passed over, unless all are. Linear in edges times devices, plus what `Room` takes where limits can bind.
     """
-    edges, room = edges_of(problem), Room(problem)
+    edges, room = step_edges_of(problem), Room(problem)
     devices = range(problem.num_devices)
     code, copy = (a.tolist() for a in edges.pairs(problem))
     into = grouped(edges.consumer, problem.num_ops)
-    producer, hop = edges.op[edges.tensor].tolist(), edges.hop_list
+    producer, hop = edges.producer.tolist(), edges.is_control_list
     streamed = (problem.devices.asynchronous & ~tables_of(problem).host_only).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     threads = problem.devices.threads.tolist()
