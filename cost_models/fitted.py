@@ -76,8 +76,9 @@ class FittedModel:
         return f"fitted, else {self.otherwise.name}"
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
-        """The op's cost. It is never negative, and does not fall as the op's bytes and operations grow, as far as the fit covers
-        them. Products that one core of a CPU computes are fitted apart from those that all cores compute.
+        """The op's cost. It is never negative. Where the fit applies, it does not fall as the op's bytes and operations grow.
+
+        Products that one core of a CPU computes have a weight of their own.
         """
         key = device.model, signature.op_type
         if key not in self._fits:

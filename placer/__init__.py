@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     )
     from placer.graph.op_graph import OpGraph
     from placer.options import Options
-    from placer.placed.function import PlacedFunction, apply, optimized_placement, place, plan_then_create
+    from placer.placed.decorators import apply, optimized_placement, place
+    from placer.placed.function import PlacedFunction
+    from placer.placed.plan_then_create import plan_then_create
+    from placer.placed.predict import predict
     from placer.plan.placement import Placement
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
-    from placer.verbs.predict import predict
     from placer.verbs.profile import profile
     from placer.verbs.simulate import simulate
     from placer.verbs.solve import solve
@@ -56,15 +58,15 @@ _HOME = {
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
     "TraceError": "placer.errors",
-    "apply": "placer.placed.function",
+    "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
     "load_machine": "cost_models.machines",
-    "optimized_placement": "placer.placed.function",
-    "place": "placer.placed.function",
-    "plan_then_create": "placer.placed.function",
-    "predict": "placer.verbs.predict",
+    "optimized_placement": "placer.placed.decorators",
+    "place": "placer.placed.decorators",
+    "plan_then_create": "placer.placed.plan_then_create",
+    "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",

@@ -1,4 +1,4 @@
-"""Errors a user can act on. Each says what was asked, what there is, and the way out."""
+"""Errors a user can act on. Each message says what was asked for, what exists, and the way out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OptionError(PlacerError, ValueError):
 
 
 class DeviceError(PlacerError):
-    """A device that was asked for is not there."""
+    """A device that was asked for does not exist."""
 
 
 class ConstraintError(PlacerError):
@@ -24,19 +24,19 @@ class ConstraintError(PlacerError):
 
 
 class InfeasibleError(PlacerError):
-    """No placement meets the limits."""
+    """No placement meets the memory limits, or none was found in time."""
 
 
 class OutOfMemoryError(PlacerError):
-    """A placed call ran out of memory; TensorFlow's `ResourceExhaustedError` too."""
+    """A placed call ran out of memory. It is also a `tf.errors.ResourceExhaustedError`."""
 
 
 class PlanError(PlacerError):
-    """A saved plan or graph is broken, or belongs to something else."""
+    """A saved plan or graph is broken or was made for something else, or a function has no plan."""
 
 
 class MoveError(PlacerError):
-    """A variable could not be moved, or what it was moved from is still used."""
+    """A variable could not be moved, or its old storage is still used."""
 
 
 class RewriteError(PlacerError):
@@ -44,4 +44,4 @@ class RewriteError(PlacerError):
 
 
 class PlacementWarning(UserWarning):
-    """Something the user asked for was relaxed, or a function was left as it is."""
+    """A demand of the user was relaxed, a function was left as it is, or TensorFlow's version was not checked."""

@@ -24,43 +24,49 @@ class Options:
     """How to place a function. Every field has a default.
 
     Raises:
-        OptionError: a value that is wrong whatever the machine and the function are.
+        OptionError: a value that no machine and no function could make valid.
     """
 
     devices: Machine | str | None = field(
         default=None,
-        metadata={"help": "what to place on: nothing for what TensorFlow sees, a shipped machine's name, or a TOML file"},
+        metadata={"help": "the machine to place on: a shipped one's name or a TOML file; by default the devices of this process"},
     )
     memory_limits: Mapping[str, str | int] = field(
-        default_factory=dict, metadata={"help": "bytes each device of a spec may hold, such as GPU:0=8GiB or GPU=8GiB"}
+        default_factory=dict,
+        metadata={"help": "the most memory that a plan may take on each device of a spec, such as GPU:0=8GiB or GPU=8GiB"},
     )
     pins: Mapping[str, str] = field(
         default_factory=dict,
-        metadata={"help": "device specs by name glob, op type or variable name, such as embed/*=CPU:0; always hard"},
+        metadata={"help": "devices by name glob, op type or variable name, such as embed/*=CPU:0; every plan obeys them"},
     )
-    objective: Objective = field(default="step_time", metadata={"help": "what to minimise: step_time or total_cost"})
+    objective: Objective = field(default="step_time", metadata={"help": "the value to minimise: step_time or total_cost"})
     solver: Solver | Rule | str = field(
         default="auto", metadata={"help": "a registered solver's name, a solver, or a function from a problem to an assignment"}
     )
     cost_model: CostModel | str = field(default="auto", metadata={"help": "a registered cost model's name, or a cost model"})
     variables: Literal["fixed", "move"] = field(
-        default="fixed", metadata={"help": "leave variables where they are, or move them to where they are best"}
+        default="fixed",
+        metadata={"help": "fixed: variables stay on their devices; move: each goes to the device that the plan gives it"},
     )
     stale: Literal["repoint", "invalidate"] = field(
         default="repoint",
-        metadata={"help": "functions traced before a variable was moved: make them use it where it is now, or fail when called"},
+        metadata={"help": "what functions traced before a variable moved do then: repoint, use its new place; invalidate, fail"},
     )
     on_out_of_memory: Literal["report", "replan"] = field(
         default="report",
-        metadata={"help": "a call that runs out of memory: say so, or plan once for less, if no tf.function made it"},
+        metadata={
+            "help": "report: an error that explains a call that ran out of memory; replan: also one more plan, with a lower "
+            "limit, unless a tf.function made the call"
+        },
     )
     on_missing_device: Literal["relax", "error"] = field(
-        default="relax", metadata={"help": "a tf.device scope whose device is not there: relax it with a warning, or refuse"}
+        default="relax",
+        metadata={"help": "what happens to a tf.device scope whose device is missing: relax, a warning; error, an error"},
     )
     time_limit_s: float | None = field(
-        default=None, metadata={"help": "seconds the solver may search; chosen by size if not given"}
+        default=None, metadata={"help": "how long the solver may search, in seconds; by default it depends on the problem's size"}
     )
-    seed: int = field(default=0, metadata={"help": "makes searches repeatable"})
+    seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -72,7 +78,7 @@ class Options:
             if (other := limited.setdefault(parse(device), device)) != device:
                 raise OptionError(f"memory_limits has {other!r} and {device!r}, which are the same: keep one.")
         _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: _device(device))
-        # Mappings that nobody else can change, and Python's numbers where numpy's were given.
+        # Copies of mappings, which the caller can then change, and Python numbers instead of numpy's.
         own: dict[str, Any] = {"memory_limits": dict(self.memory_limits), "pins": dict(self.pins), "seed": _seed(self.seed)}
         if self.time_limit_s is not None:
             own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
@@ -94,9 +100,9 @@ class Options:
 
 
 OF_A_RUN = ("solver", "time_limit_s", "seed")
-"""Options of one search; a comparison takes several of each."""
+"""Options of one search. A comparison of solvers takes several values of each."""
 MAX_SEED = 2**31 - 1
-"""The largest that every solver takes."""
+"""The largest seed that every solver accepts."""
 _CHOICES = {
     "objective": ("step_time", "total_cost"),
     "variables": ("fixed", "move"),
@@ -107,7 +113,7 @@ _CHOICES = {
 
 
 def _device(text: Any) -> None:
-    """OptionError unless it is a device string that names at least a type: a pin or limit that names less says nothing."""
+    """Raises OptionError unless `text` is a device string with a device type, without which a pin or limit has no meaning."""
     if parse(text).type is None:
         raise OptionError(f"{text!r} names no device: give one, such as 'GPU:0', or a type, such as 'GPU'.")
 
@@ -128,7 +134,7 @@ def _seed(given: Any) -> int:
 
 
 def _check(option: str, given: Any, example: Mapping[str, str], read: Callable[[str, Any], object]) -> None:
-    """OptionError unless `given` maps text to values, and `read` can read each pair."""
+    """Raises OptionError unless `given` maps text to values and `read` accepts each pair."""
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise OptionError(f"{option}={given!r} is not a mapping from text; write {option}={example!r}.")
     for key, value in given.items():

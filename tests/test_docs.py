@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 import pytest
 
 import placer
+from cost_models.ops import table as ops_table
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
-from placer.views import glossary
+from placer.views.shared import glossary
 from tests.helpers.graphs import layers
 from tests.helpers.pairwise import optimum
 from tests.helpers.splits import least_latency_ns, least_max_load_ns
@@ -30,6 +32,7 @@ SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
 VIEWS = (ROOT / "docs" / "views.md").read_text()
 ARENA = (ROOT / "docs" / "arena.md").read_text()
 COSTS = (ROOT / "docs" / "costs.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -42,6 +45,16 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
     folders_of = [path for package in ("placer", "cost_models") for path in (ROOT / package, *(ROOT / package).rglob("*"))]
     rooms = {str(path.relative_to(ROOT)) + "/" for path in folders_of if path.is_dir() and path.name != "__pycache__"}
     assert named == rooms
+
+
+def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["mine"]
+    plan = placer.solve(layers(), "h100", solver=heuristic())
+    assert plan.solver == "mine"
+    assert run(code(CONTRIBUTING, "python", containing="def mine(placement"), tmp_path)["mine"](plan).count("\n") == 9
+    monkeypatch.setattr(ops_table, "_ENTRIES", dict(ops_table._ENTRIES))
+    run(code(CONTRIBUTING, "python", containing="register("), tmp_path)
+    assert {"MySquash", "MyReshape"} <= ops_table.types_where()
 
 
 def test_the_solver_on_the_architecture_page_solves(tmp_path: Path) -> None:
@@ -124,8 +137,8 @@ def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_
 
 def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "supported.md").read_text()))
-    there = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
-    assert named == there - {"test_handed_cases.py"}
+    existing = {path.name for path in (ROOT / "tests" / "semantics").glob("test_*.py")}
+    assert named == existing - {"test_handed_cases.py"}
 
 
 def test_the_page_of_views_lists_every_view_and_every_attribute() -> None:
@@ -150,7 +163,7 @@ def test_the_glossary_is_as_the_table_of_terms_says_and_linked() -> None:
 
 def code(page: str, language: str, containing: str = "") -> str:
     """The first code block of a page in that language that contains the text."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
     return next(block for kind, block in blocks if kind == language and containing in block)
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import placer
 from tests.helpers.graphs import layers
 
@@ -16,9 +18,10 @@ def in_a_new_process(code: str, *args: str) -> str:
     return done.stdout
 
 
-def test_importing_placer_loads_none_of_the_big_packages() -> None:
+@pytest.mark.parametrize("module", ["placer", "placer.command.main"])
+def test_importing_placer_or_its_command_loads_none_of_the_big_packages(module: str) -> None:
     heavy = ("tensorflow", "keras", "ortools", "networkx", "numpy", "matplotlib")
-    code = "import sys, placer; print([name for name in sys.argv[1:] if name in sys.modules])"
+    code = f"import sys, {module}; print([name for name in sys.argv[1:] if name in sys.modules])"
     assert in_a_new_process(code, *heavy).strip() == "[]"
 
 

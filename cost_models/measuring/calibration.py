@@ -186,7 +186,7 @@ class Calibration:
         self._report(f"ops side by side on {device.name}")
         with plain_graphs():
             bench = Bench(samples.unique(4_000), device.name)
-            calls = [bench.chain(1), bench.chain(21), bench.chain(21, abreast=device.cores)]
+            calls = [bench.chain(1), bench.chain(21), bench.chain(21, parallel=device.cores)]
             single_s, chain_s, chains_s = (min(call.seconds() for _ in range(20)) for call in calls)
         alone_s, side_by_side_s = chain_s - single_s, chains_s - single_s
         if alone_s <= 0 or side_by_side_s <= 0:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cost_models.measuring.chains import HOST, plain_graphs, traced
+from cost_models.measuring.chains import HOST, plain_graphs, traced_call
 
 _BATCHES, _CALLS_PER_BATCH = 5, 60
 _ARGUMENTS = 128
@@ -178,7 +178,7 @@ def _typical_ns(
             an op of its own on the default device, which is a GPU if there is one.
     """
     with plain_graphs() if plain else nullcontext():
-        traced_calls = [traced(body, *args) for body, args in calls]
+        traced_calls = [traced_call(body, *args) for body, args in calls]
         batch_medians_s: list[list[float]] = [[] for _ in traced_calls]
         for _ in range(1 + _BATCHES):
             for call, medians_s in zip(traced_calls, batch_medians_s, strict=True):

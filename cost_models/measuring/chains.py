@@ -1,4 +1,4 @@
-"""Functions that run one op many times in a row, so that its time shows beside that of a call."""
+"""Functions that run one op many times in a row, so that its time is not lost in the time of a call."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ from cost_models.ops import UnmeasurableError, entry_of
 
 HOST = "CPU:0"
 DELAY_SIDE = 2048
-"""Rows of the matrices whose products keep a device busy while the host issues ops behind them."""
+"""Side of the matrices whose products keep a device busy while the host issues the ops that are measured."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function with its arguments, whose only result is a number made on its device after everything else there."""
+    """A function with its arguments. Its only result is a number that its device makes after all other ops of the function."""
 
     function: Any
     args: tuple[Any, ...]
 
     def seconds(self, wait: bool = True) -> float:
-        """Time of a call until its device is done or, without `wait`, until the host is; it is done when this returns."""
+        """Time of one call until its device is done or, without `wait`, until the host is. Returns when the device is done."""
         start = time.perf_counter()
         result = self.function(*self.args)
         if wait:
             result.numpy()
-        took = time.perf_counter() - start
+        elapsed_s = time.perf_counter() - start
         result.numpy()
-        return took
+        return elapsed_s
 
 
 class Bench:
-    """One op on one device, with everything that it needs."""
+    """One op on one device, with its inputs and variables."""
 
     def __init__(self, op: OpSignature, device: str) -> None:
         """Makes the op's inputs and runs it once.
 
         Raises:
-            UnmeasurableError: it cannot be run by itself, gives other shapes than its signature says, or is too large to try.
+            UnmeasurableError: the op cannot be run by itself, its results have other shapes than its signature says, or it takes
+                more memory than is free.
         """
         self.op, self.device = op, device
         if (needed := needed_bytes(op)) > (free := free_bytes()):
@@ -69,13 +70,13 @@ class Bench:
                     self._variables[position] = tf.Variable(tf.zeros(each.shape, each.dtype))
         self._check()
 
-    def chain(self, length: int, delay: int = 0, abreast: int = 1) -> Call:
-        """The op `length` times, one after the other, on the same inputs; before them `delay` products that take long.
+    def chain(self, length: int, delay: int = 0, parallel: int = 1) -> Call:
+        """A call that runs the op `length` times, one after the other, on the same inputs.
 
         Args:
-            length: of the chain.
-            delay: how many products come before it.
-            abreast: so many such chains, independent of each other.
+            length: the number of ops in the chain.
+            delay: the number of large matrix products that the device computes before the chain.
+            parallel: the number of such chains, independent of each other.
         """
 
         def body(token: Any, matrix: Any, *args: Any) -> Any:
@@ -85,11 +86,11 @@ class Bench:
                     with tf.control_dependencies(ends):
                         ends = [tf.linalg.matmul(matrix, matrix).op]
                 start, ends = ends, []
-                for _ in range(abreast):
+                for _ in range(parallel):
                     last = start
                     for _ in range(length):
                         with tf.control_dependencies(last):
-                            last = [self._taken(self._add(args))]
+                            last = [self._completed(self._create_op(args))]
                     ends += last
                 with tf.control_dependencies(ends):
                     return tf.identity(token)
@@ -97,48 +98,48 @@ class Bench:
         with tf.device(self.device):
             side = DELAY_SIDE if delay else 1
             matrix = tf.fill([side, side], 1e-3)
-        return traced(body, self._args[0], matrix, *self._args[1:])
+        return traced_call(body, self._args[0], matrix, *self._args[1:])
 
-    def _add(self, values: Sequence[Any]) -> Any:
+    def _create_op(self, values: Sequence[Any]) -> Any:
         """The op, in the graph that is being built."""
         rest = iter(values)
         handles = self._variables
         inputs = [handles[k].handle if k in handles else next(rest) for k in range(len(self.op.inputs))]
-        name = self.op.op_type.lstrip("_")  # which no name may begin with
+        name = self.op.op_type.lstrip("_")  # no op's name may begin with it
         return tf.compat.v1.get_default_graph().create_op(self.op.op_type, inputs, attrs=self._attrs, name=name)
 
-    def _taken(self, made: Any) -> Any:
-        """What the next op waits for: one that takes all that this op made, where it would else make nothing."""
+    def _completed(self, made: Any) -> Any:
+        """The op to wait for: the op itself, or one that takes all its outputs if it makes only outputs that are taken."""
         is_lazy = entry_of(self.op.op_type).lazy_outputs
         if is_lazy and made.outputs[0].dtype != tf.int32:  # int32 is in host memory also on a GPU
             return tf.raw_ops.IdentityN(input=made.outputs)[0].op
         return made
 
     def _check(self) -> None:
-        """Runs the op once and compares the shapes of what it gives with its signature."""
+        """Runs the op once and compares the shapes of its results with its signature."""
 
         def body(token: Any, *args: Any) -> Any:
             with tf.device(self.device):
-                return [tf.shape(t) for t in self._add(args).outputs if t.dtype not in (tf.resource, tf.variant)]
+                return [tf.shape(t) for t in self._create_op(args).outputs if t.dtype not in (tf.resource, tf.variant)]
 
-        call = traced(body, *self._args)
+        call = traced_call(body, *self._args)
         for spec, shape in zip(self.op.outputs, call.function(*call.args), strict=False):
-            found = tuple(shape.numpy().tolist())
+            actual = tuple(shape.numpy().tolist())
             if spec.shape is not None and (
-                len(found) != len(spec.shape) or any(d not in (None, side) for d, side in zip(spec.shape, found, strict=True))
+                len(actual) != len(spec.shape) or any(d not in (None, side) for d, side in zip(spec.shape, actual, strict=True))
             ):
-                raise UnmeasurableError(f"what it was given made {list(found)} of what should be {list(spec.shape)}")
+                raise UnmeasurableError(f"a result has the shape {list(actual)}, not {list(spec.shape)}")
 
 
 def needed_bytes(op: OpSignature) -> int:
-    """What a `Bench` takes of the host's memory: what is passed is there twice while it is made, a variable once."""
+    """Host memory that making a `Bench` takes: two copies of each tensor to pass, one of each variable and each result."""
     largest = max((spec.nbytes for spec in (*op.inputs, *op.outputs)), default=0)
     passed = sum(largest if spec.dtype == "resource" else 2 * spec.nbytes for spec in op.inputs)
     return passed + sum(spec.nbytes for spec in op.outputs)
 
 
-def in_turns(benches: Sequence[Bench], rounds: int) -> Call:
-    """The benches' ops, one after the other, so many times; all on one device. A bench may be there several times."""
+def interleaved(benches: Sequence[Bench], rounds: int) -> Call:
+    """A call that runs the benches' ops one after the other, `rounds` times. All are on one device; one may occur repeatedly."""
     distinct = list(dict.fromkeys(benches))
 
     def body(token: Any, *args: Any) -> Any:
@@ -148,15 +149,15 @@ def in_turns(benches: Sequence[Bench], rounds: int) -> Call:
         with tf.device(benches[0].device):
             for bench in [*benches] * rounds:
                 with tf.control_dependencies(last):
-                    last = [bench._taken(bench._add(own[bench]))]
+                    last = [bench._completed(bench._create_op(own[bench]))]
             with tf.control_dependencies(last):
                 return tf.identity(token)
 
-    return traced(body, benches[0]._args[0], *(value for bench in distinct for value in bench._args[1:]))
+    return traced_call(body, benches[0]._args[0], *(value for bench in distinct for value in bench._args[1:]))
 
 
-def traced(body: Callable[..., Any], *args: Any) -> Call:
-    """A function of these arguments, ready to be called."""
+def traced_call(body: Callable[..., Any], *args: Any) -> Call:
+    """A call of a function, traced for these arguments."""
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in args]
     return Call(tf.function(body, autograph=False).get_concrete_function(*specs), args)
 
@@ -168,33 +169,33 @@ def _constant(value: Any, device: str) -> Any:
 
 @contextmanager
 def plain_graphs() -> Iterator[None]:
-    """Functions called inside run as they were written: Grappler would fold and merge equal ops.
+    """Turns Grappler off for functions called inside: it would fold and merge the equal ops of a chain.
 
-    The options of calls are put back as they were, and are those of this thread. Were those of `tf.config.optimizer` set to what
-    they were, the user's functions would have others, if equal ones, be compiled again, and begin their random numbers anew.
+    Only the call options of this thread are changed, and they are restored. Setting `tf.config.optimizer` and setting it back
+    would give the user's functions new, if equal, options: they would be compiled again and their random numbers would restart.
     """
-    here = context.context()
-    before = here.function_call_options
-    plain = ConfigProto.FromString(before.config_proto_serialized)
+    tf_context = context.context()
+    options = tf_context.function_call_options
+    plain = ConfigProto.FromString(options.config_proto_serialized)
     plain.graph_options.rewrite_options.disable_meta_optimizer = True
-    here.function_call_options = context.FunctionCallOptions(before.executor_type, plain)
+    tf_context.function_call_options = context.FunctionCallOptions(options.executor_type, plain)
     try:
         yield
     finally:
-        here.function_call_options = before
+        tf_context.function_call_options = options
 
 
 @contextmanager
-def reasons() -> Iterator[None]:
-    """TensorFlow's refusals as `UnmeasurableError`."""
+def refusals_as_unmeasurable() -> Iterator[None]:
+    """Raises TensorFlow's errors as `UnmeasurableError`."""
     try:
         yield
     except (tf.errors.OpError, ValueError, TypeError, MemoryError) as error:
-        raise UnmeasurableError(f"TensorFlow refuses: {in_one_line(error)}") from error
+        raise UnmeasurableError(f"TensorFlow refuses: {error_line(error)}") from error
 
 
-def in_one_line(error: Exception) -> str:
-    """What an error says; of one in a graph what went wrong, which stands below all the lines of where its op was made."""
+def error_line(error: Exception) -> str:
+    """The line of an error's message that says what went wrong. In an error of a graph it follows the op's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     node = next((k for k, line in enumerate(lines) if line.startswith("[[")), len(lines))
     return lines[node - 1] if lines[0].startswith("Graph execution error") else lines[0]
@@ -204,7 +205,7 @@ def in_one_line(error: Exception) -> str:
 
 
 def _attrs(op: OpSignature) -> dict[str, AttrProto]:
-    """A signature's attributes as TensorFlow has them; those it leaves out have their defaults."""
+    """A signature's attributes in TensorFlow's form. Attributes that the signature leaves out have their defaults."""
     given = dict(op.attrs)
     protos = {}
     for attr in op_def_registry.get(op.op_type).attr:

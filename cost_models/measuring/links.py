@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from cost_models.fitted import robust_non_negative
-from cost_models.measuring.chains import HOST, Call, plain_graphs, traced
-from cost_models.measuring.timing import difference_ns, repeats, typical_difference_ns
+from cost_models.measuring.chains import HOST, Call, plain_graphs, traced_call
+from cost_models.measuring.timing import difference_ns, median_difference_ns, repeat_count
 
 COPY_SIZES_BYTES = (4, 2**12, 2**16, 2**20, 2**24, 2**26, 2**28)
 _FAN_COPIES, _FAN_ELEMENTS = 64, 64
@@ -85,12 +85,12 @@ def hand_over_ns(first: str, second: str, effort_s: float, pause_ops: int = 0) -
             return number
 
         with tf.device(first):
-            return traced(body, tf.constant(1))
+            return traced_call(body, tf.constant(1))
 
     extra_rounds = 8 if pause_ops else 32
     with plain_graphs():
         across_ns, within_ns = (
-            typical_difference_ns(rounds(1, other), rounds(1 + extra_rounds, other), extra_rounds, effort_s)
+            median_difference_ns(rounds(1, other), rounds(1 + extra_rounds, other), extra_rounds, effort_s)
             for other in (second, first)
         )
     return max(0, across_ns - within_ns) // 2
@@ -111,7 +111,7 @@ def interval_ns(src: str, dst: str, effort_s: float) -> int:
         with tf.device(src):
             data = tf.zeros(width * _FAN_ELEMENTS)
         with tf.device(HOST):
-            return traced(body, data, tf.constant(1))
+            return traced_call(body, data, tf.constant(1))
 
     with plain_graphs():
         return difference_ns(fan(1), fan(1 + _FAN_COPIES), _FAN_COPIES, effort_s)[0]
@@ -134,8 +134,8 @@ def _round_ns(maker: str, reader: str, nbytes: int, made_by_op: bool, effort_s: 
         with tf.device(maker):
             data = tf.constant(0.0) if made_by_op else tf.constant(np.zeros(elements, np.float32))
         with tf.device("CPU:0"):
-            return traced(body, data, tf.constant([elements]), tf.constant(1))
+            return traced_call(body, data, tf.constant([elements]), tf.constant(1))
 
     one_round = rounds(1)
-    extra_rounds = repeats(one_round, 32)
-    return typical_difference_ns(one_round, rounds(1 + extra_rounds), extra_rounds, effort_s)
+    extra_rounds = repeat_count(one_round, 32)
+    return median_difference_ns(one_round, rounds(1 + extra_rounds), extra_rounds, effort_s)

@@ -1,4 +1,4 @@
-"""Signatures of common ops in several sizes, to measure where no function says what matters."""
+"""Signatures of common ops in several sizes, to measure when no function says which ops matter."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import partial
 from cost_models.base import AttrValue, OpSignature, TensorSpec
 
 LEVELS = 7
-"""Sizes of each op, each eight times the one before."""
+"""Number of sizes of each op. Each is eight times the one before."""
 
 
 def common() -> Iterator[OpSignature]:
-    """Ops of the types that take most of the time in most functions: one of each type, then a larger one of each, and so on."""
+    """Ops of the types that take most of the time in most functions: the smallest op of each type first, then the next size."""
     for level in range(LEVELS):
         for family in _FAMILIES:
             yield family(8**level)
 
 
 def elementwise(op_type: str, elements: int) -> OpSignature:
-    """An op on each element: of one tensor, or of two for those that join them."""
+    """An op on each element of one tensor, or of two tensors for AddV2 and Mul."""
     inputs = [_floats(elements)] * (2 if op_type in ("AddV2", "Mul") else 1)
     return _op(op_type, inputs, _floats(elements))
 
@@ -36,13 +36,13 @@ def matmul(side: int, dtype: str = "float32") -> OpSignature:
 
 
 def random_numbers(elements: int) -> OpSignature:
-    """Arithmetic without inputs to speak of."""
+    """An op that computes much and reads almost nothing."""
     inputs = (_ints(1), TensorSpec("uint64", (1,)), TensorSpec("uint64", (2,)), _ints())
     return OpSignature("StatelessRandomUniformV2", inputs, (_floats(elements),), (("Tshape", "int32"), ("dtype", "float32")))
 
 
 def unique(elements: int) -> OpSignature:
-    """An op that one core does."""
+    """An op that uses one core."""
     keys = TensorSpec("int64", (elements,))
     return OpSignature("Unique", (keys,), (TensorSpec("int64", (None,)), _ints(elements)), (("T", "int64"),))
 

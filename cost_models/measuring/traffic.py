@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from cost_models.host_memory import free_bytes
-from cost_models.measuring.chains import Call, plain_graphs, traced
+from cost_models.measuring.chains import Call, plain_graphs, traced_call
 
 _ELEMENTS = 2**24
 """Float32 elements in each tensor, 64 MiB."""
@@ -57,4 +57,4 @@ def _passes(device: str, start: Any, length: int) -> Call:
             with tf.control_dependencies(results[-1:]):
                 return tf.add_n([result[0] for result in results])
 
-    return traced(body, start)
+    return traced_call(body, start)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.machines import Device
 from cost_models.measuring import samples
-from cost_models.measuring.chains import Bench, in_turns, plain_graphs
+from cost_models.measuring.chains import Bench, interleaved, plain_graphs
 
 WAKING_OP = samples.matmul(256)
 """An op that uses all cores and is so short that waking them shows."""
@@ -33,7 +33,7 @@ def wake_ns(device: Device, busy_ns: int, effort_s: float) -> int:
     with plain_graphs():
         tiny, op = Bench(samples.elementwise("AddV2", 64), device.name), Bench(WAKING_OP, device.name)
         pause = [tiny] * _PAUSE_OPS
-        calls = in_turns([*pause, op], _ROUNDS_PER_CALL), in_turns(pause, _ROUNDS_PER_CALL)
+        calls = interleaved([*pause, op], _ROUNDS_PER_CALL), interleaved(pause, _ROUNDS_PER_CALL)
         for call in calls * 2:  # the first call compiles, and the second one may still tune
             call.seconds()
         samples_s: list[tuple[float, float]] = []

@@ -57,9 +57,9 @@ def channels_first_bytes(op: OpSignature, *, fused: bool) -> int:
 def _workspace(op: OpSignature, roles: _Roles, *, channels_first: bool = False) -> int:
     """Bytes that a convolution's kernel allocates on a GPU while it runs.
 
-    They are the filter in the library's layout, a padded copy of the image, and a gradient in another layout. Image, filter and
-    result are copied once more if matrix units cannot take them as they are: if their channels are first, as those of gradients
-    are, or their number is no multiple of four.
+    These are the filter in the library's layout, a padded copy of the image, and a gradient in another layout. Image, filter and
+    result are copied once more if matrix units cannot read them. They cannot if the channels are first, which they are for
+    gradients, or if the number of channels is no multiple of four.
     """
     images = tuple(spec for spec in (*op.inputs, *op.outputs) if len(spec.shape or ()) >= 4)
     image, weights, result = roles.of(op)

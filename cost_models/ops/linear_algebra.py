@@ -24,9 +24,9 @@ _GPU_STEP_NS = 3_000.0
 def _solver(flops_factor: float, first_steps: int, steps_per_row: float, batched: bool = False) -> Formula:
     """flops_factor·n³ for each n x n matrix (LAPACK working notes); n is the geometric mean of the sides.
 
-    A CPU keeps each matrix on one core. A GPU's solver is a chain of dependent kernels, the longer the larger the matrix, for
-    one matrix after another unless `batched`: that, not the arithmetic, is why small decompositions are hundreds of times
-    slower there.
+    A CPU keeps each matrix on one core. A GPU's solver runs a chain of dependent kernels, which grows with the matrix. Unless
+    it is `batched`, it solves one matrix after another. The chains, not the arithmetic, make small decompositions hundreds of
+    times slower on a GPU.
     """
 
     def formula(op: OpSignature) -> Work:

@@ -78,7 +78,7 @@ of the inputs may be bounds themselves."""
 
 
 def no_values(op: OpSignature) -> Mapping[int, Any]:
-    """Any values will do."""
+    """No input's values matter."""
     return {}
 
 
@@ -93,12 +93,12 @@ def is_input(op: OpSignature) -> View:
 
 
 def is_any_input(op: OpSignature) -> View:
-    """The result is the memory of the one input that arrives."""
+    """The result is the memory of the input that arrives, of several that may."""
     return View.ANY_INPUT
 
 
 def all_int32(op: OpSignature) -> bool:
-    """Whether all inputs and outputs are int32, booleans aside."""
+    """Whether all inputs and outputs are int32, apart from booleans."""
     specs = [spec for spec in (*op.inputs, *op.outputs) if spec.dtype != "bool"]
     return bool(specs) and all(spec.dtype == "int32" for spec in specs)
 
@@ -110,14 +110,15 @@ class OpType:
     # -- time
 
     work: Formula | None = None
-    """Work of a run that is no view; None prices the op by its bytes."""
+    """The formula for its work. None: it has no formula, and its price follows from the bytes of its inputs and outputs."""
     view_work: Formula = host_only
-    """Work of a run whose results are a view."""
+    """The formula for its work if its results are a view (see `view`)."""
     start_factor: float = 1.0
-    """Host time to start the op on a GPU, as a multiple of that of an op that adds two tensors: the time it takes to ask
-    libraries and to make its arguments. Medians over an H100 and three H200 with their hosts."""
+    """Host time to start the op on a GPU, as a multiple of the time to start an addition. It depends on how much the op asks of
+    libraries and on its arguments. The factors are medians over an H100 and three H200 with their hosts."""
     host_kernel: HostRule | None = None
-    """Whether a GPU's kernel takes and gives host memory only, so that the host does the work. From TensorFlow's kernels."""
+    """Whether a GPU's kernel has all inputs and outputs in host memory, so that the host does the work. From TensorFlow's kernel
+    registry."""
     awaited: bool = False
     """Whether the ops after it wait until its GPU kernel has told the host something, such as a shape; the host's thread does
     other things meanwhile. True for TensorFlow's `AsyncOpKernel` ops with GPU kernels."""
@@ -127,14 +128,14 @@ class OpType:
     # -- memory
 
     view: ViewRule = never_a_view
-    """Whose memory the results are in. The one rule that both the price and the memory of an op follow."""
+    """Whose memory the results are in. Both the price and the memory of an op follow this rule."""
     in_place: bool = False
-    """Whether the first result takes the memory of an input of its type and size that nothing else needs any more: the kernel
+    """Whether the first result may be written over an input of its type and size that no other op needs any more: the kernel
     calls `forward_input_or_allocate_output`."""
     memory_by_dtype: bool = False
     """Whether its arguments are in host memory by their dtype, whatever its kernels say: int32 is, unless XLA compiles the op."""
     lazy_outputs: bool = False
-    """Whether it makes only those of its outputs that another op takes."""
+    """Whether it computes only those outputs that another op takes."""
     output_bounds: BoundRule | None = None
     """Bounds on output sizes that depend on values."""
 
@@ -151,28 +152,29 @@ class OpType:
     list_element: int | None = None
     """The input that it adds to a list of tensors."""
     unseen_code: Literal["", "python", "dataset"] = ""
-    """Code that it runs and no graph shows, which may write any variable: the user's Python, or a dataset's functions."""
+    """Code that it runs, that no graph shows, and that may write any variable: the user's Python, or a dataset's functions."""
     side_effects: bool = False
-    """Effects that TensorFlow's registry does not state: it calls Python, ends the process, waits for other calls or writes to
-    where an attribute says."""
+    """Whether it has effects that TensorFlow's registry does not state: it calls Python, ends the process, waits for other calls,
+    or writes to a place that an attribute names."""
     own_state_only: bool = False
-    """Whether all the state that makes it stateful in TensorFlow's registry is its own random generator, so that it can be run
-    by itself."""
+    """Whether its only state is a random generator of its own. TensorFlow's registry calls it stateful, and yet it can be run by
+    itself."""
     names_partners: bool = False
     """Whether it exchanges values with ops of a group that it names, so that the group decides the devices."""
 
     # -- structure
 
     control: Literal["", "call", "loop", "branch"] = ""
-    """What it does with the functions that it calls."""
+    """How it runs functions: it calls one, repeats one, or chooses one."""
     passes_on: bool = False
-    """Whether it only passes a value on from an op to its gradient's: between functions, or out of a loop or branch."""
+    """Whether it may stand between an op and its gradient's op and only passes the value on, between two functions or out of a
+    loop or branch."""
     follows_input: bool = False
     """Whether TensorFlow's placer leaves it on the device of its input."""
     adds: bool = False
-    """Whether it adds tensors of one shape, so that Grappler gathers sums of it."""
+    """Whether it is an addition, which Grappler fuses after a bias, or joins with other additions."""
     fusion: Fusion | None = None
-    """What it may be fused to on a CPU, as the first op of a chain."""
+    """What Grappler makes of a chain on a CPU that starts with it."""
     multiplies: bool = False
     """Whether Grappler moves constant factors inwards through it (`ConstantPushDown`)."""
     wants_channels_first: bool = False

@@ -112,13 +112,13 @@ def _least(*bounds: int | None) -> int | None:
 
 
 def _true_positions(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """As many positions as the input has elements."""
+    """One position for each element of the input."""
     shape = op.inputs[0].shape
     return (None if shape is None else (_count(shape), len(shape)),)
 
 
 def _all_different(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """As many values as the input has, each with a position in every further output."""
+    """All values of the input differ. Each has an entry in the further outputs."""
     shape = op.inputs[0].shape
     positions = None if shape is None else _positions(shape, values.get(1))
     return (shape, *[None if positions is None else (positions,)] * (len(op.outputs) - 1))
@@ -132,7 +132,7 @@ def _positions(shape: tuple[int | None, ...], axis: Any) -> int | None:
 
 
 def _none_removed(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """As many as the first input has."""
+    """No value of the first input is in the second."""
     return (op.inputs[0].shape,) * len(op.outputs)
 
 
@@ -144,7 +144,7 @@ def _all_in_one(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]
 
 
 def _largest(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """As many of each row as are asked for, or the row."""
+    """As many of each row as are asked for, or the whole row if their number is not known."""
     shape = op.inputs[0].shape
     asked = values.get(1)
     if not shape:
@@ -154,7 +154,7 @@ def _largest(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
 
 
 def _suppressed(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """As many as are asked for, and no more than there are boxes unless the output is padded; then how many of them count."""
+    """As many boxes as are asked for or, unless the output is padded, as there are. A last output counts them."""
     boxes, asked = op.inputs[0].shape, values.get(2)
     kept = None if asked is None else int(asked)
     if not op.attr("pad_to_max_output_size"):
@@ -164,7 +164,7 @@ def _suppressed(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]
 
 
 def _filled_rows(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
-    """One entry more for each row, all of which may be empty."""
+    """All rows may be empty; each of them gets an entry."""
     indices, shape = op.inputs[0].shape, values.get(2)
     rows = None if shape is None else int(shape[0])
     entries, rank = indices if indices is not None and len(indices) == 2 else (None, None)

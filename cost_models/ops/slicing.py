@@ -79,7 +79,7 @@ def _slice_gradient_arguments(op: OpSignature) -> Mapping[int, Any]:
 
 
 def _strides(op: OpSignature, whole: tuple[int, ...], part: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
-    """Beginning, end and stride for each entry of the slice, as far as its masks leave them open."""
+    """A beginning, an end and a stride for each entry of the slice. An entry that a mask covers gets any values."""
 
     def is_masked(name: str, entry: int) -> bool:
         return bool(int(op.attr(name, 0) or 0) >> entry & 1)  # type: ignore[arg-type]

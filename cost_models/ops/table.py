@@ -1,4 +1,4 @@
-"""The table: an entry for each op type, filled by the modules of the families, and the questions that are asked of it."""
+"""The table of ops, which the modules of the families fill with entries, and what it answers about an op."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cost_models.ops.work import Work
 
 _ENTRIES: dict[str, OpType] = {}
 _GLOBS: dict[str, OpType] = {}
-"""Entries of whole families that their names tell, such as the ops on datasets; the entry of the exact type comes first."""
+"""Entries of families that share part of their names, such as ops on datasets. The entry of an exact op type comes first."""
 _UNKNOWN = OpType()
 
 
@@ -29,18 +29,19 @@ def register(op_types: str, entry: OpType) -> None:
         if name in table:
             raise ValueError(f"op type {name} is registered twice")
         table[name] = entry
+    entry_of.cache_clear()
 
 
 @cache
 def entry_of(name: str) -> OpType:
-    """What is known of an op type; the defaults for one that is not in the table."""
+    """The entry of an op type, or the entry with all defaults if the op type is not in the table."""
     if name in _ENTRIES:
         return _ENTRIES[name]
     return next((entry for glob, entry in _GLOBS.items() if fnmatchcase(name, glob)), _UNKNOWN)
 
 
 def types_where(holds: Callable[[OpType], Any] = lambda entry: True) -> frozenset[str]:
-    """The op types with an entry of their own for which this holds; by default all."""
+    """The op types with an entry of their own for which `holds` is true; by default all."""
     return frozenset(name for name, entry in _ENTRIES.items() if holds(entry))
 
 
@@ -56,7 +57,7 @@ def view_of(op: OpSignature) -> View:
 
 
 def runs_on_host(op: OpSignature) -> bool:
-    """Whether a GPU's kernel for this op takes and gives host memory only, such as those of int32 arithmetic."""
+    """Whether a GPU's kernel for this op has all inputs and outputs in host memory, as those of int32 arithmetic have."""
     rule = entry_of(op.op_type).host_kernel
     return rule is not None and rule(op)
 
@@ -77,11 +78,15 @@ def is_copied(read: OpSignature) -> bool:
 
 
 def output_bounds(op: OpSignature, constants: Mapping[int, Any] | None = None) -> tuple[Bound, ...]:
-    """A shape for each output that no run exceeds, as far as it follows from the signature.
+    """An upper bound on the shape of each output.
 
     Args:
-        op: whose input sizes may be upper bounds themselves.
+        op: the op. Its input sizes may be upper bounds themselves; then so are the results.
         constants: values of inputs that are constants, by position.
+
+    Returns:
+        For each output the signature's shape, with a bound in place of each unknown dimension. None stands for a dimension, or a
+        rank, without a bound.
     """
     rule = entry_of(op.op_type).output_bounds
     stated = tuple(spec.shape for spec in op.outputs)
@@ -91,7 +96,7 @@ def output_bounds(op: OpSignature, constants: Mapping[int, Any] | None = None) -
 
 
 def _tighter(shape: Bound, bound: Bound) -> Bound:
-    """What is known of a shape, and the bound for the rest."""
+    """The shape, with the bound in place of unknown dimensions."""
     if shape is None or bound is None or len(shape) != len(bound):
         return bound if shape is None else shape
     return tuple(most if side is None else side for side, most in zip(shape, bound, strict=True))

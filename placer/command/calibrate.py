@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.tf.run.starting import start
     from placer.verbs.calibrate import calibrate
-    from placer.views.machine import describe
+    from placer.views.shared.machine import describe
 
     check_seconds("--budget-s", args.budget_s)
     start()

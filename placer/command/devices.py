@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from cost_models.machines import shipped_machines
     from placer.tf.run.starting import start
-    from placer.views.machine import describe
+    from placer.views.shared.machine import describe
 
     start()
     from placer.tf.devices import local_machine

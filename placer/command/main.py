@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, TextIO
 from placer import __version__
 from placer.command import calibrate, compare, demo, devices, diff, measurements, predict, profile, show, solve, solvers
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
-from placer.views.terminal import print_text
+from placer.views.shared.terminal import print_text
 
 DONE, FAILED, USAGE, INFEASIBLE = range(4)
 EXIT_CODES: dict[type[PlacerError], int] = {

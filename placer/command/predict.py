@@ -27,16 +27,16 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.tf.run.starting import start
     from placer.verbs.solve import look_up
 
-    given = options_given(args)
-    look_up(Options.of(given))
+    overrides = options_given(args)
+    look_up(Options.of(overrides))
     check_seconds("--budget-s", args.budget_s)
     if args.target.startswith(SHIPPED) or Path(args.target).exists():
         raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
     start()
+    from placer.placed.predict import predict
     from placer.tf.run.running import made_up
-    from placer.verbs.predict import predict
 
     function, specs, options = target_function(args.target, args.signature)
     with called_as(args.target, args.signature):
-        prediction = predict(function, *made_up(function, specs), budget_s=args.budget_s, options=replace(options, **given))
+        prediction = predict(function, *made_up(function, specs), budget_s=args.budget_s, options=replace(options, **overrides))
     return prediction.to_json(), str(prediction)

@@ -17,9 +17,9 @@ FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "moved", "sort",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", type=Path, help="a file that solve --out or Placement.save wrote")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--explain", metavar="OP", help="one op: its device, why, and what it costs elsewhere")
-    what.add_argument("--view", metavar="NAME", help=f"one of {', '.join(views())}")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--explain", metavar="OP", help="one op: its device, why, and what it costs elsewhere")
+    choice.add_argument("--view", metavar="NAME", help=f"one of {', '.join(views())}")
     parser.add_argument("--out", type=Path, metavar="PATH", help="write the view there: a file, or a folder for tensorboard")
     filters = parser.add_argument_group("a table of the ops that pass every filter given")
     filters.add_argument("--device", metavar="SPEC", help="such as GPU or GPU:0")
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
-    from placer.views.facts import op_facts, plan_facts
-    from placer.views.listing import rows
+    from placer.views.ops import rows
+    from placer.views.shared.facts import op_facts, plan_facts
 
     filters = {name: value for name in FILTERS if (value := getattr(args, name)) is not None}
     if args.view == "explain":

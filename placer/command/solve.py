@@ -25,15 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.verbs.solve import look_up, solve
-    from placer.views.facts import plan_facts
+    from placer.views.shared.facts import plan_facts
 
-    given = options_given(args)
-    look_up(Options.of(given))
+    overrides = options_given(args)
+    look_up(Options.of(overrides))
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):
         graph, options = read_target(args.target, args.signature)
-        options = replace(options, **given)
+        options = replace(options, **overrides)
         if options.devices is None:
             from placer.tf.run.starting import start
 

@@ -22,10 +22,10 @@ from cost_models.machines import Machine, load_machine
 from placer.common.progress import progress
 from placer.common.units import format_ns
 from placer.errors import OptionError, PlacerError
-from placer.placed.function import place
+from placer.placed.decorators import place
 from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
-from placer.views.facts import plan_facts
+from placer.views.shared.facts import plan_facts
 
 if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction
@@ -119,8 +119,8 @@ def detector(pixels: int = 256, widths: tuple[int, ...] = (64, 128, 256, 256), c
         x = image
         for i, weights in enumerate(filters):
             x = tf.nn.relu(tf.nn.conv2d(x, weights, strides=2 if i < 2 else 1, padding="SAME"))
-        found = tf.reshape(tf.nn.conv2d(x, head, strides=1, padding="SAME"), [-1, 4 + classes])
-        offsets, extents, scores = tf.split(found, [2, 2, classes], axis=1)
+        predicted = tf.reshape(tf.nn.conv2d(x, head, strides=1, padding="SAME"), [-1, 4 + classes])
+        offsets, extents, scores = tf.split(predicted, [2, 2, classes], axis=1)
         middles, halves = centres + offsets, 8.0 * tf.exp(tf.tanh(extents))
         boxes = tf.concat([middles - halves, middles + halves], axis=1)
         best = [tf.image.non_max_suppression(boxes, score, kept) for score in tf.unstack(tf.sigmoid(scores), axis=1)]

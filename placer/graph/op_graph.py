@@ -20,7 +20,7 @@ import networkx as nx
 from cost_models.base import OpSignature
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
-from placer.graph.sizes import Rounds
+from placer.graph.sizes import Rounds, Size
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
 """What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
@@ -117,6 +117,8 @@ class OpGraph:
     """By loop: how often it runs its body each time."""
     outputs: tuple[tuple[str, int], ...]
     """Node and output index of each result."""
+    sizes: Mapping[str, tuple[Size | None, ...]] = field(default_factory=dict)
+    """By node with an output whose shape is not exact: what is known of each output, None for an exact one."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -243,6 +245,7 @@ class OpGraph:
             "group_reasons": dict(self.group_reasons),
             "process_devices": list(self.process_devices),
             "rounds": {key: list(rounds) for key, rounds in self.rounds.items()},
+            "sizes": {name: [size and [size.source, size.bound] for size in sizes] for name, sizes in self.sizes.items()},
             "outputs": [list(output) for output in self.outputs],
             "notes": list(self.notes),
         }
@@ -340,5 +343,10 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         process_devices=tuple(data["process_devices"]),
         rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
+        sizes={name: tuple(map(_size, sizes)) for name, sizes in data.get("sizes", {}).items()},
         notes=tuple(data["notes"]),
     )
+
+
+def _size(row: Any) -> Size | None:
+    return None if row is None else Size(row[0], None if row[1] is None else tuple(row[1]))

@@ -1,7 +1,7 @@
 """The views of a Placement by name: functions from a Placement, and keyword options, to text or files.
 
-A package adds one by an entry point in the group "placer.views". The built-in ones are entry points too, so that they are loaded
-when they are drawn; they are listed here so that they exist where the package is not installed.
+Each module of `placer.views` is a built-in view: the function of the module's name draws it. A package adds views by entry points
+in the group "placer.views". A view is loaded when it is first drawn.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import resources
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,27 +25,14 @@ Drawn: TypeAlias = str | bytes | Mapping[str, bytes]
 """Text; the bytes of a file; or several files, by their paths below a folder."""
 
 GROUP = "placer.views"
-_BUILT_IN = (
-    EntryPoint("summary", "placer.views.text:summary", GROUP),
-    EntryPoint("rich", "placer.views.terminal:rich", GROUP),
-    EntryPoint("explain", "placer.views.text:explain", GROUP),
-    EntryPoint("ops", "placer.views.listing:ops", GROUP),
-    EntryPoint("dot", "placer.views.dot:dot", GROUP),
-    EntryPoint("svg", "placer.views.picture:svg", GROUP),
-    EntryPoint("html", "placer.views.report:html", GROUP),
-    EntryPoint("notebook", "placer.views.notebook:notebook", GROUP),
-    EntryPoint("tensorboard", "placer.views.tensorboard:tensorboard", GROUP),
-    EntryPoint("netron", "placer.views.graphdef:netron", GROUP),
-    EntryPoint("timeline", "placer.views.timeline:timeline", GROUP),
-    EntryPoint("json", "placer.views.graphs:plan_json", GROUP),
-    EntryPoint("graphml", "placer.views.graphs:graphml", GROUP),
-)
 
 
 @cache
 def views() -> dict[str, EntryPoint]:
     """All registered views, none loaded yet, sorted by name. A built-in view keeps its name, whatever is installed."""
-    return dict(sorted((entry.name, entry) for entry in (*entry_points(group=GROUP), *_BUILT_IN)))
+    modules = (file.name.removesuffix(".py") for file in resources.files(GROUP).iterdir() if file.name.endswith(".py"))
+    built_in = (EntryPoint(name, f"{GROUP}.{name}:{name}", GROUP) for name in modules if name != "__init__")
+    return dict(sorted((entry.name, entry) for entry in (*entry_points(group=GROUP), *built_in)))
 
 
 def draw(name: str, placement: Placement, **options: Any) -> Drawn:

@@ -1,4 +1,4 @@
-"""From a function to its op graph: trace and read."""
+"""Traces a function and reads its op graph."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
         TraceError: the function cannot be traced.
         TypeError: it cannot be called with these arguments.
     """
-    from placer.tf.rewrite.known_shapes import known_shapes
     from placer.tf.state import variables
     from placer.tf.trace import reading, tracing
+    from placer.tf.trace.known_sizes import KnownSizes
 
     traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
-    return reading.read(traced, known_shapes(traced), variables.decided())
+    return reading.read(traced, KnownSizes(traced), variables.decided())

@@ -1,4 +1,4 @@
-"""Measuring this machine once, so that every later plan for it knows it."""
+"""Measuring the constants of this machine, which later plans for it use."""
 
 from __future__ import annotations
 
@@ -18,43 +18,44 @@ from placer.errors import PlacerError
 
 
 def calibrate(budget_s: float = 60.0) -> Machine:
-    """Measures the devices of this process and the links between them, and keeps the result in the user's cache folder.
+    """Measures the devices of this process and the links between them, and saves the machine in the user's cache folder.
 
-    Later plans for the devices that are here use it without being told. Beside the constants of the machine, ops of common
-    types are measured and stored, for costs between and around them; see `placer.verbs.profile.profile` for those of a function.
+    Later plans for these devices use it automatically. In addition to the constants of the machine, ops of common types are
+    measured and stored: the costs of similar ops are fitted to them. `placer.verbs.profile.profile` measures the ops of a
+    function.
 
     Args:
-        budget_s: how long it may take, about. The constants are measured however short it is, as each is what the others
-            leave out: that takes some 10 s at least, longer on a busy machine or with GPUs. Common ops have the rest; the
-            provenance says where there is none.
+        budget_s: about how long to measure, in seconds. Each constant is measured net of the others, so all of them are
+            measured whatever the budget: that takes at least 10 s, and longer on a busy machine or with GPUs. Common ops get
+            the remaining time. If there is none, the provenance of the machine says so.
 
     Returns:
         The machine.
 
     Raises:
-        OptionError: a budget that is no positive number.
+        OptionError: `budget_s` is no positive number.
         PlacerError: the cache folder cannot be written, or a device has no memory free.
     """
     check_seconds("budget_s", budget_s)
     from cost_models.measuring.calibration import Calibration
-    from cost_models.measuring.chains import reasons
+    from cost_models.measuring.chains import refusals_as_unmeasurable
     from placer.tf.devices import local_machine
 
     version = installed_tensorflow()
     try:
-        Store().put([])  # what cannot be kept is told before the work
-        with progress("calibrating") as stage, reasons():
+        Store().put([])  # fails before the measurements rather than after them
+        with progress("calibrating") as stage, refusals_as_unmeasurable():
             calibration = Calibration(local_machine(), budget_s, stage.at)
-            found = calibration.machine()
+            measured = calibration.machine()
             today = datetime.datetime.now(datetime.UTC)
-            told = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
-            told += (
+            provenance = f"measured here by placer calibrate, TensorFlow {version}, {today:%Y-%m-%d}"
+            provenance += (
                 f", but for {', '.join(calibration.unmeasured)}, which could not be measured" if calibration.unmeasured else ""
             )
             if calibration.spent_s > budget_s:
-                told += f"; no common ops: the constants took {calibration.spent_s:.0f} s, the budget was {budget_s:g} s"
-            machine = replace(found, provenance=told)
-            save_calibration(machine)  # what is stopped from here on keeps what it has
+                provenance += f"; no common ops: the constants took {calibration.spent_s:.0f} s, the budget was {budget_s:g} s"
+            machine = replace(measured, provenance=provenance)
+            save_calibration(machine)  # an interruption from here on loses nothing
             for device, op, figures in itertools.chain(calibration.op_measurements, calibration.common_ops(machine)):
                 Store().put([Row(device.model, version, op, figures)])
     except UnmeasurableError as error:

@@ -1,4 +1,4 @@
-"""Measuring the ops of functions on the devices that are here, those that matter most first."""
+"""Measuring the ops of functions on the devices of this process, in the order of what their costs contribute to doubt."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
     from placer.tf.run.harvesting import Harvest
 
-DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
-"""How wrong a cost from each source may be, as a share of it."""
+RELATIVE_DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
+"""Assumed relative error of a cost, by its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a profiling run did. An op here is a signature on a device model: equal ops are measured once.
+    """Result of a profiling run.
 
-    Each op of the functions is counted once, by what became of it; one for which no device here has a kernel, once in all.
+    An op here is an op signature on a device model, so equal ops count once, and an op counts once for each device model that
+    has a kernel for it. An op without a kernel on any device counts once.
     """
 
     measured: int
     known: int
-    """Measured before by themselves, under this version of TensorFlow."""
-    left: int
-    """Not come to in time: another run goes on with them."""
+    """Measured alone by an earlier run, with this version of TensorFlow."""
+    remaining: int
+    """Not measured for lack of time. Another run continues with them."""
     refused: Mapping[str, Mapping[str, int]]
-    """Why ops were not measured: by reason, how many of each op type."""
+    """Number of ops that cannot be measured, by reason and op type."""
     seconds: float
 
     def __str__(self) -> str:
         refused = sum(sum(types.values()) for types in self.refused.values())
-        counts = f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} known before"
-        counts += f", {self.left} left for lack of time"
-        lines = [f"{counts}, {refused} not to be measured" if refused else counts]
-        return "\n".join([*lines, *(f"  {why}: {_counted(types)}" for why, types in self.refused.items())])
+        counts = f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} measured before"
+        counts += f", {self.remaining} not measured for lack of time"
+        lines = [f"{counts}, {refused} that cannot be measured" if refused else counts]
+        return "\n".join([*lines, *(f"  {reason}: {_counted(types)}" for reason, types in self.refused.items())])
 
 
 def _counted(types: Mapping[str, int]) -> str:
@@ -57,59 +58,68 @@ def _counted(types: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """An op to measure on a device."""
+
     signature: OpSignature
     device: Device
-    worth: float
-    """What part of a step on the device is in doubt by it, summed over the graphs."""
-    likely_ns: float
+    doubt: float
+    """The doubt in the op's cost, as a share of the graph's step on the device, summed over the graphs."""
+    expected_ns: float
 
 
 def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Profile:
-    """Measures each distinct op of one or more graphs on each device model of this process that can run it, and stores that.
+    """Measures each distinct op of one or more graphs on each device model of this process that can run it, and stores the times.
 
-    The ops whose cost leaves most of a step's time in doubt come first. What is in the user's store already is not measured
-    again, so a run that stopped goes on where it was; what was only harvested is measured. No op runs that has side effects;
-    variables are made for the purpose. Every other op is told with why it is not run.
+    The ops whose costs put most of a step's time in doubt come first. Measurements in the user's store are not repeated, so a
+    run that was stopped can be continued; ops that were only harvested are measured. Ops with side effects do not run; variables
+    are created for the measurements. The result says of each op that did not run why not.
 
     Args:
-        graphs: of the functions; see `placer.build_graph`. Each counts alike, however long its step takes.
-        budget_s: no measurement starts that would not be done after so many seconds.
+        graphs: of the functions; see `placer.build_graph`. All have the same weight, however long their steps are.
+        budget_s: in seconds. No measurement starts that would end later.
 
     Raises:
-        OptionError: a budget that is no positive number.
-        PlacerError: what was measured cannot be stored.
+        OptionError: `budget_s` is no positive number.
+        PlacerError: the times cannot be stored.
     """
     check_seconds("budget_s", budget_s)
-    from cost_models.measuring.timing import TooLongError, about_s, measure
+    from cost_models.measuring.timing import TooLongError, expected_s, measure
     from placer.tf.devices import local_machine
 
     start = time.monotonic()
     check_store()
     store = Store()
     jobs, known, refused = _jobs([graphs] if isinstance(graphs, OpGraph) else graphs, local_machine().devices, store)
-    measured = left = 0
+    measured = remaining = 0
     with progress("measuring") as stage:
         for job in jobs:
             spent = time.monotonic() - start
-            if spent + about_s(job.likely_ns, job.device) > budget_s:
-                left += 1
+            if spent + expected_s(job.expected_ns, job.device) > budget_s:
+                remaining += 1
                 continue
             stage.at(spent / budget_s, f"{job.signature.op_type} on {job.device.name}")
             try:
                 figures = measure(job.signature, job.device, within_s=budget_s - spent)
             except TooLongError:
-                left += 1
+                remaining += 1
                 continue
             except UnmeasurableError as error:
                 _count(refused, str(error), job.signature.op_type)
                 continue
             _put(store, [Row(job.device.model, installed_tensorflow(), job.signature, figures)])
             measured += 1
-    return Profile(measured, known, left, refused, time.monotonic() - start)
+    return Profile(measured, known, remaining, refused, time.monotonic() - start)
 
 
 def keep(harvest: Harvest, placement: Placement) -> int:
-    """Stores what ops took in real steps, where they were not measured by themselves; says of how many it is new."""
+    """Stores the times of ops in real steps, except of ops that were measured alone.
+
+    Returns:
+        How many of them are new in the store.
+
+    Raises:
+        PlacerError: the times cannot be stored.
+    """
     from placer.tf.devices import local_machine
 
     found = harvest.measurements(placement, local_machine())
@@ -120,7 +130,7 @@ def keep(harvest: Harvest, placement: Placement) -> int:
 
 
 def check_store() -> None:
-    """PlacerError where nothing can be stored: told before the work, not after it."""
+    """Raises PlacerError if nothing can be stored, which is better known before the measurements than after them."""
     _put(Store(), [])
 
 
@@ -134,45 +144,45 @@ def _put(store: Store, rows: list[Row]) -> None:
 def _jobs(
     graphs: Sequence[OpGraph], devices: Iterable[Device], store: Store
 ) -> tuple[list[_Job], int, dict[str, dict[str, int]]]:
-    """What to measure, most valuable first; how many ops are measured already; the others, by reason and op type."""
+    """The ops to measure, most doubt first; how many were measured before; and the others, counted by reason and op type."""
     model, known, jobs = auto_model(store), 0, []
-    reasons = {op.signature: _why_not(op.signature) for graph in graphs for op in graph}
-    alone = {op: why or "no device here has a kernel for it" for op, why in reasons.items()}
+    reasons = {op.signature: _refusal(op.signature) for graph in graphs for op in graph}
+    without_kernel = {op: reason or "no device here has a kernel for it" for op, reason in reasons.items()}
     refused: dict[str, dict[str, int]] = {}
     for device in {d.model: d for d in reversed(tuple(devices))}.values():
-        there = store.measured_signatures(device.model, installed_tensorflow())
+        measured = store.measured_signatures(device.model, installed_tensorflow())
         costs: dict[OpSignature, OpCost] = {}
-        worth: dict[OpSignature, float] = {}
+        doubt: dict[OpSignature, float] = {}
         runs: dict[OpSignature, float] = {}
         for graph in graphs:
             counts = _counts(graph, device.kind)
-            reasons |= {op: _why_not(op) for op in counts if op not in reasons}
+            reasons |= {op: _refusal(op) for op in counts if op not in reasons}
             costs |= {op: model.op_cost(op, device) for op in counts if op not in costs}
             step_ns = sum(costs[op].time_ns * count for op, count in counts.items()) or 1.0
             for op, count in counts.items():
                 runs[op] = runs.get(op, 0.0) + count
-                in_doubt = costs[op].time_ns * count * DOUBT.get(costs[op].source, 1.0)
-                worth[op] = worth.get(op, 0.0) + in_doubt / step_ns
-        for op, value in worth.items():
-            alone.pop(op, None)
-            if why := reasons[op] or ("" if runs[op] else "no step runs it"):
-                _count(refused, why, op.op_type)
-            elif signature_text(op) in there:
+                doubt_ns = costs[op].time_ns * count * RELATIVE_DOUBT.get(costs[op].source, 1.0)
+                doubt[op] = doubt.get(op, 0.0) + doubt_ns / step_ns
+        for op, share in doubt.items():
+            without_kernel.pop(op, None)
+            if reason := reasons[op] or ("" if runs[op] else "no step runs it"):
+                _count(refused, reason, op.op_type)
+            elif signature_text(op) in measured:
                 known += 1
             else:
-                jobs.append(_Job(op, device, value, costs[op].time_ns))
-    for op, why in alone.items():
-        _count(refused, why, op.op_type)
-    return sorted(jobs, key=lambda job: -job.worth), known, refused
+                jobs.append(_Job(op, device, share, costs[op].time_ns))
+    for op, reason in without_kernel.items():
+        _count(refused, reason, op.op_type)
+    return sorted(jobs, key=lambda job: -job.doubt), known, refused
 
 
-def _count(refused: dict[str, dict[str, int]], why: str, op_type: str) -> None:
-    types = refused.setdefault(why, {})
+def _count(refused: dict[str, dict[str, int]], reason: str, op_type: str) -> None:
+    types = refused.setdefault(reason, {})
     types[op_type] = types.get(op_type, 0) + 1
 
 
-def _why_not(op: OpSignature) -> str:
-    """Why an op is not to be run; "" for one that is."""
+def _refusal(op: OpSignature) -> str:
+    """Why an op cannot be measured; "" if it can."""
     from cost_models.measuring.inputs import check_runnable
 
     try:
@@ -184,10 +194,7 @@ def _why_not(op: OpSignature) -> str:
 
 
 def _counts(graph: OpGraph, kind: str) -> dict[OpSignature, float]:
-    """Each distinct op that has a kernel for this kind of device, and how often a step runs it.
-
-    Of a CPU's also those that TensorFlow makes of several.
-    """
+    """How often a step runs each distinct op that has a kernel for this kind of device; on a CPU, fused ops too."""
     counts: dict[OpSignature, float] = {}
     for op in graph:
         if kind in op.kernels:

@@ -1,4 +1,4 @@
-"""What a step would take by a placement of one's own."""
+"""The predicted step of a placement that the user gives."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from placer.verbs.solve import solve
 
 
 def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str | None = None, **options: Any) -> Placement:
-    """Predicts a step by the execution model, with ops where `devices` has them instead of where a solver would put them.
+    """Predicts a step by the execution model with the devices that the user gives, without a solver.
 
-    The answer is a plan like `solve`'s: its step time, what each device is busy with, what crosses, peak memory and a timeline
-    (``view("timeline")``), also what TensorFlow's default takes. Why an op is where it is: you have it there, or named no
-    device for it; and what moving it alone would change.
+    The result is a plan like that of `solve`: it has the step time, the load of each device, copies, peak memory and a timeline
+    (``view("timeline")``). It also has the step time of TensorFlow's default. The reason of an op's device is that the user gave
+    it, or gave none for the op; it also says what moving the op alone would change.
 
     Args:
         graph: the ops.
-        devices: by op, found as `OpGraph.find` does: "CPU:0" or "GPU:0", for any of them. Ops that must share a device go with
-            one that is named; the others are where TensorFlow would put them.
+        devices: device by op, such as "CPU:0" or "GPU:0", for any of the ops, which are looked up by `OpGraph.find`. Ops that
+            must share a device follow the one that is given; the others are where TensorFlow would put them.
         machine: as for `solve`.
-        **options: fields of `Options` as keywords, without a solver.
+        **options: fields of `Options` as keywords, except the solver.
 
     Raises:
-        OptionError: an op is not there, may not be where it should, or ops that must share a device should be on two.
-        InfeasibleError: it does not fit the memory limits; ``memory_limits`` with more predict it all the same.
+        OptionError: the graph has no such op, an op may not be on its device, or ops that must share a device have two.
+        InfeasibleError: the placement exceeds the memory limits; higher ``memory_limits`` predict it.
     """
     if not isinstance(devices, Mapping):
         raise OptionError(f"devices={devices!r:.80} is no mapping: give each op's device by its name.")
@@ -44,19 +44,20 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     def given(problem: PlacementProblem) -> Assignment:
         device = default_assignment(problem).device
-        told: dict[int, str] = {}
+        name_of: dict[int, str] = {}
         number = {name: i for i, name in enumerate(problem.ops.names)}
-        for name, there in devices.items():
+        for name, wanted in devices.items():
             op = graph.find(name).name
-            if there not in problem.devices.names:
-                raise OptionError(f"{name!r} is to be on {there!r}; there is {', '.join(problem.devices.names)}.")
-            unit, position = int(problem.ops.unit[number[op]]), problem.devices.names.index(there)
+            if wanted not in problem.devices.names:
+                raise OptionError(f"{name!r} is to be on {wanted!r}; there is {', '.join(problem.devices.names)}.")
+            unit, position = int(problem.ops.unit[number[op]]), problem.devices.names.index(wanted)
             if not problem.units.allowed[unit, position]:
                 allowed = ", ".join(np.array(problem.devices.names)[problem.units.allowed[unit]])
-                raise OptionError(f"{name!r} cannot be on {there}, only on {allowed}: explain({name!r}) of a plan tells why.")
-            if unit in told and device[unit] != position:
-                raise OptionError(f"{name!r} on {there} and {told[unit]!r} on {devices[told[unit]]}: these share a device.")
-            device[unit], told[unit], named[op] = position, name, there
+                raise OptionError(f"{name!r} cannot be on {wanted}, only on {allowed}: explain({name!r}) of a plan tells why.")
+            if unit in name_of and device[unit] != position:
+                other = name_of[unit]
+                raise OptionError(f"{name!r} on {wanted} and {other!r} on {devices[other]}: these share a device.")
+            device[unit], name_of[unit], named[op] = position, name, wanted
         return Assignment(device)
 
     return replace(solve(graph, machine, solver=given, **options), assigned=named)

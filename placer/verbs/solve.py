@@ -1,9 +1,8 @@
-"""From an op graph to a plan, without TensorFlow: constrain, formulate, solve, expand, validate."""
+"""Makes the plan of an op graph, without TensorFlow."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,8 @@ from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
-from placer.errors import InfeasibleError, OptionError, PlacementWarning, PlacerError
+from placer.common.warning import warn
+from placer.errors import InfeasibleError, OptionError, PlacerError
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.from_solution import expand
@@ -33,9 +33,9 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     """Decides the device of every op.
 
     Args:
-        graph: what to place.
-        machine: what to place it on: a `Machine`, the name of a shipped one, a TOML file. None takes ``options.devices``, and
-            where that is None too, what TensorFlow sees in this process (which needs TensorFlow).
+        graph: the ops to place.
+        machine: the machine to place them on: a `Machine`, the name of a shipped one, or a TOML file. None stands for
+            ``options.devices``; if that is None, too, for the devices of this process, which needs TensorFlow.
         options: as one object, or
         **given: its fields as keywords.
 
@@ -44,9 +44,9 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
 
     Raises:
         OptionError: an option that cannot be used.
-        DeviceError: a device that is asked for and not there.
-        ConstraintError: demands on some ops leave no device.
-        InfeasibleError: nothing fits the memory limits, or nothing was found in time.
+        DeviceError: the options or the graph ask for a device that the machine does not have.
+        ConstraintError: the demands on some op leave no device.
+        InfeasibleError: no plan meets the memory limits, or none was found in time.
     """
     if not isinstance(graph, OpGraph):
         raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
@@ -59,32 +59,32 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
-    named, model, chosen = look_up(options)
-    target = named or _local_machine(graph)
+    named_machine, model, chosen = look_up(options)
+    target = named_machine or _local_machine(graph)
     for guess in (True, False):
         try:
-            placement, said = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
+            placement, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
             break
         except InfeasibleError:
-            # Where captured tensors are on a machine that is not here is a guess, and not one to fail for.
+            # On another machine the places of captured tensors are guessed. A wrong guess is no reason to fail.
             if not guess or not guesses(graph, target):
                 raise
-    for note in said:
-        warnings.warn(note, PlacementWarning, stacklevel=3)
+    for note in notes:
+        warn(note)
     return placement
 
 
 def _solved(
     graph: OpGraph, target: Machine, options: Options, model: CostModel, chosen: Solver, constraints: Constraints
 ) -> tuple[Placement, tuple[str, ...]]:
-    """The plan, and what to warn of."""
+    """The plan, and the demands that it does not meet, in words."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     try:
         solution = _searched(problem, chosen, options)
     except PlacerError:
         raise
-    except Exception as error:  # whatever a solver of the user's own raises
+    except Exception as error:  # a user's own solver may raise anything
         raise OptionError(f"solver {chosen.name!r} failed: {type(error).__name__}: {error}") from error
     if not isinstance(solution, Solution):
         raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
@@ -100,32 +100,32 @@ def _solved(
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
-    """What the solver answers; OptionError or InfeasibleError where it cannot take the problem."""
-    if why := chosen.unsupported(problem, options.objective):
+    """The solver's answer. Raises OptionError or InfeasibleError if the solver does not support the problem."""
+    if reason := chosen.unsupported(problem, options.objective):
         unlimited = problem.without_memory_limits()
         if chosen.unsupported(unlimited, options.objective):
-            raise OptionError(f"solver {chosen.name!r} cannot take this problem: {why}. Way out: solver='auto'.")
+            raise OptionError(f"solver {chosen.name!r} cannot take this problem: {reason}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"
-        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {why}. Way out: {way}.")
+        raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {reason}. Way out: {way}.")
     limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
     return chosen.solve(problem, options.objective, seed=options.seed, **limit)
 
 
 def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:
-    """Where units may be without one of the demands that options make, by how to drop it."""
-    fewer = {
+    """The allowed devices of units [U, D] without one demand of the options, by how the user drops that demand."""
+    without = {
         f"no pin {name!r}": replace(options, pins={n: d for n, d in options.pins.items() if n != name}) for name in options.pins
     }
     if options.variables == "fixed":
-        fewer['variables="move"'] = replace(options, variables="move")
-    return {words: constrain(graph, target, less).allowed for words, less in fewer.items()}
+        without['variables="move"'] = replace(options, variables="move")
+    return {way_out: constrain(graph, target, changed).allowed for way_out, changed in without.items()}
 
 
 def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
-    """The machine (None for what TensorFlow sees), the cost model and the solver that options name, before anything is traced.
+    """The machine, the cost model and the solver that options name. The machine is None for the devices of this process.
 
     Raises:
-        OptionError: there is no such thing.
+        OptionError: one of the names does not exist.
     """
     try:
         model = cost_model(options.cost_model)
@@ -134,30 +134,31 @@ def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
     return _machine(options.devices), model, solver(options.solver)
 
 
-def _machine(asked: Machine | str | None) -> Machine | None:
-    if asked is None or isinstance(asked, Machine):
-        return asked
-    if isinstance(asked, (str, os.PathLike)):
+def _machine(named: Machine | str | None) -> Machine | None:
+    if named is None or isinstance(named, Machine):
+        return named
+    if isinstance(named, (str, os.PathLike)):
         try:
-            return load_machine(asked)
+            return load_machine(named)
         except MachineError as error:
             raise OptionError(f"{error}.") from error
     raise OptionError(
-        f"devices={asked!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
-        "a TOML file, or nothing for what TensorFlow sees. What should stay on some of its devices is pinned."
+        f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
+        "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."
     )
 
 
 def _local_machine(graph: OpGraph) -> Machine:
+    """The machine of this process. Memory that the graph's own state and arguments take there is available to the plan."""
     try:
         from placer.tf.devices import local_machine
     except ImportError as error:
         raise OptionError("TensorFlow is not installed here, so name the machine to plan for, such as 'h100'.") from error
-    planned: Counter[str] = Counter()
+    planned_bytes: Counter[str] = Counter()
     for state in graph.resources.values():
         if not state.waits:
-            planned[state.device] += state.nbytes
+            planned_bytes[state.device] += state.nbytes
     for op in graph:
         if op.role in ("argument", "capture") and not op.resource:
-            planned[op.location] += sum(spec.nbytes for spec in op.signature.outputs)
-    return local_machine(planned)
+            planned_bytes[op.location] += sum(spec.nbytes for spec in op.signature.outputs)
+    return local_machine(planned_bytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
-from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold, without_repeats
+from placer.views.shared.colours import CROSSING, QUIET, colours
+from placer.views.shared.folding import Box, Flow, fold, without_repeats
 
 
 def dot(placement: Placement, *, boxes: int = 40) -> str:

@@ -7,9 +7,9 @@ from html import escape
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
-from placer.views.colours import colour
-from placer.views.picture import svg
-from placer.views.words import BASELINE_NAMES, against, headline, optimality
+from placer.views.shared.colours import colour
+from placer.views.shared.words import BASELINE_NAMES, against, headline, optimality
+from placer.views.svg import svg
 
 MAX_BOXES = 14
 _LEFT, _RIGHT = 'style="text-align:left;padding:2px 8px"', 'style="text-align:right;padding:2px 8px"'

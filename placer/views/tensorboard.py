@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from placer.common.device_spec import parse
 from placer.plan.placement import Placement
-from placer.views.graphdef import graph_def, protos
+from placer.views.shared.graph_def import graph_def, protos
 
 TAG = "predicted step"
 FILE = "events.out.tfevents.0.placer"

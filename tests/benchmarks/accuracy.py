@@ -28,10 +28,11 @@ from cost_models.measured import MeasuredModel
 from cost_models.ops import OpType, View
 from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
-from placer.problem import formulate, lifetimes, model_tables
+from placer.problem import data_flow, formulate, lifetimes, model_tables
 from placer.problem.problem import PlacementProblem
-from tests.benchmarks import bench_truth
-from tests.benchmarks.bench_truth import Peak, Prediction, Score, gpu_peaks, predictions
+from tests.benchmarks.recorded import MODELS, Peak, Prediction, gpu_peaks, predictions, repeated
+from tests.benchmarks.recorded import score as score_folder
+from tests.benchmarks.scoring import MIN_RANKED_SPREAD, Score
 from tests.helpers.changed import changed
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +56,8 @@ Change = Callable[[PlacementProblem], PlacementProblem]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A placement, measured and predicted, in ns."""
+class Outcome:
+    """The measured and the predicted step times of a placement, in ns."""
 
     workload: str
     label: str
@@ -70,8 +71,8 @@ class Found:
         return self.predicted / self.measured - 1
 
 
-def everything(model: CostModel, change: Change = lambda problem: problem, pageable: bool = True) -> list[Found]:
-    found = []
+def outcomes_of(model: CostModel, change: Change = lambda problem: problem, pageable: bool = True) -> list[Outcome]:
+    outcomes = []
     for path in sorted(DATA.glob("*.json")):
         record = json.loads(path.read_text())
         cases = record["cases"] if pageable else {k: {**c, "pageable": False} for k, c in record["cases"].items()}
@@ -79,17 +80,17 @@ def everything(model: CostModel, change: Change = lambda problem: problem, pagea
         for (label, case), plain in zip(cases.items(), priced, strict=True):
             prediction = replace(plain, problem=change(plain.problem))
             measured = 1e6 * float(np.median(case["rounds_ms"]))
-            found.append(Found(record["workload"], label, measured, prediction.step_ns, case["grappler_ns"], prediction))
-    return found
+            outcomes.append(Outcome(record["workload"], label, measured, prediction.step_ns, case["grappler_ns"], prediction))
+    return outcomes
 
 
-def score(found: list[Found], predicted: Callable[[Found], float] = lambda each: each.predicted) -> Score:
-    return Score.of(np.array([each.measured for each in found]), np.array([predicted(each) for each in found]))
+def score(outcomes: list[Outcome], predicted: Callable[[Outcome], float] = lambda each: each.predicted) -> Score:
+    return Score.of(np.array([each.measured for each in outcomes]), np.array([predicted(each) for each in outcomes]))
 
 
-def by(found: list[Found], key: Callable[[Found], str]) -> dict[str, list[Found]]:
-    groups: dict[str, list[Found]] = defaultdict(list)
-    for each in found:
+def by(outcomes: list[Outcome], key: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for each in outcomes:
         groups[key(each)].append(each)
     return groups
 
@@ -113,35 +114,35 @@ def without(module: Any, name: str, value: Any) -> Iterator[None]:
         setattr(module, name, kept)
 
 
-def effects() -> Iterator[tuple[str, list[Found]]]:
+def effects() -> Iterator[tuple[str, list[Outcome]]]:
     """The predictions of the model with one of its effects left out, and the name of that effect."""
     auto = auto_model()
-    yield "nothing left out", everything(auto)
-    yield "typical op times (with the least ones instead)", everything(least_model())
-    yield "ordinary memory of tensors that the host makes in placed functions", everything(auto, pageable=False)
-    yield "the least interval between copies", everything(auto, lambda p: changed(p, links_interval_ns=None))
-    yield "waking the threads of a CPU", everything(auto, lambda p: changed(p, devices_wake_ns=None))
+    yield "nothing left out", outcomes_of(auto)
+    yield "typical op times (with the least ones instead)", outcomes_of(least_model())
+    yield "ordinary memory of tensors that the host makes in placed functions", outcomes_of(auto, pageable=False)
+    yield "the least interval between copies", outcomes_of(auto, lambda p: changed(p, links_interval_ns=None))
+    yield "waking the threads of a CPU", outcomes_of(auto, lambda p: changed(p, devices_wake_ns=None))
     yield (
         "call times that depend on the devices in use",
-        everything(auto, lambda p: changed(p, devices_call_ns=None, devices_split_ns=0)),
+        outcomes_of(auto, lambda p: changed(p, devices_call_ns=None, devices_split_ns=0)),
     )
     yield (
         "waiting for GPU ops whose results the host needs to continue",
-        everything(auto, lambda p: changed(p, ops_awaited=None)),
+        outcomes_of(auto, lambda p: changed(p, ops_awaited=None)),
     )
     with without(model_tables, "SMALL_NS", 0):
-        yield "small ops of a CPU run one at a time", everything(auto)
+        yield "small ops of a CPU run one at a time", outcomes_of(auto)
     with without(model_tables, "WIDE_NS", 10**15):
-        yield "large ops of a CPU run one at a time", everything(auto)
+        yield "large ops of a CPU run one at a time", outcomes_of(auto)
     with without(formulate, "_with_copied_reads", list):
-        yield "reads that copy a variable which is also gathered from", everything(auto)
+        yield "reads that copy a variable which is also gathered from", outcomes_of(auto)
 
 
 # -- the page ------------------------------------------------------------------------------------------------------------
 
 
 def rank(each: Score) -> str:
-    return f"{each.rank_correlation:.2f}" if each.spread >= 1.3 else ""
+    return f"{each.rank_correlation:.2f}" if each.spread >= MIN_RANKED_SPREAD else ""
 
 
 def cells(each: Score) -> str:
@@ -155,20 +156,20 @@ def table(head: str, rows: Iterator[str]) -> str:
     return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {row} |" for row in rows)])
 
 
-def overall(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
+def overall(auto: list[Outcome], analytic: list[Outcome]) -> Iterator[str]:
     yield f"measured ops (`auto`) | {cells(score(auto))}"
     yield f"analytic model alone | {cells(score(analytic))}"
     yield f"TensorFlow's own (Grappler's virtual cluster) | {cells(score(auto, lambda each: each.grappler))}"
 
 
-def repeated(folder: Path) -> dict[str, str]:
+def rounds_of(folder: Path) -> dict[str, str]:
     """By workload, how well the rounds rank placements as they do themselves."""
     records = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
-    return {record["workload"]: f"{bench_truth.repeated(record):.2f}" for record in records if "cases" in record}
+    return {record["workload"]: f"{repeated(record):.2f}" for record in records if "cases" in record}
 
 
-def workloads(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
-    rounds = repeated(DATA)
+def workloads(auto: list[Outcome], analytic: list[Outcome]) -> Iterator[str]:
+    rounds = rounds_of(DATA)
     formulas = by(analytic, lambda each: each.workload)
     for name, group in by(auto, lambda each: each.workload).items():
         own = score(group)
@@ -177,13 +178,13 @@ def workloads(auto: list[Found], analytic: list[Found]) -> Iterator[str]:
         yield f"{name} | {own.placements} | {own.spread:.1f} | {rounds[name]} | {scores}"
 
 
-def placements(auto: list[Found]) -> Iterator[str]:
+def placements(auto: list[Outcome]) -> Iterator[str]:
     for kind, group in by(auto, lambda each: KINDS.get(each.label.split("_")[0], KINDS.get(each.label, "other solvers"))).items():
         errors = [each.error for each in group]
         yield f"{kind} | {len(group)} | {np.median(errors):+.0%} | {np.median(np.abs(errors)):.0%}"
 
 
-def op_types(auto: list[Found]) -> Iterator[str]:
+def op_types(auto: list[Outcome]) -> Iterator[str]:
     """How far steps are off in which an op type takes a large part, by its part of all op time of a device."""
     parts: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for each in auto:
@@ -194,46 +195,46 @@ def op_types(auto: list[Found]) -> Iterator[str]:
         for key, taken in shares.items():
             parts[key].append((taken / total, each.error))
     rows = []
-    for (op, device), found in parts.items():
-        share, error = np.array(found).T
-        if len(found) >= MIN_PLACEMENTS:
+    for (op, device), pairs in parts.items():
+        share, error = np.array(pairs).T
+        if len(pairs) >= MIN_PLACEMENTS:
             rows.append(
-                (float(share.sum()), f"{op} | {device} | {len(found)} | {share.mean():.0%} | {share @ error / share.sum():+.0%}")
+                (float(share.sum()), f"{op} | {device} | {len(pairs)} | {share.mean():.0%} | {share @ error / share.sum():+.0%}")
             )
     return (row for _, row in sorted(rows, reverse=True)[:20])
 
 
-def worst(auto: list[Found]) -> Iterator[str]:
+def worst(auto: list[Outcome]) -> Iterator[str]:
     for each in sorted(auto, key=lambda each: -abs(each.error))[:12]:
         yield f"{each.workload} | {each.label} | {each.measured / 1e6:.2f} | {each.predicted / 1e6:.2f} | {each.error:+.0%}"
 
 
 MEMORY_EFFECTS: tuple[tuple[str, Any, str, Any], ...] = (
-    ("breadth-first start of ops", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
+    ("breadth-first start of ops", data_flow, "breadth_first", lambda ops, src, dst: np.arange(ops)),
     ("results in the memory of inputs", lifetimes, "entry_of", lambda op_type: OpType()),
     ("views counted once", lifetimes, "view_of", lambda op: View.NONE),
-    ("a copied variable counted twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
-    ("constant push-down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
+    ("a copied variable counted twice in a loop", data_flow, "_rounds_at_once", lambda ops, producer, *_: 1),
+    ("constant push-down", data_flow, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
     ("workspaces of kernels", analytic, "work_of", by_bytes),
 )
 """What is left out, by the name in a module that says so and what it is then."""
 
 
-def memory_row(found: list[Peak]) -> str:
-    errors = np.array([peak.error for peak in found])
+def memory_row(peaks: list[Peak]) -> str:
+    errors = np.array([peak.error for peak in peaks])
     return f"{np.median(np.abs(errors)):.1%} | {(np.abs(errors) <= 0.15).mean():.0%} | {(errors >= -0.05).mean():.0%}"
 
 
-def memory_by_workload(found: list[Peak]) -> Iterator[str]:
-    for name, group in by(found, lambda each: each.workload).items():
+def memory_by_workload(peaks: list[Peak]) -> Iterator[str]:
+    for name, group in by(peaks, lambda each: each.workload).items():
         default = next(peak for peak in group if peak.label == "default")
         errors = [peak.error for peak in group]
         sizes = f"{default.measured / 1e6:.2f} | {default.estimate / 1e6:.2f} | {default.error:+.0%}"
         yield f"{name} | {sizes} | {len(group)} | {np.median(errors):+.0%} | {min(errors):+.0%} | {max(errors):+.0%}"
 
 
-def memory_effects(found: list[Peak]) -> Iterator[str]:
-    yield f"nothing left out | {memory_row(found)}"
+def memory_effects(peaks: list[Peak]) -> Iterator[str]:
+    yield f"nothing left out | {memory_row(peaks)}"
     for name, module, where, instead in MEMORY_EFFECTS:
         with without(module, where, instead):
             yield f"{name} | {memory_row(list(gpu_peaks(DATA)))}"
@@ -241,7 +242,7 @@ def memory_effects(found: list[Peak]) -> Iterator[str]:
 
 def elsewhere(folder: Path, scores: Mapping[str, Any], *models: str) -> Iterator[str]:
     """By workload and in all, for each of these models."""
-    rounds = repeated(folder)
+    rounds = rounds_of(folder)
     for name in [*scores["auto"]["workloads"], "all"]:
         rows = [Score(**(scores[model]["all"] if name == "all" else scores[model]["workloads"][name])) for model in models]
         yield f"{name} | {rows[0].placements} | {rounds.get(name, '')} | " + " | ".join(cells(row) for row in rows)
@@ -249,18 +250,18 @@ def elsewhere(folder: Path, scores: Mapping[str, Any], *models: str) -> Iterator
 
 def figures_of(key: str, folder: Path) -> dict[str, Any]:
     """The figures of another machine, by their names in the text of the page."""
-    scores, held = bench_truth.score(folder), list(gpu_peaks(folder))
-    told = "the median error is {}; {} are within 15%, and {} are at most 5% too low"
+    scores, held = score_folder(folder), list(gpu_peaks(folder))
+    sentence = "the median error is {}; {} are within 15%, and {} are at most 5% too low"
     return {
-        f"{key}_table": table(BY_MODEL, elsewhere(folder, scores, *bench_truth.MODELS)),
+        f"{key}_table": table(BY_MODEL, elsewhere(folder, scores, *MODELS)),
         f"{key}_placements": scores["auto"]["all"]["placements"],
         f"{key}_peaks": len(held),
-        f"{key}_memory": told.format(*memory_row(held).split(" | ")),
+        f"{key}_memory": sentence.format(*memory_row(held).split(" | ")),
     }
 
 
 def main() -> None:
-    auto, analytic = everything(auto_model()), everything(AnalyticModel())
+    auto, analytic = outcomes_of(auto_model()), outcomes_of(AnalyticModel())
     terms = list(effects())
     held = list(gpu_peaks(DATA))
     figures = {
@@ -278,7 +279,7 @@ def main() -> None:
         "by_kind": table("placement | number | median error, signed | median error", placements(auto)),
         "effects": table(
             "left out | rank correlation | median error | 90% of errors under",
-            (f"{name} | {cells(score(found))}" for name, found in terms),
+            (f"{name} | {cells(score(outcomes))}" for name, outcomes in terms),
         ),
         "op_types": table("op type | device | placements | mean share of op time | weighted error of the steps", op_types(auto)),
         "peaks": len(held),
@@ -290,7 +291,7 @@ def main() -> None:
         **figures_of("h200", ON_H200),
         "on_two": table(
             "workload | placements | rounds | rank correlation | median error | 90% of errors under",
-            elsewhere(ON_TWO, bench_truth.score(ON_TWO), "auto"),
+            elsewhere(ON_TWO, score_folder(ON_TWO), "auto"),
         ),
         "worst": table("workload | placement | measured ms | predicted ms | error", worst(auto)),
     }
@@ -306,7 +307,7 @@ HUES = ("#4477aa", "#ee6677", "#228833")
 SIDE, MARGIN = 260, 46
 
 
-def scatter(auto: list[Found], analytic: list[Found]) -> str:
+def scatter(auto: list[Outcome], analytic: list[Outcome]) -> str:
     """Predicted against measured, logarithmic: a panel for each model."""
     low, high = 5.0, 9.5  # 0.1 ms to 3 s
 
@@ -336,7 +337,7 @@ def scatter(auto: list[Found], analytic: list[Found]) -> str:
     return svg(width, SIDE + 66, [*parts, caption], fill=HUES[0])
 
 
-def errors_plot(auto: list[Found], analytic: list[Found]) -> str:
+def errors_plot(auto: list[Outcome], analytic: list[Outcome]) -> str:
     """How many of the predictions are off by at most so much."""
     width, height = 3 * SIDE, SIDE
     lines = (

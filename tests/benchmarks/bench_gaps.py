@@ -13,7 +13,7 @@ import placer
 from examples.workloads import WORKLOADS
 from placer.common.units import format_bytes
 from placer.problem.validate import validate
-from placer.research.arena.problems import limited, problem_of
+from placer.research.arena.problems import problem_of, with_memory_share
 from placer.solvers.registry import solver
 from tests.benchmarks.more_workloads import MORE
 
@@ -26,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.workloads or workloads:
         work = workloads[name]("full")
-        problem = limited(problem_of(placer.build_graph(work.fn, *work.args), {"devices": "h100"}), 0.5)
+        problem = with_memory_share(problem_of(placer.build_graph(work.fn, *work.args), {"devices": "h100"}), 0.5)
         solution = solver("auto").solve(problem, "total_cost", time_limit_s=arguments.seconds)
         limit = format_bytes(int(problem.devices.memory_limit_bytes[1]))
         line = f"{name:24s} {problem.num_ops:6d} ops  limit {limit:>9s}  {solution.seconds:6.2f} s  {solution.status:10s}"

@@ -4,9 +4,9 @@
     python -m tests.benchmarks.bench_memory --out memory --devices two-cpu --size small decoding fan
     python -m tests.benchmarks.bench_memory --out memory --score
 
-It measures the workloads of `bench_truth` under a few placements, and the functions of `memory_effects`. Each placement runs in
-a process of its own. Several processes run at a time, because memory is measured and not time. Each has a share of the GPU from
-the start, so that its allocator works as it does by default. Records that the folder has already are not measured again. A
+It measures the workloads of `bench_accuracy` under a few placements, and the functions of `memory_effects`. Each placement runs
+in a process of its own. Several processes run at a time, because memory is measured and not time. Each has a share of the GPU
+from the start, so that its allocator works as it does by default. Records that the folder has already are not measured again. A
 record also has every allocation of one step from the profiler, which shows the tensors that were alive at the peak.
 """
 
@@ -34,12 +34,13 @@ from cost_models.auto import auto_model
 from cost_models.machines import parse_machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
+from placer.placed.predict import random_cut
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import usage
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.verbs.predict import random_cut
-from tests.benchmarks import bench_truth
+from tests.benchmarks.bench_accuracy import machine_here
+from tests.benchmarks.cases import as_traced, workloads
 
 if TYPE_CHECKING:
     from examples.workloads import Workload
@@ -118,7 +119,7 @@ def wanted(size: str) -> dict[str, tuple[str, ...]]:
     """The placements of each workload; an effect is shown by TensorFlow's own."""
     from tests.benchmarks.memory_effects import effects
 
-    return dict.fromkeys(bench_truth.builders(), tuple(PLACEMENTS)) | {name: ("default",) for name, _ in effects(size)}
+    return dict.fromkeys(workloads(), tuple(PLACEMENTS)) | {name: ("default",) for name, _ in effects(size)}
 
 
 def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = False) -> None:
@@ -129,8 +130,8 @@ def measure(name: str, label: str, size: str, out: Path, *, two_cpu: bool = Fals
 
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT_MIB)])
-    machine = bench_truth.machine_here(two_cpu)
-    builders = {**bench_truth.builders(), **{effect: lambda _, build=build: build() for effect, build in effects(size)}}
+    machine = machine_here(two_cpu)
+    builders = {**workloads(), **{effect: lambda _, build=build: build() for effect, build in effects(size)}}
     work = builders[name](size)
     start = memory_info()["current"]
     run, placement = placed(work, label, machine)
@@ -178,9 +179,9 @@ def placed(work: Workload, label: str, machine: Any) -> tuple[Callable[..., Any]
     options = PLACEMENTS[label]
     if label == "default":
         concrete = work.fn.get_concrete_function(*work.args)
-        return concrete, placer.solve(bench_truth.as_traced(work), machine, **options)
+        return concrete, placer.solve(as_traced(work), machine, **options)
     placement = placer.solve(placer.build_graph(work.fn, *work.args), machine, **options)
-    return placer.apply(work.fn, placement)._prepared(work.args, {}, None).run, placement
+    return placer.apply(work.fn, placement).prepare(*work.args).run, placement
 
 
 def memory_info() -> dict[str, Any]:

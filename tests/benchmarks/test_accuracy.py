@@ -19,35 +19,37 @@ from cost_models.machines import parse_machine
 from cost_models.registry import cost_model
 from cost_models.store import Store
 from placer.problem.memory import peaks
-from tests.benchmarks import bench_memory, bench_step_time, bench_truth
+from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, recorded
+from tests.benchmarks.cases import as_traced, placements
 from tests.benchmarks.more_workloads import MORE
+from tests.benchmarks.scoring import MIN_RANKED_SPREAD, Score, rank_correlation, report
 
 
 def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_step_time, "ROUND_S", 1e-4)
     monkeypatch.setattr(bench_step_time, "ROUNDS", 3)
-    bench_truth.measure("decoding", "small", tmp_path, 60.0)
+    bench_accuracy.measure("decoding", "small", tmp_path, 60.0)
     record = json.loads((tmp_path / "decoding.json").read_text())
     assert {"default", "plan", "all_cpu", "random_0"} <= set(record["cases"])
     assert {"0", "1"} == set(record["cases"]["random_0"]["devices"])
 
     work = MORE["decoding"]("small")
     graph, machine = placer.build_graph(work.fn, *work.args), parse_machine(record["machine"])
-    predicted = dict(zip(record["cases"], bench_truth.predict(record, tmp_path, cost_model("auto")), strict=True))
-    plain = placer.solve(bench_truth.as_traced(work), machine, solver="tf_default")
+    predicted = dict(zip(record["cases"], recorded.predict(record, tmp_path, cost_model("auto")), strict=True))
+    plain = placer.solve(as_traced(work), machine, solver="tf_default")
     assert predicted["default"] == plain.step_time_ns
     assert max(op.count for op in plain.graph if op.op_type == "ReadVariableOp") > 1
-    for label, options in bench_truth.placements():
+    for label, options in placements():
         if label in predicted:
             assert predicted[label] == placer.solve(graph, machine, **options).step_time_ns
 
-    scores = bench_truth.score(tmp_path)
-    assert set(scores) == set(bench_truth.MODELS)
-    for found in scores.values():
-        assert found["all"]["placements"] == len(record["cases"]) >= 8
-        assert -1 <= found["all"]["rank_correlation"] <= 1
-        assert 0 <= found["all"]["median_error"] <= found["all"]["error_90"]
-    assert "decoding" in bench_truth.report(scores)
+    scores = recorded.score(tmp_path)
+    assert set(scores) == set(recorded.MODELS)
+    for scored in scores.values():
+        assert scored["all"]["placements"] == len(record["cases"]) >= 8
+        assert -1 <= scored["all"]["rank_correlation"] <= 1
+        assert 0 <= scored["all"]["median_error"] <= scored["all"]["error_90"]
+    assert "decoding" in report(scores)
 
 
 DATA = Path(__file__).parents[1] / "data"
@@ -65,7 +67,7 @@ def scores_of(folder: str, names: tuple[str, ...] | str = ()) -> dict[str, Any]:
     """Of the workloads so called, "the rest" of them, or all."""
     data = DATA / folder
     rest = {path.stem for path in data.glob("*.json")}.difference(LATER)
-    return bench_truth.score(data, rest if names == "the rest" else names)
+    return recorded.score(data, rest if names == "the rest" else names)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +93,13 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
 ) -> None:
     """Step times of many placements, by the cost model and the execution model: order, and how far off."""
     scores = scores_of(folder, names)
-    found, grappler = scores[model]["all"], scores["grappler"]["all"]
-    assert (found["placements"], grappler["placements"]) == (count, estimates)
-    assert found["rank_correlation"] >= rank > grappler["rank_correlation"]
-    assert found["median_error"] <= median
-    assert found["error_90"] <= high
+    scored, grappler = scores[model]["all"], scores["grappler"]["all"]
+    assert (scored["placements"], grappler["placements"]) == (count, estimates)
+    assert scored["rank_correlation"] >= rank > grappler["rank_correlation"]
+    assert scored["median_error"] <= median
+    assert scored["error_90"] <= high
     for name, each in scores[model]["workloads"].items():
-        assert each["spread"] < bench_truth.WORTH_RANKING or each["rank_correlation"] >= within.get(name, LEAST_RANK), name
+        assert each["spread"] < MIN_RANKED_SPREAD or each["rank_correlation"] >= within.get(name, LEAST_RANK), name
 
 
 def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
@@ -105,30 +107,30 @@ def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
     folder, store = DATA / "recorded_h200", Store(tmp_path / "measurements.sqlite")
     record = json.loads((folder / "recommender.json").read_text())
     store.add_missing(import_json(folder / "measurements.json"))
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for case, predicted in zip(record["cases"].values(), bench_truth.predict(record, folder, auto_model(store)), strict=True):
-        found.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))
-    assert len(found) == len(record["cases"]) - 1
-    measured, predictions = zip(*(np.mean(times, axis=0) for times in found.values()), strict=True)
-    assert bench_truth.rank_correlation(measured, predictions) >= 0.88
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for case, predicted in zip(record["cases"].values(), recorded.predict(record, folder, auto_model(store)), strict=True):
+        times.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))
+    assert len(times) == len(record["cases"]) - 1
+    measured, predictions = zip(*(np.mean(pairs, axis=0) for pairs in times.values()), strict=True)
+    assert rank_correlation(measured, predictions) >= 0.88
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:
-    found = scores_of("recorded_2xh200")["auto"]["all"]
-    assert found["placements"] == 18
-    assert found["rank_correlation"] >= 0.995
-    assert found["median_error"] <= 0.253
-    assert found["error_90"] <= 0.37
+    scored = scores_of("recorded_2xh200")["auto"]["all"]
+    assert scored["placements"] == 18
+    assert scored["rank_correlation"] >= 0.995
+    assert scored["median_error"] <= 0.253
+    assert scored["error_90"] <= 0.37
 
 
 def test_what_a_gpu_held_is_estimated_no_worse_than_before() -> None:
-    found = list(bench_truth.gpu_peaks(DATA / "recorded_h100"))
-    errors = np.array([peak.error for peak in found])
-    assert len(found) == 127
+    gpu_peaks = list(recorded.gpu_peaks(DATA / "recorded_h100"))
+    errors = np.array([peak.error for peak in gpu_peaks])
+    assert len(gpu_peaks) == 127
     assert np.median(np.abs(errors)) <= 0.006
     assert (np.abs(errors) <= 0.15).mean() >= 0.9
     assert (errors >= -0.05).mean() >= 0.97
-    by_default = {peak.workload: peak.error for peak in found if peak.label == "default"}
+    by_default = {peak.workload: peak.error for peak in gpu_peaks if peak.label == "default"}
     assert -0.05 <= by_default.pop("detector_512") <= 0.31  # what its sister's convolution takes is counted for its own too
     assert len(by_default) == 14
     assert all(-0.05 <= error <= 0.09 for error in by_default.values()), by_default
@@ -145,12 +147,12 @@ def test_what_a_function_holds_is_estimated_again_from_its_folder(tmp_path: Path
 
 
 def test_an_effect_is_predicted_where_it_was_written_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bench_truth.measure_effects(["call_both"], tmp_path)
+    bench_accuracy.measure_effects(["call_both"], tmp_path)
     assert capsys.readouterr().out.startswith("call_both")
     record = json.loads((tmp_path / "call_both.json").read_text())
     (case,) = record["cases"].values()
     assert {"0", "1"} == set(case["devices"])
-    assert bench_truth.predict(record, tmp_path, cost_model("auto")) == pytest.approx([1e6 * case["predicted_ms"]])
+    assert recorded.predict(record, tmp_path, cost_model("auto")) == pytest.approx([1e6 * case["predicted_ms"]])
 
 
 @pytest.mark.parametrize("name", MORE)
@@ -165,24 +167,24 @@ def test_the_other_workloads_can_be_placed(name: str) -> None:
 @given(st.lists(st.integers(1, 10**6), min_size=3, max_size=20, unique=True), st.randoms(use_true_random=False))
 def test_rank_correlation_looks_at_order_alone(values: list[int], random: object) -> None:
     measured = np.array(values, np.float64)
-    assert bench_truth.rank_correlation(measured, measured**3) == pytest.approx(1)
-    assert bench_truth.rank_correlation(measured, -np.log(measured)) == pytest.approx(-1)
-    assert bench_truth.rank_correlation(measured, np.ones(len(values))) == 0
+    assert rank_correlation(measured, measured**3) == pytest.approx(1)
+    assert rank_correlation(measured, -np.log(measured)) == pytest.approx(-1)
+    assert rank_correlation(measured, np.ones(len(values))) == 0
     shuffled = list(values)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     rank = {value: place for place, value in enumerate(sorted(values))}
     squares = sum((rank[a] - rank[b]) ** 2 for a, b in zip(values, shuffled, strict=True))
     n = len(values)
-    assert bench_truth.rank_correlation(measured, np.array(shuffled)) == pytest.approx(1 - 6 * squares / (n * (n * n - 1)))
+    assert rank_correlation(measured, np.array(shuffled)) == pytest.approx(1 - 6 * squares / (n * (n * n - 1)))
 
 
 def test_equal_times_share_a_rank() -> None:
-    assert bench_truth.rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
-    assert bench_truth.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486833)
+    assert rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486833)
 
 
 def test_errors_are_shares_of_what_was_measured() -> None:
-    found = bench_truth.Score.of(np.full(11, 100.0), 100.0 + np.arange(11) * 10 - 50)
-    assert found.median_error == pytest.approx(0.3)
-    assert found.error_90 == pytest.approx(0.5)
-    assert found.spread == 1
+    scored = Score.of(np.full(11, 100.0), 100.0 + np.arange(11) * 10 - 50)
+    assert scored.median_error == pytest.approx(0.3)
+    assert scored.error_90 == pytest.approx(0.5)
+    assert scored.spread == 1

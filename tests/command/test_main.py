@@ -69,10 +69,10 @@ def test_what_solve_saved_is_what_it_printed(plan: str, capsys: pytest.CaptureFi
 def test_what_explain_says_is_in_its_json_too(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = Placement.load(plan).explain("layer1/MatMul")
     assert main(["show", plan, "--json", "--explain", "layer1/MatMul"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["reason"]["text"] in words
-    assert all(f"{format_ns(ns)} on {device}" in words for device, ns in told["time_ns"].items())
-    for tensor in [*told["inputs"], *told["outputs"]]:
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["reason"]["text"] in words
+    assert all(f"{format_ns(ns)} on {device}" in words for device, ns in facts["time_ns"].items())
+    for tensor in [*facts["inputs"], *facts["outputs"]]:
         line = next(line for line in words.splitlines() if tensor["name"] in line)
         assert tensor["type"] in line
         assert all(f"copied to {copy['dst']}" in line for copy in tensor["copies"])
@@ -105,10 +105,10 @@ def test_what_cannot_be_saved_is_told_before_the_work(graph: str, tmp_path: Path
     for out in (tmp_path, tmp_path / "absent" / "plan.json"):
         assert main(["solve", graph, "--devices", "h100", "--out", str(out), "--pins", "no_such_op=CPU:0"]) == 2
         assert "cannot be written" in capsys.readouterr().err
-    kept = tmp_path / "kept.json"
-    kept.write_text("kept")
-    assert main(["solve", graph, "--devices", "h100", "--out", str(kept), "--pins", "no_such_op=CPU:0"]) == 2
-    assert kept.read_text() == "kept"
+    existing = tmp_path / "existing.json"
+    existing.write_text("kept")
+    assert main(["solve", graph, "--devices", "h100", "--out", str(existing), "--pins", "no_such_op=CPU:0"]) == 2
+    assert existing.read_text() == "kept"
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(plan: str) -> None:
@@ -286,9 +286,9 @@ def test_what_compare_prints_is_what_the_arena_gives(graph: str, tmp_path: Path,
     flags += ["--results", str(results)]
     assert main(["compare", graph, *flags, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    found = placer.Comparison.load(results)
-    assert sorted(map(str, printed["records"])) == sorted(map(str, found.records))
-    assert {record["objective_ns"] for record in found.records} >= {placer.solve(layers(), "h100", **TOTAL).total_cost_ns}
+    comparison = placer.Comparison.load(results)
+    assert sorted(map(str, printed["records"])) == sorted(map(str, comparison.records))
+    assert {record["objective_ns"] for record in comparison.records} >= {placer.solve(layers(), "h100", **TOTAL).total_cost_ns}
     for more in ([], ["--markdown"]):
         assert main(["compare", graph, *flags, *more, "--plots", str(tmp_path / "plots")]) == 0
         assert capsys.readouterr().out.count("min_cut") == 2
@@ -306,9 +306,9 @@ def test_a_function_is_compared_on_as_its_saved_graph_is(tmp_path: Path, capsys:
 
 def test_devices_and_solvers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [device["name"] for device in found["machine"]["devices"]][:2] == ["CPU:0", "CPU:1"]
-    assert "h100" in found["shipped"]
+    listed_devices = json.loads(capsys.readouterr().out)
+    assert [device["name"] for device in listed_devices["machine"]["devices"]][:2] == ["CPU:0", "CPU:1"]
+    assert "h100" in listed_devices["shipped"]
     assert main(["solvers", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {"auto", "min_cut", "cp_sat", "greedy"} <= set(listed)
@@ -324,9 +324,9 @@ def test_the_demo_runs_by_plan_and_leaves_plans_and_a_picture(tmp_path: Path, ca
     assert main(["demo", "--out", str(tmp_path), "--json"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    found = json.loads(printed.out)
-    assert set(found) == {"lstm_then_dense", "detector"}
-    for name, part in found.items():
+    results = json.loads(printed.out)
+    assert set(results) == {"lstm_then_dense", "detector"}
+    for name, part in results.items():
         saved = Placement.load(tmp_path / f"{name}.json")
         assert part["plan"]["step_time_ns"] == saved.step_time_ns
         assert set(part["checked"]["ops_ran"]) == {"CPU:0", "CPU:1"}

@@ -103,7 +103,7 @@ def test_a_plan_says_where_its_costs_come_from(tmp_path: Path, monkeypatch: pyte
         f"layer{k}/Relu" for k in range(3)
     }
     assert placement.ops["layer0/Relu"].time_ns == {"CPU:0": 7, "GPU:0": 7}
-    assert "costs      6 analytic, 3 measured" in placement.summary()
+    assert "costs      6 from a formula, 3 measured, 4 without cost" in placement.summary()
 
 
 @pytest.mark.parametrize("bias", ["CPU:0", "GPU:0"])

@@ -14,7 +14,8 @@ from placer.graph import shipped
 from placer.graph.shipped import ENDING, shipped_graph, shipped_graphs
 from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
-from placer.research.arena.problems import fingerprint, limited, problem_of
+from placer.research.arena.problem_file import fingerprint
+from placer.research.arena.problems import problem_of, with_memory_share
 from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.fixed import all_on
 
@@ -33,7 +34,7 @@ def test_a_shipped_graph_is_small_and_a_problem_with_everything_that_is_special_
     assert 0 < (problem.units.allowed.sum(axis=1) > 1).sum() < problem.num_units
     if loops := [op for op in graph if op.role == "loop"]:
         assert max(op.count for op in loops) > 1
-    tight = limited(problem, 0.5)
+    tight = with_memory_share(problem, 0.5)
     free = minimum_cut(problem).assignment
     assert excess(tight, free)[1] > 0
     assert validate(tight, all_on(problem, "CPU")).ok

@@ -45,8 +45,8 @@ def run(program: Program, devices: int, share: float) -> dict[str, Any]:
     seen = placed.observe(*work.args)
     plan, got = placed.placement, steps(placed, program, start)
     with recorded_partitions() as found:
-        again, args, _ = placed._fresh(work.args, {})
-        tf.nest.map_structure(lambda t: t.numpy(), again(*args))
+        again = placed.prepare(*work.args).run.again()
+        tf.nest.map_structure(lambda t: t.numpy(), again(*work.args))
     planned = {(t.tensor, t.src, t.dst) for t in plan.transfers if t.nbytes}
     made = set(copies(largest(found)))
     return {

@@ -70,11 +70,11 @@ def test_baselines_know_no_pins_and_sums_add_up() -> None:
 @pytest.mark.parametrize(("device", "broken"), [("CPU:0", {"tf_default", "all_gpu"}), ("GPU:0", {"all_cpu"})])
 def test_what_pins_and_limits_forbid_is_said_of_every_baseline(device: str, broken: set[str]) -> None:
     plan = placer.solve(layers(), "h100", pins={"MatMul": device})
-    said = f"3 of {len(plan.units)} units are pinned elsewhere"
+    said = f"3 of {len(plan.ops)} ops are pinned elsewhere"
     assert {name for name, baseline in plan.baselines.items() if said in baseline.note} == broken
     assert plan.summary().count(said) == len(broken)
     tight = placer.solve(layers(), "h100", pins={"MatMul": "CPU:0", "Relu": "CPU:0"}, memory_limits={"GPU:0": "50KiB"})
-    assert re.search(r"all on GPU .* exceeds the limit of GPU:0 .*, 6 of \d+ units are pinned elsewhere", tight.summary())
+    assert re.search(r"all on GPU .* exceeds the limit of GPU:0 .*, 6 of \d+ ops are pinned elsewhere", tight.summary())
 
 
 def pinned(x: Any) -> Any:

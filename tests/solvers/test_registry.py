@@ -16,7 +16,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import simulate
 from placer.problem.validate import validate
-from placer.solvers.base import Objective, Solution, Status
+from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.registry import solver, solvers
 from tests.helpers.changed import changed
@@ -36,8 +36,9 @@ def test_every_solver_answers_validly(name: str, problem: PlacementProblem, seed
             continue
         solution = chosen.solve(problem, objective, seed=seed)
         assert solution.objective == objective
+        assert isinstance(solution.stop_reason, StopReason)
+        assert solution.stop_text.startswith(solution.stop_reason.value)
         if solution.status in {Status.INFEASIBLE, Status.UNKNOWN}:
-            assert solution.stop_reason
             continue
         assert solution.assignment is not None
         assert validate(problem, solution.assignment).ok

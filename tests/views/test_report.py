@@ -20,11 +20,11 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.shipped import shipped_graph
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.colours import colour, for_dark_page
-from placer.views.facts import op_facts
-from placer.views.report import LIBRARIES, payload
-from placer.views.scopes import Part, first, scopes
-from placer.views.words import headline, source_words
+from placer.views.html import LIBRARIES, payload
+from placer.views.shared.colours import colour, for_dark_page
+from placer.views.shared.facts import op_facts
+from placer.views.shared.scopes import Part, first, scopes
+from placer.views.shared.words import headline, source_words
 from tests.helpers.browser import chromium, open_report, wait
 from tests.helpers.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 

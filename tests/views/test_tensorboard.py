@@ -58,9 +58,9 @@ def test_the_runs_hold_both_placements_and_the_predicted_step(plan: Placement, t
         graph = tf.compat.v1.GraphDef.FromString(first.graph_def)
         assert {node.name: node.device for node in graph.node} == {name: parse(device_of(name)).full for name in plan.ops}
         stats = tf.compat.v1.RunMetadata.FromString(second.tagged_run_metadata.run_metadata).step_stats
-        found = {node.node_name: (node, device.device) for device in stats.dev_stats for node in device.node_stats}
-        assert set(found) == set(plan.ops)
-        for name, (node, device) in found.items():
+        nodes = {node.node_name: (node, device.device) for device in stats.dev_stats for node in device.node_stats}
+        assert set(nodes) == set(plan.ops)
+        for name, (node, device) in nodes.items():
             taken = plan.ops[name].time_ns.get(device_of(name), 0)
             assert device == parse(device_of(name)).full
             assert bool(node.all_end_rel_micros) == bool(taken)
@@ -77,8 +77,8 @@ def test_the_command_writes_them_where_it_is_told(tmp_path: Path, capsys: pytest
         assert "--out" in capsys.readouterr().err
         assert main([*command, "--out", str(tmp_path / view)]) == 0
     assert (tmp_path / "netron").read_bytes() == plan.view("netron")
-    found = {str(path.relative_to(tmp_path / "tensorboard")): path.read_bytes() for path in tmp_path.glob("tensorboard/*/*")}
-    assert found == plan.view("tensorboard")
+    written = {str(path.relative_to(tmp_path / "tensorboard")): path.read_bytes() for path in tmp_path.glob("tensorboard/*/*")}
+    assert written == plan.view("tensorboard")
 
 
 ALL = (
@@ -89,7 +89,7 @@ ALL = (
 def address(process: subprocess.Popen[str]) -> str:
     """Where a TensorBoard says it is."""
     assert process.stderr is not None
-    return next(found[0] for line in process.stderr if (found := re.search(r"http://\S+", line)))
+    return next(match[0] for line in process.stderr if (match := re.search(r"http://\S+", line)))
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from placer.common.units import format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.listing import rows
-from placer.views.machine import describe
-from placer.views.words import headline
+from placer.views.ops import rows
+from placer.views.shared.machine import describe
+from placer.views.shared.words import headline
 from tests.helpers.graphs import GraphBuilder, floats, layers, towers
 from tests.helpers.machines import Simple, cpus, made_up
 
@@ -91,25 +91,25 @@ def test_each_price_says_where_it_comes_from() -> None:
         assert op.cost_sources.keys() in (op.time_ns.keys(), set())
         for device, source in op.cost_sources.items():
             assert source == f"of a {device[:3]}"
-            told = f"{format_ns(op.time_ns[device])} on {device} ({source})"
-            assert told in plan.explain(name)
+            words = f"{format_ns(op.time_ns[device])} on {device} ({source})"
+            assert words in plan.explain(name)
 
 
 def test_what_the_first_op_of_its_type_takes_more_is_told_and_kept() -> None:
     """And all that is not so is the price that stands beside its source."""
     warm = made_up()
     cold = replace(warm, devices=tuple(replace(d, cold_ns=4_000 + d.dispatch_ns) for d in warm.devices))
-    there, plan = (solve(layers(), machine, cost_model="analytic") for machine in (warm, cold))
-    told: dict[str, set[str]] = {}
+    without_cold, plan = (solve(layers(), machine, cost_model="analytic") for machine in (warm, cold))
+    first_ops: dict[str, set[str]] = {}
     for name, op in plan.ops.items():
-        assert {d: ns - op.cold_ns.get(d, 0) for d, ns in op.time_ns.items()} == there.ops[name].time_ns
+        assert {d: ns - op.cold_ns.get(d, 0) for d, ns in op.time_ns.items()} == without_cold.ops[name].time_ns
         for device, ns in op.cold_ns.items():
             first = f"{format_ns(ns)} of it as the first {plan.graph.op(name).op_type} of a step"
             assert f"{format_ns(op.time_ns[device])} on {device} (from a formula, {first})" in plan.explain(name)
-            told.setdefault(plan.graph.op(name).op_type, set()).add(name)
+            first_ops.setdefault(plan.graph.op(name).op_type, set()).add(name)
         assert op.cold_ns or "of it as the first" not in plan.explain(name)
-    assert len(told) > 1
-    assert all(len(names) == 1 for names in told.values())
+    assert len(first_ops) > 1
+    assert all(len(names) == 1 for names in first_ops.values())
     assert Placement.from_json(json.loads(str(plan.view("json")))) == plan
 
 
@@ -126,15 +126,15 @@ def test_a_machine_in_words_tells_each_constant(machine: Machine) -> None:
         rows = getattr(machine, name)
         changed += [replace(machine, **{name: (row, *rows[1:])}) for row in (another(rows[0], "cores") if rows else ())]
     assert len(changed) >= 15
-    told = [describe(each) for each in (machine, *changed)]
-    assert len({*told}) == len(told)
+    texts = [describe(each) for each in (machine, *changed)]
+    assert len({*texts}) == len(texts)
 
 
-@pytest.mark.parametrize(("threads", "told"), [(1, "on one core"), (2, "on one core of 2 threads")])
-def test_a_machine_in_words_tells_of_threads_that_share_a_core(threads: int, told: str) -> None:
+@pytest.mark.parametrize(("threads", "ending"), [(1, "on one core"), (2, "on one core of 2 threads")])
+def test_a_machine_in_words_tells_of_threads_that_share_a_core(threads: int, ending: str) -> None:
     machine = cpus(1)
     lines = describe(replace(machine, devices=(replace(machine.devices[0], threads_per_core=threads),))).splitlines()
-    assert [line.endswith(told) for line in lines if "products within" in line] == [True]
+    assert [line.endswith(ending) for line in lines if "products within" in line] == [True]
 
 
 def noisy() -> Placement:
@@ -156,9 +156,9 @@ def test_each_filter_lets_through_what_it_says_and_nothing_else() -> None:
         ({"crossing": True}, lambda row: row["name"] in crossing),
         ({"crossing": True, "device": "CPU:0"}, lambda row: row["name"] in crossing and row["device"] == "CPU:0"),
     ]:
-        found = rows(PLAN, **filters)
-        assert found == [row for row in everything if fits(row)]
-        assert 0 < len(found) < len(everything)
+        passing = rows(PLAN, **filters)
+        assert passing == [row for row in everything if fits(row)]
+        assert 0 < len(passing) < len(everything)
     assert [row["name"] for row in rows(noisy(), flagged=True)] == ["noise/draw"]
     usual = solve(towers(), made_up(), cost_model=Simple(), objective="total_cost", solver="tf_default")
     assert {row["name"] for row in rows(PINNED, moved=True)} == set(usual.diff(PINNED).moved) != set()
@@ -177,16 +177,16 @@ def test_each_order_is_one() -> None:
 
 
 def test_a_difference_is_that_of_the_figures() -> None:
-    found = PLAN.diff(PINNED)
-    assert set(found.moved) == {name for name in PLAN.ops if PLAN.device_of(name) != PINNED.device_of(name)}
-    longest = [max(plan.ops[name].time_ns[plan.device_of(name)] for plan in (PLAN, PINNED)) for name in found.moved]
+    difference = PLAN.diff(PINNED)
+    assert set(difference.moved) == {name for name in PLAN.ops if PLAN.device_of(name) != PINNED.device_of(name)}
+    longest = [max(plan.ops[name].time_ns[plan.device_of(name)] for plan in (PLAN, PINNED)) for name in difference.moved]
     assert longest == sorted(longest, reverse=True)
     for pair, figure in [
-        (found.step_time_ns, lambda plan: plan.step_time_ns),
-        (found.transfers, lambda plan: len(plan.transfers)),
-        (found.copied_bytes, lambda plan: sum(t.nbytes * t.count for t in plan.transfers)),
-        (found.transfer_ns, lambda plan: sum(t.time_ns for t in plan.transfers)),
-        (found.peak_bytes["GPU:0"], lambda plan: plan.totals["GPU:0"].peak_bytes),
+        (difference.step_time_ns, lambda plan: plan.step_time_ns),
+        (difference.transfers, lambda plan: len(plan.transfers)),
+        (difference.copied_bytes, lambda plan: sum(t.nbytes * t.count for t in plan.transfers)),
+        (difference.transfer_ns, lambda plan: sum(t.time_ns for t in plan.transfers)),
+        (difference.peak_bytes["GPU:0"], lambda plan: plan.totals["GPU:0"].peak_bytes),
     ]:
         assert pair == (figure(PLAN), figure(PINNED))
     elsewhere = PLAN.diff(solve(towers(), "cpu2"))
@@ -203,9 +203,9 @@ def test_a_difference_is_that_of_the_figures() -> None:
     ],
 )
 def test_a_difference_counts_its_ops_in_words(ops: int, head: str) -> None:
-    found = PLAN.diff(PINNED)
-    names = tuple(found.moved)[:ops]
-    few = replace(found, moved={name: found.moved[name] for name in names}, only_first=names, only_second=names)
+    difference = PLAN.diff(PINNED)
+    names = tuple(difference.moved)[:ops]
+    few = replace(difference, moved={name: difference.moved[name] for name in names}, only_first=names, only_second=names)
     assert str(few).splitlines()[0] == head
 
 
@@ -234,7 +234,7 @@ def test_a_terminal_shows_the_same_words_in_colours(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("rich")
     from rich.text import Text
 
-    from placer.views.terminal import print_text
+    from placer.views.shared.terminal import print_text
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -191,8 +191,8 @@ def test_perfetto_reads_it(perfetto: Any, plan: Placement) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)).map(lambda s: (s[0], s[0] + s[1]))).map(sorted))
 def test_lanes_are_as_few_as_overlap(spans: list[tuple[int, int]]) -> None:
-    found = lanes(spans)
+    chosen = lanes(spans)
     for i, (start, _) in enumerate(spans):
-        assert all(found[j] != found[i] or spans[j][1] <= start for j in range(i))
+        assert all(chosen[j] != chosen[i] or spans[j][1] <= start for j in range(i))
     most = max((sum(a <= moment < b or a == moment == b for a, b in spans) for moment in range(30)), default=0)
-    assert max(found, default=-1) + 1 <= max(most, 1)
+    assert max(chosen, default=-1) + 1 <= max(most, 1)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from placer.views.colours import CROSSING
-from placer.views.folding import MIN_SIBLINGS, fold, without_repeats
-from placer.views.layout import HEIGHT, WIDTH, layout, spread
-from placer.views.picture import EDGE, HEAD, LEGEND
+from placer.views.shared.colours import CROSSING
+from placer.views.shared.folding import MIN_SIBLINGS, fold, without_repeats
+from placer.views.shared.layout import HEIGHT, WIDTH, layout, spread
+from placer.views.svg import EDGE, HEAD, LEGEND
 from tests.helpers.graphs import GraphBuilder, floats, layers, stacked, towers
 
 
@@ -57,9 +57,9 @@ def test_folding_keeps_to_the_limit_and_loses_nothing(name: str, limit: int) -> 
     boxes = [data["box"] for _, data in fold(plan, limit).nodes(data=True)]
     assert len(boxes) <= limit
     for device in plan.devices:
-        there = [plan.ops[name].time_ns[device] for name in shown(plan) if plan.ops[name].device == device]
-        assert sum(box.ops for box in boxes if box.device == device) == len(there)
-        assert sum(box.time_ns for box in boxes if box.device == device) == sum(there)
+        times_ns = [plan.ops[name].time_ns[device] for name in shown(plan) if plan.ops[name].device == device]
+        assert sum(box.ops for box in boxes if box.device == device) == len(times_ns)
+        assert sum(box.time_ns for box in boxes if box.device == device) == sum(times_ns)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -105,11 +105,11 @@ def test_siblings_of_like_names_share_a_box(name: str) -> None:
 @given(limit=st.integers(3, 60))
 def test_arrows_left_out_repeat_others(name: str, limit: int) -> None:
     folded = fold(PLANS[name], limit)
-    kept = without_repeats(folded)
-    assert nx.transitive_closure(kept).edges == nx.transitive_closure(folded).edges
-    assert all(flow.crosses <= kept.has_edge(a, b) for a, b, flow in folded.edges(data="flow"))
-    for a, b, flow in kept.edges(data="flow"):
-        others = nx.restricted_view(kept, [], [(a, b)])
+    thinned = without_repeats(folded)
+    assert nx.transitive_closure(thinned).edges == nx.transitive_closure(folded).edges
+    assert all(flow.crosses <= thinned.has_edge(a, b) for a, b, flow in folded.edges(data="flow"))
+    for a, b, flow in thinned.edges(data="flow"):
+        others = nx.restricted_view(thinned, [], [(a, b)])
         assert flow.crosses or not nx.has_path(others, a, b)
 
 
@@ -162,8 +162,8 @@ def test_graphviz_draws_it_whatever_names_are() -> None:
         made = subprocess.run([program, "-Tsvg"], input=str(plan.view("dot")), capture_output=True, text=True, check=True)
         assert made.stderr == ""
         drawn = [element.get("class") for element in ElementTree.fromstring(made.stdout).iter("{http://www.w3.org/2000/svg}g")]
-        kept = without_repeats(fold(plan, 40))
-        assert (drawn.count("node"), drawn.count("edge")) == (len(kept), kept.number_of_edges())
+        thinned = without_repeats(fold(plan, 40))
+        assert (drawn.count("node"), drawn.count("edge")) == (len(thinned), thinned.number_of_edges())
 
 
 @pytest.mark.parametrize("name", PLANS)

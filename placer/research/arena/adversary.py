@@ -1,4 +1,4 @@
-"""Problems on which one solver loses most to another, searched for."""
+"""Searches for problems on which one solver is much worse than another."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from placer.solvers.heuristic import Rule
 from placer.solvers.registry import solver
 
 Rng: TypeAlias = np.random.Generator
-LEAST_NS, MOST_NS = 1_000, 100_000
-"""Of an op's time and a copy's latency."""
-LEAST_BYTES, MOST_BYTES = 1_000, 1_000_000
-"""Of a tensor."""
-FACTOR = 4.0
-"""By how much one step changes a number at most."""
-WARM, COLD = 0.1, 0.001
-"""The first and the last temperature, on the scale of the ratio's logarithm."""
-SECONDS = 0.05
-"""What a solver may search on each problem."""
+MIN_TIME_NS, MAX_TIME_NS = 1_000, 100_000
+"""Limits of the time of an op and of the latency of a copy."""
+MIN_BYTES, MAX_BYTES = 1_000, 1_000_000
+"""Limits of the size of a tensor."""
+MAX_FACTOR = 4.0
+"""The largest factor by which one step changes a number."""
+START_TEMPERATURE, END_TEMPERATURE = 0.1, 0.001
+"""The first and the last temperature, in units of the logarithm of the ratio."""
+TIME_LIMIT_S = 0.05
+"""Time limit of a solver on each problem."""
 
 
 @dataclass(frozen=True, eq=False)
 class Adversarial:
-    """A problem on which `loser` takes `ratio` times what `winner` takes."""
+    """A problem on which the answer of ``loser`` is ``ratio`` times that of ``winner``."""
 
     problem: PlacementProblem
     loser: str
     winner: str
     ratio: float
-    started_at: float
-    """The ratio on the problem that the search began with."""
+    first_ratio: float
+    """The ratio on the first problem of the search."""
 
 
 def adversarial(
@@ -54,89 +54,105 @@ def adversarial(
     seed: int = 0,
     steps: int = 500,
 ) -> Adversarial:
-    """Changes a small made-up problem step by step so that the first solver does ever worse beside the second.
+    """Finds a small made-up problem on which the first solver is much worse than the second, by simulated annealing.
+
+    A step of the search changes the time of an op on one device, the size of a tensor, the latency of copies, or a consumer of a
+    tensor. No step adds a device, an op or a limit. The same arguments give the same problem if both solvers are deterministic.
 
     J. Coleman, B. Krishnamachari, PISA: an adversarial approach to comparing task graph scheduling algorithms, 2024,
-    arXiv:2403.07120: simulated annealing over problems. A step changes the time of an op on one device, the size of a tensor, a
-    link's latency, or who takes a tensor; none adds a device, an op or a limit. Same arguments: same problem, where equal runs of
-    the two are equal.
+    arXiv:2403.07120.
+
+    Args:
+        loser: the solver that shall be worse.
+        winner: the other solver.
+        objective: by which the two are compared.
+        shape: of the first problem, as are ``ops``, ``gpus`` and ``memory``; see `synthetic`.
+        ops: number of ops.
+        gpus: number of GPUs.
+        memory: memory limit of each GPU as a share.
+        seed: of the search and of both solvers.
+        steps: of the search.
 
     Raises:
-        OptionError: no such solver or shape, or one of the two does not solve the problem that the search begins with.
+        OptionError: there is no such solver or shape, or one of the two solvers does not solve the first problem.
     """
     pair = solver(loser), solver(winner)
     rng = np.random.default_rng(seed)
-    here = synthetic(shape, ops=ops, gpus=gpus, memory=memory, seed=seed)
-    values = [_value_ns(one, here, objective, seed) for one in pair]
+    current = synthetic(shape, ops=ops, gpus=gpus, memory=memory, seed=seed)
+    values = [_value_ns(one, current, objective, seed) for one in pair]
     for one, value in zip(pair, values, strict=True):
         if value is None:
-            raise OptionError(f"{one.name!r} finds nothing on the problem to begin with, so the two cannot be compared on it.")
-    now = best = started = _ratio(*values)
-    found = here
+            raise OptionError(f"{one.name!r} does not solve the first problem, so the two solvers cannot be compared on it.")
+    current_ratio = best_ratio = first_ratio = _ratio(*values)
+    best = current
     for k in range(steps):
-        temperature = WARM * (COLD / WARM) ** (k / steps)
-        there = CHANGES[int(rng.integers(len(CHANGES)))](rng, here)
-        ratio = _ratio(*(_value_ns(one, there, objective, seed) for one in pair))
-        if ratio > 0 and (ratio >= now or rng.random() < math.exp((math.log(ratio) - math.log(now)) / temperature)):
-            here, now = there, ratio
-            if now > best:
-                found, best = here, now
-    return Adversarial(found, pair[0].name, pair[1].name, best, started)
+        temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** (k / steps)
+        changed = CHANGES[int(rng.integers(len(CHANGES)))](rng, current)
+        ratio = _ratio(*(_value_ns(one, changed, objective, seed) for one in pair))
+        if ratio > 0 and (
+            ratio >= current_ratio or rng.random() < math.exp((math.log(ratio) - math.log(current_ratio)) / temperature)
+        ):
+            current, current_ratio = changed, ratio
+            if ratio > best_ratio:
+                best, best_ratio = changed, ratio
+    return Adversarial(best, pair[0].name, pair[1].name, best_ratio, first_ratio)
 
 
 def _value_ns(chosen: Solver, problem: PlacementProblem, objective: Objective, seed: int) -> int | None:
-    """What a solver finds, priced by the model; None where it finds nothing that fits."""
+    """The objective of a solver's answer; None if no answer meets the limits."""
     if chosen.unsupported(problem, objective):
         return None
-    found = chosen.solve(problem, objective, time_limit_s=SECONDS, seed=seed)
-    if found.assignment is None or not validate(problem, found.assignment).ok:
+    solution = chosen.solve(problem, objective, time_limit_s=TIME_LIMIT_S, seed=seed)
+    if solution.assignment is None or not validate(problem, solution.assignment).ok:
         return None
-    return found.objective_ns
+    return solution.objective_ns
 
 
 def _ratio(loser_ns: int | None, winner_ns: int | None) -> float:
-    """0 where either found nothing."""
+    """The ratio of two values; 0 if one is None or 0."""
     return loser_ns / winner_ns if loser_ns and winner_ns else 0.0
 
 
-def _scaled(rng: Rng, value: int, least: int, most: int) -> int:
-    return int(np.clip(round(value * FACTOR ** rng.uniform(-1, 1)), least, most))
+def _scaled(rng: Rng, value: int, minimum: int, maximum: int) -> int:
+    return int(np.clip(round(value * MAX_FACTOR ** rng.uniform(-1, 1)), minimum, maximum))
 
 
 def _op_time(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
+    """Changes the time of an op on one device."""
     op, d = int(rng.integers(problem.num_ops)), int(rng.integers(problem.num_devices))
     time, compute = problem.ops.time_ns.copy(), problem.ops.compute_ns.copy()
-    least = max(LEAST_NS, int(problem.ops.dispatch_ns[op, d]))
-    time[op, d] = _scaled(rng, int(time[op, d]), least, MOST_NS)
+    minimum = max(MIN_TIME_NS, int(problem.ops.dispatch_ns[op, d]))
+    time[op, d] = _scaled(rng, int(time[op, d]), minimum, MAX_TIME_NS)
     compute[op, d] = time[op, d] if problem.devices.asynchronous[d] else time[op, d] - problem.ops.dispatch_ns[op, d]
     return replace(problem, ops=replace(problem.ops, time_ns=time, compute_ns=compute))
 
 
 def _tensor_size(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
+    """Changes the size of a tensor."""
     if not problem.num_tensors:
         return problem
     t, nbytes = int(rng.integers(problem.num_tensors)), problem.tensors.nbytes.copy()
-    nbytes[t] = _scaled(rng, int(nbytes[t]), LEAST_BYTES, MOST_BYTES)
+    nbytes[t] = _scaled(rng, int(nbytes[t]), MIN_BYTES, MAX_BYTES)
     return replace(problem, tensors=replace(problem.tensors, nbytes=nbytes, copy_bytes=nbytes, held_bytes=nbytes))
 
 
 def _latency(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
-    """Of all copies that take the longest now: those between memories."""
+    """Changes the latency of all copies that have the longest, which are those between memories."""
     latency = problem.links.latency_ns
     longest = int(latency.max())
-    changed = np.where(latency == longest, _scaled(rng, longest, LEAST_NS, MOST_NS), latency)
+    changed = np.where(latency == longest, _scaled(rng, longest, MIN_TIME_NS, MAX_TIME_NS), latency)
     return replace(problem, links=replace(problem.links, latency_ns=changed))
 
 
 def _consumer(rng: Rng, problem: PlacementProblem) -> PlacementProblem:
-    """Another op takes a tensor, one that comes after its maker."""
+    """Replaces a consumer of a tensor by another op that comes after its producer."""
     if not len(problem.consumers):
         return problem
     c, consumer = int(rng.integers(len(problem.consumers))), problem.consumers.op.copy()
-    maker = int(problem.tensors.op[problem.consumers.tensor[c]])
-    consumer[c] = rng.integers(maker + 1, problem.num_ops)
+    producer = int(problem.tensors.op[problem.consumers.tensor[c]])
+    consumer[c] = rng.integers(producer + 1, problem.num_ops)
     return replace(problem, consumers=replace(problem.consumers, op=consumer, until=consumer))
 
 
 CHANGES: tuple[Callable[[Rng, PlacementProblem], PlacementProblem], ...] = (_op_time, _tensor_size, _latency, _consumer)
-"""Steps from a problem to another."""
+"""The steps of the search."""

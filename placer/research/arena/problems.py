@@ -1,28 +1,26 @@
-"""The problems of a comparison: from targets, graphs, plans and families; what tells one from another; saved and loaded."""
+"""The problems of a comparison, made from targets, graphs, plans and families."""
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import inspect
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from placer.errors import OptionError, PlanError
-from placer.graph.op_graph import OpGraph, check_format, read_json
+from placer.errors import OptionError
+from placer.graph.op_graph import OpGraph, read_json
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.constraints import constrain
 from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
-from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
+from placer.research.arena.problem_file import load_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import Objective
@@ -32,8 +30,6 @@ from placer.verbs.read_target import of_plan, read_target
 from placer.verbs.solve import look_up
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
-FORMAT = "placer.problem"
-VERSION = 2
 
 
 def named_problems(
@@ -43,13 +39,13 @@ def named_problems(
     signature: str | None = None,
     memory_share: float | None = None,
 ) -> dict[str, PlacementProblem]:
-    """Each by its name.
+    """The problems by name.
 
     Args:
-        problems: targets (see `problem_of`), or by name targets, graphs, plans and problems.
-        given: options as keywords, over those that come with a target.
+        problems: targets (see `problem_of`); or a mapping from names to targets, graphs, plans and problems.
+        given: options as keywords. They replace those that come with a target.
         signature: of targets that are functions or SavedModels.
-        memory_share: see `limited`.
+        memory_share: see `with_memory_share`; None for the limits of the problems.
 
     Raises:
         OptionError: there is no such target, or an option cannot be used.
@@ -57,22 +53,31 @@ def named_problems(
         TraceError: a function cannot be traced.
     """
     if isinstance(problems, str):
-        raise OptionError(f"problems={problems!r} is one text: give a list of targets, or a mapping from names to problems.")
+        raise OptionError(f"problems={problems!r} is a text: give a list of targets, or a mapping from names to problems.")
     by_name = problems if isinstance(problems, Mapping) else {target: target for target in problems}
     if not by_name:
-        raise OptionError("there is no problem to compare on: give a target at least.")
+        raise OptionError("there is no problem to compare on: give at least one target.")
     if memory_share is not None and given.get("memory_limits"):
-        raise OptionError("memory_share and memory_limits both say what devices may hold: give one.")
-    found = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
-    return found if memory_share is None else {name: limited(problem, memory_share) for name, problem in found.items()}
+        raise OptionError("memory_share and memory_limits both limit the memory of devices: give one of them.")
+    made = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+    return made if memory_share is None else {name: with_memory_share(problem, memory_share) for name, problem in made.items()}
 
 
 def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
-    """A problem itself; or the one that options make of a graph, of a plan's graph, or of what a target names.
+    """The problem itself, or the problem that options make of a graph, of the graph of a plan, or of a target.
 
-    A target is what `placer.verbs.read_target.read_target` reads, ``family:SHAPE,KEY=NUMBER,...`` with keywords of `synthetic`,
-    ``adversarial:LOSER,WINNER,KEY=NUMBER,...`` with those of `adversarial`, a problem that `save_problem` wrote (``.npz``), or a
-    workload of dnn-partitioning (``.json``), the accelerator holding half of it.
+    A target is one of
+
+    - a target of the command line, see `placer.verbs.read_target.read_target`;
+    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`;
+    - ``adversarial:LOSER,WINNER,KEY=NUMBER,...``, with the keywords of `adversarial`;
+    - a file of `placer.research.arena.problem_file.save_problem` (``.npz``);
+    - a workload of dnn-partitioning (``.json``), half of which fits on the accelerator.
+
+    Raises:
+        OptionError: there is no such target, or an option cannot be used.
+        PlanError: a file is broken.
+        TraceError: a function cannot be traced.
     """
     if isinstance(problem, PlacementProblem):
         return problem
@@ -90,7 +95,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     elif isinstance(problem, Placement):
         problem, options = of_plan(problem)
     if not isinstance(problem, OpGraph):
-        raise OptionError(f"{problem!r} is no problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
+        raise OptionError(f"{problem!r} is not a problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
     options = replace(options, **given)
     machine, model, _ = look_up(options)
     if machine is None:
@@ -103,80 +108,26 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     return formulate(problem, constrain(problem, machine, options), model, machine, options.memory_limits).problem
 
 
-def limited(problem: PlacementProblem, share: float) -> PlacementProblem:
-    """The problem with limits that bind: each accelerator may hold what it must and a share of what it would like to.
+def with_memory_share(problem: PlacementProblem, share: float) -> PlacementProblem:
+    """The problem with memory limits that bind: each accelerator has its least peak plus a share of what it would use beyond it.
 
-    What it must is what it holds with all that can be there on the CPU; what it would like to is what the first accelerator holds
-    in the minimum cut between the CPU and it, without limits. Both are peaks over tensors' lifetimes.
+    The least peak is that with every unit on the CPU that can be there. What an accelerator would use is the peak of the first
+    accelerator in the minimum cut between the CPU and it, without limits. Peaks count the lifetimes of tensors.
 
-    Raises OptionError where the share is not from 0 to 1.
+    Raises OptionError if the share is not from 0 to 1, or if there is no accelerator.
     """
     if not 0 <= share <= 1:
-        raise OptionError(f"memory_share={share!r} is no share from 0 to 1.")
+        raise OptionError(f"memory_share={share!r} must be from 0 to 1.")
     free = problem.without_memory_limits()
     accelerators = np.flatnonzero(np.array(problem.devices.kinds) != "CPU")
     if not len(accelerators):
-        raise OptionError("memory_share is for machines with an accelerator, and there is none.")
-    must = peaks(free, all_on(free, "CPU"))
+        raise OptionError("memory_share is for machines with an accelerator, and this one has none.")
+    least = peaks(free, all_on(free, "CPU"))
     first = int(accelerators[0])
-    likes = peaks(free, minimum_cut(free, (free.devices.host, first)).assignment)[first]
+    unlimited = peaks(free, minimum_cut(free, (free.devices.host, first)).assignment)[first]
     limits = np.full(problem.num_devices, -1)
-    limits[accelerators] = must[accelerators] + int(share * max(0, int(likes - must[first])))
+    limits[accelerators] = least[accelerators] + int(share * max(0, int(unlimited - least[first])))
     return problem.with_memory_limits(limits)
-
-
-def fingerprint(problem: PlacementProblem) -> str:
-    """SHA-256 of everything that a problem says."""
-    digest = hashlib.sha256()
-    for name, value in _given(problem).items():
-        digest.update(f"\0{name}\0".encode())
-        if isinstance(value, np.ndarray):
-            digest.update(f"{value.dtype.str}{value.shape}".encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
-        else:
-            digest.update(repr(value).encode())
-    return digest.hexdigest()
-
-
-def save_problem(problem: PlacementProblem, path: str | Path, note: str = "") -> None:
-    """Writes a problem to an ``.npz`` file, to be named as a target, with a note of where it comes from.
-
-    Raises PlanError where that cannot be.
-    """
-    try:
-        with Path(path).open("wb") as file:
-            np.savez_compressed(file, format=np.array([FORMAT, str(VERSION), note]), **_given(problem))
-    except OSError as error:
-        raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
-
-
-def load_problem(path: str | Path) -> PlacementProblem:
-    """What `save_problem` wrote. Raises PlanError where the file is missing, something else, or broken."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        kind, version, _ = arrays.pop("format").tolist()
-        check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
-        given: dict[str, dict[str, Any]] = {part.name: {} for part in fields(PlacementProblem)}
-        for name, array in arrays.items():  # numbers have no dimension, names are tuples
-            part, _, key = name.partition(".")
-            given[part][key] = int(array) if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
-        return PlacementProblem(
-            devices=Devices(**given["devices"]),
-            links=Links(**given["links"]),
-            units=Units(**given["units"]),
-            ops=Ops(**given["ops"]),
-            tensors=Tensors(**given["tensors"]),
-            consumers=Consumers(**given["consumers"]),
-        )
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise PlanError(f"{path} holds no problem that can be read ({type(error).__name__}: {error}).") from error
-
-
-def _given(problem: PlacementProblem) -> dict[str, Any]:
-    """The fields of all parts, by the part's name and the field's, as "ops.time_ns"."""
-    parts = {part.name: getattr(problem, part.name) for part in fields(problem)}
-    return {f"{name}.{f.name}": getattr(part, f.name) for name, part in parts.items() for f in fields(part)}
 
 
 def _made_up(text: str) -> PlacementProblem:
@@ -191,8 +142,11 @@ def _adversarial(text: str, objective: Objective) -> PlacementProblem:
     return adversarial(loser, winner, objective=objective, **keywords).problem
 
 
-def _arguments(text: str, count: int, function: Callable[..., Any], told: str) -> tuple[list[str], dict[str, Any]]:
-    """What "KIND:NAME,...,KEY=NUMBER,..." has: so many names, and keywords of the function. OptionError where it is not so."""
+def _arguments(text: str, count: int, function: Callable[..., Any], hint: str) -> tuple[list[str], dict[str, Any]]:
+    """The names and the keywords of "KIND:NAME,...,KEY=NUMBER,...".
+
+    Raises OptionError unless it has so many names, and keywords of the function with numbers.
+    """
     known = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
     known = [name for name in known if name not in {"objective", "shape"}]
     names: list[str] = []
@@ -207,5 +161,5 @@ def _arguments(text: str, count: int, function: Callable[..., Any], told: str) -
         if equals and not (key in known and isinstance(keywords[key], int | float)):
             raise OptionError(f"{text}: {part!r} is not KEY=NUMBER with a key of {', '.join(known)}.")
     if len(names) != count:
-        raise OptionError(f"{text} has {len(names)} names where {count} belong{'s' if count == 1 else ''}: {told}.")
+        raise OptionError(f"{text} needs {count} name{'' if count == 1 else 's'} and has {len(names)}: {hint}.")
     return names, keywords

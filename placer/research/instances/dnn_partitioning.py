@@ -20,25 +20,29 @@ from placer.problem.problem import PlacementProblem
 from placer.research.splits.problem import SplitProblem
 
 NS = 1e6
-"""A file's unit of time."""
+"""Nanoseconds in a file's unit of time, the millisecond."""
 
 
 def load_split(path: str | Path) -> SplitProblem:
-    """The graph over the accelerators and CPUs that the file asks for.
+    """Reads a workload as a split problem, with the accelerators and CPUs that the file states.
 
     Raises:
-        PlanError: the file is no such graph.
+        PlanError: the file is not such a workload.
     """
     return _read(Path(path))[0]
 
 
 def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementProblem:
-    """The graph on one CPU and one accelerator, which may hold `share` of all its bytes; None for no limit.
+    """Reads a workload as a placement problem on one CPU and one accelerator.
 
-    What a node keeps is persistent; tensors take time to cross and no memory, as in the files.
+    The bytes of a node are persistent. Tensors take time to copy and no memory, as the files have it.
+
+    Args:
+        path: the file.
+        share: memory limit of the accelerator, as a share of the bytes of all nodes; None for no limit.
 
     Raises:
-        PlanError: the file is no such graph.
+        PlanError: the file is not such a workload.
     """
     graph, total = _read(Path(path))
     tensors, consumers = len(graph.tensor_op), len(graph.consumer_op)
@@ -75,7 +79,7 @@ def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementP
 
 
 def _read(path: Path) -> tuple[SplitProblem, float]:
-    """The problem that a file states, and the bytes of all its nodes, which may be fractions."""
+    """The problem of a file, and the bytes of all its nodes, which may be fractions."""
     try:
         workload = json.loads(path.read_text())
         graph = nx.DiGraph()
@@ -85,14 +89,14 @@ def _read(path: Path) -> tuple[SplitProblem, float]:
         return _numbered(f"{path.parent.name}/{path.stem}", workload, graph), total
     except (OSError, ValueError, KeyError, TypeError, nx.NetworkXUnfeasible) as error:
         raise PlanError(
-            f"{str(path)!r} is no workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
-            "It has maxSizePerFPGA, maxFPGAs, maxCPUs, nodes with id, cpuLatency, fpgaLatency and size, and edges with sourceId, "
-            "destId and cost, without a circle."
+            f"{str(path)!r} is not a workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
+            "A workload has maxSizePerFPGA, maxFPGAs, maxCPUs, nodes with id, cpuLatency, fpgaLatency and size, and edges with "
+            "sourceId, destId and cost, without a circle."
         ) from error
 
 
 def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> SplitProblem:
-    """Ops in topological order, near to how the file has them; nodes of one colour class are a unit."""
+    """The problem with ops in topological order, close to the order of the file. Nodes of one colour class are a unit."""
     place = {node["id"]: i for i, node in enumerate(workload["nodes"])}
     order = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
     nodes = [workload["nodes"][place[i]] for i in order]
@@ -122,5 +126,5 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> Spli
         tensor_op=np.array(makers, np.int64),
         tensor_ns=np.array([round(NS * cost[order[op]]) for op in makers], np.int64),
         consumer_start=np.append(0, np.cumsum([len(u) for u in users], dtype=np.int64)),
-        consumer_op=np.array([op for found in users for op in found], np.int64),
+        consumer_op=np.array([op for consumers in users for op in consumers], np.int64),
     )

@@ -1,4 +1,4 @@
-"""Families of made-up problems: graph shapes of any size by a seed, on a CPU and GPUs."""
+"""Families of made-up problems: random graphs of a shape and a size, on a CPU and GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 Edge: TypeAlias = tuple[int, int]
 Rng: TypeAlias = np.random.Generator
-LEAST_OPS = 3
+MIN_OPS = 3
 
 
 def chain(rng: Rng, ops: int) -> list[Edge]:
@@ -24,12 +24,12 @@ def chain(rng: Rng, ops: int) -> list[Edge]:
 
 
 def layered(rng: Rng, ops: int) -> list[Edge]:
-    """Layers of five, each op taking from one or two of the layer before."""
+    """Layers of five ops; each op has one or two inputs from the layer before."""
     return [(int(a), b) for b in range(5, ops) for a in np.unique(rng.integers(b // 5 * 5 - 5, b // 5 * 5, size=2))]
 
 
 def series_parallel(rng: Rng, ops: int) -> list[Edge]:
-    """One edge, of which ever more edges are split in two, one after the other or side by side; numbered topologically."""
+    """An edge that grows: a random edge is split in two or gets a parallel path of two, until there are enough ops."""
     edges = [(0.0, 1.0)]
     for _ in range(ops - 2):
         k = int(rng.integers(len(edges)))
@@ -45,20 +45,20 @@ def series_parallel(rng: Rng, ops: int) -> list[Edge]:
 
 
 def towers(rng: Rng, ops: int) -> list[Edge]:
-    """Three chains from one op to one op."""
+    """Three parallel chains with a common first and a common last op."""
     inner = range(1, ops - 1)
     return [(max(0, i - 3), i) for i in inner] + [(i, ops - 1) for i in inner if i + 3 not in inner]
 
 
 def scattered(rng: Rng, ops: int) -> list[Edge]:
-    """Edges anywhere, each op taking from two before it, less near the start."""
+    """Random edges: op b has 2 b / ops inputs from earlier ops on average."""
     return [(a, b) for b in range(ops) for a in np.flatnonzero(rng.random(b) < 2 / ops).tolist()]
 
 
 SHAPES: Mapping[str, Callable[[Rng, int], list[Edge]]] = MappingProxyType(
     {"chain": chain, "layered": layered, "series_parallel": series_parallel, "towers": towers, "random": scattered}
 )
-"""By name, what gives the edges of a graph of so many ops."""
+"""By name, a function from a random generator and a number of ops to edges."""
 
 
 def synthetic(
@@ -73,28 +73,30 @@ def synthetic(
     cpu_only: float = 0.1,
     on_host: float = 0.1,
 ) -> PlacementProblem:
-    """A CPU and GPUs, ops of 1 to 50 us that a GPU speeds up by different factors, some colocated, tensors of up to 100 kB.
+    """A random problem on a CPU and GPUs: ops of 1 to 50 us, of which some are colocated, and tensors of up to 100 kB.
 
     Args:
         shape: one of `SHAPES`.
-        ops: at least `LEAST_OPS`.
-        memory: the share of what the first GPU would hold with everything there that each may hold; 0 for no limit.
-        speedup: an op takes on a GPU its time on the CPU over this, over a sixth of it, or as long; never under 2 us.
-        copy_ns: the latency of a copy between memories, beside 2 GB/s.
-        cpu_only: the share of units for the CPU only.
-        on_host: the share of tensors and inputs that a GPU's kernels keep in host memory.
+        ops: number of ops, at least `MIN_OPS`.
+        gpus: number of GPUs.
+        seed: of everything random.
+        memory: memory limit of each GPU, as a share of the peak of the first GPU with everything on it; 0 for no limit.
+        speedup: a GPU is faster than the CPU by this factor, by a sixth of it, or not at all; an op takes at least 2 us there.
+        copy_ns: latency of a copy between memories; the bandwidth is 2 GB/s.
+        cpu_only: share of the units that may be on the CPU only.
+        on_host: share of the tensors and inputs that GPU kernels keep in host memory.
 
     Raises:
         OptionError: there is no such shape, or a number is out of range.
     """
     if shape not in SHAPES:
-        raise OptionError(f"no family of problems is called {shape!r}; there are {', '.join(SHAPES)}.")
-    for name, value, least in (("ops", ops, LEAST_OPS), ("gpus", gpus, 1), ("seed", seed, 0), ("copy_ns", copy_ns, 0)):
-        if not isinstance(value, int) or value < least:
-            raise OptionError(f"{shape}: {name}={value!r} is not a whole number of at least {least}.")
+        raise OptionError(f"there is no family {shape!r}; the families are {', '.join(SHAPES)}.")
+    for name, value, minimum in (("ops", ops, MIN_OPS), ("gpus", gpus, 1), ("seed", seed, 0), ("copy_ns", copy_ns, 0)):
+        if not isinstance(value, int) or value < minimum:
+            raise OptionError(f"{shape}: {name}={value!r} is not a whole number of at least {minimum}.")
     for name, share in (("memory", memory), ("cpu_only", cpu_only), ("on_host", on_host)):
         if not 0 <= share <= 1:
-            raise OptionError(f"{shape}: {name}={share!r} is no share from 0 to 1.")
+            raise OptionError(f"{shape}: {name}={share!r} must be from 0 to 1.")
     if not speedup >= 1:
         raise OptionError(f"{shape}: speedup={speedup!r} is not at least 1.")
     rng = np.random.default_rng(seed)

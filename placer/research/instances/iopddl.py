@@ -16,10 +16,10 @@ from placer.research.pairwise.problem import PairwiseProblem
 
 
 def load_pairwise(path: str | Path) -> PairwiseProblem:
-    """The problem that a file states, ``.json`` or ``.json.gz``.
+    """Reads an instance of the contest, ``.json`` or ``.json.gz``.
 
     Raises:
-        PlanError: the file is no such problem.
+        PlanError: the file is not such an instance.
     """
     path = Path(path)
     try:
@@ -41,12 +41,12 @@ def load_pairwise(path: str | Path) -> PairwiseProblem:
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise PlanError(
-            f"{str(path)!r} is no problem in the format of iopddl: {type(error).__name__}: {error}. It has a problem with name, "
-            "usage_limit, nodes with intervals, costs and usages, and edges with nodes and costs."
+            f"{str(path)!r} is not a problem in the format of iopddl: {type(error).__name__}: {error}. A file has a problem with "
+            "name, usage_limit, nodes with intervals, costs and usages, and edges with nodes and costs."
         ) from error
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Where each list begins and the last one ends, and all in a row."""
+    """The start of each list and the end of the last; and all entries, flat."""
     start = np.append(0, np.cumsum([len(entries) for entries in lists], dtype=np.int64))
     return start, np.fromiter(chain.from_iterable(lists), np.int64, count=int(start[-1]))

@@ -59,7 +59,7 @@ class Assembly:
             children = body.children.get(name)
             if children is not None and children[0].kind == "call":
                 self._add_body(children[0], [*waits, *before])
-                if not self._placed and self._copy.runs:
+                if not self._placed:
                     self._join_results(body, name)
                 continue
             if before and is_stateful(node.op):

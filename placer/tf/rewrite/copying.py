@@ -21,13 +21,11 @@ class Copy:
     Args:
         trace: what is copied.
         device_of: full device name by node of the `OpGraph` read from the trace; None keeps the devices that the trace requests.
-        runs: False for a copy of which only the shapes are read.
     """
 
-    def __init__(self, trace: Trace, device_of: Mapping[str, str] | None, runs: bool) -> None:
+    def __init__(self, trace: Trace, device_of: Mapping[str, str] | None) -> None:
         self.trace = trace
         self.device_of = device_of
-        self.runs = runs
         self.graphs: dict[int, Any] = {}
         """By id of a frame's Body: its new FuncGraph."""
         self.placeholders: dict[int, set[str]] = {}

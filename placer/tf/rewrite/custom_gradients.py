@@ -16,7 +16,7 @@ from placer.tf.trace.bodies import Body
 
 def copied_gradient(copy: Copy, body: Body, name: str) -> str:
     """Registers a gradient like the custom gradient `name` of an op in `body`, for the copy's tensors; returns its name."""
-    if not copy.runs or not is_gradient_registered(name):
+    if not is_gradient_registered(name):
         return name
     new_name = f"{name}_placed_{unique_id()}"
     register_gradient(new_name, _with_copied_tensors(gradient_function(name), copy, body))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,17 +26,12 @@ class Frames:
         self._copy = copy
         self._identities = IdentityFunctions()
 
-    def build(self, frame: Body, shapes: Sequence[tf.TensorShape] = ()) -> Any:
-        """The new FuncGraph of a frame, without outputs. The frames in it are built and registered as functions of it.
-
-        Args:
-            frame: in the trace.
-            shapes: of its inputs, in place of those in the trace.
-        """
+    def build(self, frame: Body) -> Any:
+        """The new FuncGraph of a frame, without outputs. The frames in it are built and registered as functions of it."""
         old = frame.graph
         graph = CopiedGraph(f"{old.name}_placed", functools.partial(_original_ops, frame))
         self._copy.graphs[id(frame)] = graph
-        self._add_inputs(frame, graph, shapes)
+        self._add_inputs(frame, graph)
         inputs = {(t.op.name, 0): t for t in graph.inputs}
         # Loops and branches first: a node can be imported only after the functions that it names.
         new_functions: dict[str, list[str]] = {}
@@ -51,13 +45,11 @@ class Frames:
         self._restore(frame, graph)
         return graph
 
-    def _add_inputs(self, frame: Body, graph: Any, shapes: Sequence[tf.TensorShape]) -> None:
+    def _add_inputs(self, frame: Body, graph: Any) -> None:
         names = self._name_inputs(frame)
         lifted = self._copy.lifted(frame)
         traced = [*frame.input_tensors, *(frame.loop_body.hoists[j].tensor for j in lifted)]
         nodes = [_placeholder(name, tensor.dtype, tensor.shape) for name, tensor in zip(names, traced, strict=True)]
-        for node, shape in zip(nodes, shapes, strict=False):
-            node.attr["shape"].shape.CopyFrom(shape.as_proto())
         import_nodes(graph, nodes, {}, frame.graph.graph_def_versions)
         graph.inputs.extend(graph.get_operation_by_name(name).outputs[0] for name in names)
         for before, after in zip(traced, graph.inputs, strict=True):

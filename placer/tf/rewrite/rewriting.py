@@ -7,7 +7,7 @@ gradients. What a NodeDef does not carry (handle shapes, captures, custom gradie
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -62,13 +62,8 @@ def rewrite_by_plan(trace: Trace, placement: Placement, on_error: Callable[[Plac
     return concrete
 
 
-def flatten(trace: Trace, shapes: Sequence[tf.TensorShape]) -> Any:
-    """A FuncGraph of the flattened trace whose inputs have the given shapes; only its shapes can be used."""
-    return Frames(Copy(trace, None, runs=False)).build(trace.root, shapes)
-
-
 def _copied_function(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
-    copy = Copy(trace, device_of, runs=True)
+    copy = Copy(trace, device_of)
     root = trace.root
     graph = Frames(copy).build(root)
     old = root.graph

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,12 +75,21 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         self._delayed_rewrite_functions = _DelayedPairs(placed.inference_fn, self._builder)
         self._pairs: dict[int, Any] = {}
 
-    def again(self) -> TapedFunction:
-        """The same function, to run for the first time under a name of its own."""
+    def again(self, on_call: Callable[[Placement], None] = lambda _: None) -> TapedFunction:
+        """The same function under a new name, so that TensorFlow runs it for the first time.
+
+        Args:
+            on_call: called with the plan of each call that a tape records, in addition to `Taping.on_call`.
+        """
         builder = self._builder
+
+        def both(placement: Placement) -> None:
+            builder.taping.on_call(placement)
+            on_call(placement)
+
         fresh = concrete_from_graph(self.graph, self.function_type, {})
         copy_flat_signature(self, fresh)
-        return TapedFunction(fresh, builder.trace, builder.result_shapes, builder.taping)
+        return TapedFunction(fresh, builder.trace, builder.result_shapes, replace(builder.taping, on_call=both))
 
     def pair_plan(self) -> Placement | None:
         """The plan of a call under one tape and of its gradient; None where these run as TensorFlow has them."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from cost_models.base import TensorSpec
 from cost_models.host_memory import free_bytes
-from cost_models.measuring.chains import HOST, in_one_line
+from cost_models.measuring.chains import HOST, error_line
 from cost_models.measuring.inputs import ordinary_values
 from cost_models.ops import UnmeasurableError
 from placer.common.units import format_bytes
@@ -46,7 +46,7 @@ def ready(step: Callable[[], None]) -> str:
         for _ in range(3):
             step()
     except tf.errors.OpError as error:
-        return f"TensorFlow refuses: {in_one_line(error)}"
+        return f"TensorFlow refuses: {error_line(error)}"
     return ""
 
 
@@ -72,7 +72,7 @@ def in_turns(
     try:
         return _in_turns(steps, within_s, rounds, round_s, tell)
     except tf.errors.OpError as error:
-        raise PlacerError(f"a step ran, but not again and again: {in_one_line(error)}") from error
+        raise PlacerError(f"a step ran, but not again and again: {error_line(error)}") from error
 
 
 def _in_turns(

@@ -19,39 +19,39 @@ from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
+from placer.tf.trace.known_sizes import KnownSizes
 from placer.tf.trace.optypes import functions_of, is_stateful, may_differ, takes_handles_from_afar
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
-from placer.tf.trace.rounds import LoopRounds
-from placer.tf.trace.signatures import ShapeOf, Signatures
+from placer.tf.trace.signatures import Signatures
 from placer.tf.trace.tracing import Trace
 
 
 @paused_collection()
-def read(trace: Trace, shape_of: ShapeOf | None = None, immovable: set[int] | None = None) -> OpGraph:
+def read(trace: Trace, sizes: KnownSizes | None = None, immovable: set[int] | None = None) -> OpGraph:
     """Flattens a trace.
 
     Args:
         trace: see `placer.tf.trace.tracing.trace`.
-        shape_of: gives, by node path and output index, a shape that is better known than in the trace, such as one that follows
-            from the shapes of an example call; None where it is not.
+        sizes: what is known of sizes and rounds; None to derive it from the trace.
         immovable: ids of the handles of variables that may not move because a placed function relies on where they are.
 
     Returns:
         The graph, nodes in execution order. A called function's ops replace the call; a loop or branch adds the nodes described
         at `placer.graph.op_graph.Role`.
     """
-    return _Reader(trace, shape_of, immovable or set()).read()
+    return _Reader(trace, sizes or KnownSizes(trace), immovable or set()).read()
 
 
 class _Reader:
-    def __init__(self, trace: Trace, shape_of: ShapeOf | None, immovable: set[int]) -> None:
+    def __init__(self, trace: Trace, sizes: KnownSizes, immovable: set[int]) -> None:
         self.trace = trace
+        self.sizes = sizes
         self.kernels = KernelIndex.shared()
         self.builder = GraphBuilder()
-        self.signatures = Signatures(shape_of)
+        self.signatures = Signatures(sizes.shape_of)
         self.resolver = Resolver()
-        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten, LoopRounds())
+        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds)
         self.inputs = Inputs(trace, self.builder, self.signatures, immovable)
         self.stateful: list[str] = []
         self.notes: list[str] = []
@@ -76,6 +76,7 @@ class _Reader:
             group_reasons=group_reasons,
             process_devices=process_devices(),
             rounds=self.control_flow.rounds.known,
+            sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
             notes=(*self.inputs.notes(live), *self.control_flow.notes(), *self.notes),
         )

@@ -8,7 +8,8 @@ import pytest
 
 from placer.errors import OptionError
 from placer.research.arena.adversary import adversarial
-from placer.research.arena.problems import fingerprint, load_problem, problem_of, save_problem
+from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
+from placer.research.arena.problems import problem_of
 from placer.solvers.registry import solver
 
 STEPS = 100
@@ -18,7 +19,7 @@ STEPS = 100
 def test_each_solver_loses_somewhere(loser: str, winner: str, tmp_path: Path) -> None:
     objective = "total_cost" if winner == "min_cut" else "step_time"
     harder = adversarial(loser, winner, objective=objective, seed=1, steps=STEPS)  # type: ignore[arg-type]
-    assert harder.ratio > max(1.0, harder.started_at)
+    assert harder.ratio > max(1.0, harder.first_ratio)
     values = [solver(name).solve(harder.problem, objective).objective_ns for name in (loser, winner)]  # type: ignore[arg-type]
     assert harder.ratio == values[0] / values[1]
     save_problem(harder.problem, tmp_path / "harder.npz")
@@ -28,7 +29,7 @@ def test_each_solver_loses_somewhere(loser: str, winner: str, tmp_path: Path) ->
 
 def test_limits_hold_and_more_steps_never_make_it_less() -> None:
     few, many = (adversarial("m_topo", "m_etf", memory=0.5, ops=20, gpus=2, steps=steps) for steps in (0, STEPS))
-    assert few.ratio == few.started_at == many.started_at < many.ratio
+    assert few.ratio == few.first_ratio == many.first_ratio < many.ratio
     assert (many.problem.devices.memory_limit_bytes == few.problem.devices.memory_limit_bytes).all()
 
 

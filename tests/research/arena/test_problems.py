@@ -15,16 +15,17 @@ import placer
 from placer.errors import PlanError
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.problems import fingerprint, load_problem, problem_of, save_problem
+from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
+from placer.research.arena.problems import problem_of
 from placer.research.instances.dnn_partitioning import load_placement
-from placer.research.instances.families import LEAST_OPS, SHAPES, synthetic
+from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
 from placer.solvers.heuristics.fixed import all_on
 from tests.helpers.graphs import layers
 from tests.helpers.published import THROUGHPUT
 from tests.helpers.random_problems import problems
 
 
-@given(st.sampled_from(list(SHAPES)), st.integers(LEAST_OPS, 60), st.integers(1, 3), st.integers(0, 2**31 - 1))
+@given(st.sampled_from(list(SHAPES)), st.integers(MIN_OPS, 60), st.integers(1, 3), st.integers(0, 2**31 - 1))
 def test_a_family_has_problems_of_every_size_by_seed(shape: str, ops: int, gpus: int, seed: int) -> None:
     problem = synthetic(shape, ops=ops, gpus=gpus, seed=seed, memory=0.5)
     assert (problem.num_ops, problem.num_devices) == (ops, 1 + gpus)
@@ -42,7 +43,7 @@ def test_every_parameter_of_a_family_counts() -> None:
 @given(problems())
 def test_a_saved_problem_is_the_same_problem(tmp_path_factory: pytest.TempPathFactory, problem: PlacementProblem) -> None:
     path = tmp_path_factory.mktemp("problems") / "problem.npz"
-    save_problem(problem, path, note="made up")
+    save_problem(problem, path)
     assert fingerprint(load_problem(path)) == fingerprint(problem_of(str(path), {})) == fingerprint(problem)
 
 

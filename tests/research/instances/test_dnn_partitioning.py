@@ -111,5 +111,5 @@ def test_a_file_that_is_no_workload_is_refused(tmp_path: Path) -> None:
         path = tmp_path / "workload.json"
         path.write_text(content)
         for load in (load_split, load_placement):
-            with pytest.raises(PlanError, match="no workload"):
+            with pytest.raises(PlanError, match="not a workload"):
                 load(path)

@@ -41,7 +41,7 @@ def test_it_is_told_with_what_was_expected_and_the_way_out() -> None:
         f(size(HUGE))
     assert isinstance(told.value, tf.errors.ResourceExhaustedError)
     assert "'there_too' (16.0 KiB)" in str(told.value)
-    assert "sizes that only a call tells" in str(told.value)
+    assert "Sizes that are known only in a call" in str(told.value)
     assert "an estimate" in str(told.value)
     limit = int(str(told.value).partition("memory_limits={'CPU:1': ")[2].partition("}")[0])
     assert 0 < limit < expected

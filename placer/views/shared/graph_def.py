@@ -15,12 +15,6 @@ from placer.graph.op_graph import OpNode
 from placer.plan.placement import Placement
 
 
-def netron(placement: Placement) -> bytes:
-    """The placed graph as the bytes of a .pb file. Raises OptionError if tensorboard is not installed."""
-    content: bytes = graph_def(placement, "plan").SerializeToString(deterministic=True)
-    return content
-
-
 def protos() -> Any:
     """TensorBoard's copies of TensorFlow's formats, which need no TensorFlow. Raises OptionError if it is not installed."""
     try:

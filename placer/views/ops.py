@@ -48,9 +48,9 @@ def rows(
     """
     if not (isinstance(sort, str) and sort in ORDERS):
         raise OptionError(f"sort={sort!r} is none of {', '.join(map(repr, ORDERS))}.")
-    for name, given in (("op_type", op_type), ("scope", scope)):
-        if not (given is None or isinstance(given, str)):
-            raise OptionError(f"{name}={given!r} is no text, such as {'MatMul' if name == 'op_type' else 'encoder/layer_3'!r}.")
+    for name, pattern in (("op_type", op_type), ("scope", scope)):
+        if not (pattern is None or isinstance(pattern, str)):
+            raise OptionError(f"{name}={pattern!r} is no text, such as {'MatMul' if name == 'op_type' else 'encoder/layer_3'!r}.")
     devices = placement.devices if device is None else [name for name in placement.devices if parse(device).matches(name)]
     if not devices:
         raise OptionError(f"device={device!r} is none of the plan's: {', '.join(placement.devices)}.")
@@ -105,10 +105,10 @@ def ops(
         for row in shown
     ]
     head = ["device", "op type", "time", "outputs", "sent", "why", "flags", "op"]
-    left = {"op type", "why", "flags", "op"}
+    left_aligned = {"op type", "why", "flags", "op"}
     if not any(row["flags"] for row in shown):
         lines, head = [[*line[:-2], line[-1]] for line in lines], [name for name in head if name != "flags"]
     more = [f"… and {len(passing) - len(shown)} more"] if len(shown) < len(passing) else []
     sums = format_ns(sum(row["time_ns"] for row in passing)), format_bytes(sum(row["sent_bytes"] for row in passing))
     total = f"{len(passing)} of {len(placement.ops)} ops, {sums[0]} together, {sums[1]} sent to other devices"
-    return "\n".join([*([table(head, lines, left)] if shown else []), *more, total])
+    return "\n".join([*([table(head, lines, left_aligned)] if shown else []), *more, total])

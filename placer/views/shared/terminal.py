@@ -6,16 +6,12 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from placer.errors import OptionError
-
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from placer.plan.placement import Placement
-
 _DEVICE = re.compile(r"\b([A-Z]+):(\d+)\b")
 _CPUS, _OTHERS = ("blue", "cyan"), ("green", "yellow", "magenta", "red")
-"""The terminal's own colours that are nearest to `placer.views.colours`; they suit its background."""
+"""The terminal's own colours that are nearest to `placer.views.shared.colours`; they suit its background."""
 
 
 def print_text(text: str) -> None:
@@ -44,13 +40,3 @@ def coloured(text: str) -> Text:
         cycle = _CPUS if kind == "CPU" else _OTHERS
         coloured_text.highlight_regex(rf"\b{kind}:{index}\b", f"bold {cycle[int(index) % len(cycle)]}")
     return coloured_text
-
-
-def rich(placement: Placement) -> str:
-    """The summary as rich's markup, which `rich.print(placement)` shows. Raises OptionError if rich is not installed."""
-    from placer.views.text import summary
-
-    try:
-        return coloured(summary(placement)).markup
-    except ImportError as error:
-        raise OptionError("the view 'rich' is written with rich, which is not installed: pip install rich.") from error

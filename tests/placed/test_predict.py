@@ -11,8 +11,8 @@ import tensorflow as tf
 
 import placer
 from placer.command.main import main
+from placer.placed.predict import PLAN, Trial
 from placer.tf.devices import local_machine
-from placer.verbs.predict import PLAN, Trial
 
 weights = tf.Variable(np.ones((64, 64), np.float32))
 calls = tf.Variable(0)

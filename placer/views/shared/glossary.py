@@ -1,6 +1,6 @@
 """The terms of placer, each defined once: docs/glossary.md and the report's list of terms are made from this table.
 
-`python -m placer.views.glossary > docs/glossary.md` writes the page.
+`python -m placer.views.shared.glossary > docs/glossary.md` writes the page.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def markdown() -> str:
     lines = [
         "# Glossary",
         "",
-        "Each term has one meaning in code, messages and docs. This page is written by `python -m placer.views.glossary`.",
+        "Each term has one meaning in code, messages and docs. This page is written by `python -m placer.views.shared.glossary`.",
         "",
         "| term | meaning | example |",
         "|---|---|---|",

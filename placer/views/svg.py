@@ -12,9 +12,9 @@ import networkx as nx
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
-from placer.views.colours import CROSSING, QUIET, colours
-from placer.views.folding import Box, Flow, fold, without_repeats
-from placer.views.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
+from placer.views.shared.colours import CROSSING, QUIET, colours
+from placer.views.shared.folding import Box, Flow, fold, without_repeats
+from placer.views.shared.layout import GAP_Y, HEIGHT, MARGIN, WIDTH, Layout, layout, spread
 
 HEAD, FOOT, EDGE = 0.85, 0.6, 0.3
 """Inches above the lanes for their titles, below for the legend, and around everything."""
@@ -156,7 +156,7 @@ class _Routes:
 
     def __init__(self, plan: Layout) -> None:
         self.lanes = sorted(plan.lanes.values())
-        self.taken: Counter[tuple[float, int]] = Counter()
+        self.routes_in_gap: Counter[tuple[float, int]] = Counter()
 
     def between(self, start: Point, end: Point) -> list[Point]:
         """The corners of a route from one point to another, both beside lanes."""
@@ -166,8 +166,8 @@ class _Routes:
         for left, right in passed if x < to_x else reversed(passed):
             height = y + (to_y - y) * ((left + right) / 2 - x) / (to_x - x)
             row = round((height - GAP_Y / 2) / (HEIGHT + GAP_Y))
-            others = self.taken[left, row]
-            self.taken[left, row] += 1
+            others = self.routes_in_gap[left, row]
+            self.routes_in_gap[left, row] += 1
             gap = GAP_Y / 2 + row * (HEIGHT + GAP_Y) + (0.0, -0.07, 0.07)[others % 3]
             points += [(left, gap), (right, gap)] if x < to_x else [(right, gap), (left, gap)]
         return [*points, end]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from placer.views.folding import MIN_SIBLINGS, TRAILING_NUMBER, by_prefix
+from placer.views.shared.folding import MIN_SIBLINGS, TRAILING_NUMBER, by_prefix
 
 MAX_PARTS = 32
 """The most parts of one scope."""

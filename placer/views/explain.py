@@ -1,58 +1,16 @@
-"""A placement as text: the summary of a plan, and the explanation of one op."""
+"""One op in words: its device, why, its cost on each device, its inputs and outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
-from placer.views.facts import op_facts
-from placer.views.words import BASELINE_NAMES, against, cost_source, cost_sources, headline, optimality
+from placer.views.shared.facts import op_facts
+from placer.views.shared.words import cost_source
 
-MAX_NOTES_SHOWN = 8
 MAX_MEMBERS_SHOWN = 4
-
-
-def summary(placement: Placement) -> str:
-    """The predicted speed; per device ops, time and memory; transfers; objective and bound; costs; baselines; notes."""
-    p = placement
-    devices = [
-        [
-            name,
-            str(t.ops),
-            format_ns(t.time_ns),
-            format_bytes(t.peak_bytes),
-            format_bytes(t.persistent_bytes),
-            format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none",
-        ]
-        for name, t in p.totals.items()
-    ]
-    placements = [
-        ["this plan", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""],
-        *(
-            [BASELINE_NAMES.get(name, name), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), against(p, b)]
-            for name, b in p.baselines.items()
-        ),
-    ]
-    blocks = [
-        f"{p.graph.name}: {headline(p)}",
-        f"{len(p.ops)} ops on {p.machine}",
-        "",
-        table(["device", "ops", "time", "peak memory", "kept", "limit"], devices),
-        "",
-        f"transfers  {len(p.transfers)} per step, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)}",
-        f"objective  {optimality(p)}",
-        f"solver     {p.solver}, {p.solver_seconds:.2f} s; {p.stop_reason}",
-        f"costs      {cost_sources(p)}",
-        "",
-        table(["placement", "step time", "total cost", ""], placements),
-    ]
-    if p.notes:
-        blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
-        blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []
-    return "\n".join(blocks)
 
 
 def explain(placement: Placement, *, op: str) -> str:

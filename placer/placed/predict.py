@@ -1,4 +1,4 @@
-"""Prediction beside reality: a function run under several placements, and how far the predicted step times are off."""
+"""Predicted and measured step times of a function under several placements."""
 
 from __future__ import annotations
 
@@ -16,28 +16,33 @@ from placer.common.tables import table
 from placer.common.units import check_seconds, format_ns
 from placer.errors import InfeasibleError, PlacementWarning, PlacerError
 from placer.options import Options
-from placer.placed.function import PlacedFunction, apply
+from placer.placed.decorators import apply
+from placer.placed.function import PlacedFunction
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
-from placer.views.words import BASELINE_NAMES
+from placer.views.shared.words import BASELINE_NAMES
 
 if TYPE_CHECKING:
+    from placer.placed.signature import Prepared
     from placer.plan.placement import Placement
 
-DEFAULT, PLAN = BASELINE_NAMES["tf_default"], "this plan"
+DEFAULT = BASELINE_NAMES["tf_default"]
+PLAN = "this plan"
 RANDOM_CUTS = 3
-ROUNDS, ROUND_S = 15, 0.1
+MAX_ROUNDS = 15
+ROUND_S = 0.1
+"""How long each placement runs in one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A function under one placement."""
+    """Step times of a function under one placement."""
 
     predicted_ns: int
     measured_ns: int
-    """The median over rounds of the mean step of a round."""
+    """Median over rounds of the mean step time of a round."""
     spread: float
-    """Half of the rounds lie in a band so wide, as a share of the median."""
+    """Interquartile range over rounds, as a share of the median."""
 
     @classmethod
     def of(cls, predicted_ns: int, rounds_s: Sequence[float]) -> Trial:
@@ -46,7 +51,7 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """The prediction's: 0.2 where it is 20% too long."""
+        """Relative error of the prediction: 0.2 if it is 20% too long."""
         return self.predicted_ns / self.measured_ns - 1
 
 
@@ -57,15 +62,15 @@ class Prediction:
     function: str
     machine: str
     trials: Mapping[str, Trial]
-    """By placement."""
+    """By name of the placement."""
     skipped: Mapping[str, str]
-    """By placement, why it was not run."""
+    """Why a placement was not run, by its name."""
     notes: Sequence[str]
-    """What all predictions take for granted, such as how often a loop runs."""
+    """Assumptions of all predictions, such as how often a loop runs."""
 
     @property
     def median_error(self) -> float:
-        """Of the errors' sizes."""
+        """Median of the errors' absolute values."""
         return float(np.median([abs(trial.error) for trial in self.trials.values()]))
 
     def to_json(self) -> dict[str, Any]:
@@ -83,83 +88,88 @@ class Prediction:
             table(["placement", "predicted", "measured", "", "error"], rows),
             f"median error {self.median_error:.0%}",
         ]
-        names: dict[str, list[str]] = {}
-        for name, why in self.skipped.items():
-            names.setdefault(why, []).append(name)
-        lines += [f"not run: {', '.join(some)}: {why}" for why, some in names.items()]
+        names_by_reason: dict[str, list[str]] = {}
+        for name, reason in self.skipped.items():
+            names_by_reason.setdefault(reason, []).append(name)
+        lines += [f"not run: {', '.join(names)}: {reason}" for reason, names in names_by_reason.items()]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
 def predict(
     fn: Callable[..., Any], *args: Any, budget_s: float = 30.0, options: Options | None = None, **given: Any
 ) -> Prediction:
-    """Runs a function on what is here under several placements, and compares with what is predicted of each.
+    """Runs a function on the devices of this process under several placements, and compares with their predicted step times.
 
-    They are TensorFlow's default, everything on one kind of device, the plan, and a few random cuts; equal ones run once.
-    Variables that the options let move do so first, and are then where they are in all of them.
-    The function runs for real, up to `ROUNDS` times a hundred for each: its variables are put back afterwards, whatever else it
-    does stays done.
+    The placements are TensorFlow's default, everything on one kind of device, the plan, and a few random cuts. Equal placements
+    run once. Variables that the options let move do so first, and stay there in all placements.
+    The function runs for real, up to `MAX_ROUNDS` times a hundred for each placement. Its variables are put back afterwards; its
+    other side effects are not undone.
 
     Args:
-        fn: a callable, a tf.function or a placed function, whose options count where none are given.
-        *args: of the calls.
-        budget_s: how long to measure, about; planning and first calls come on top.
-        options: of the plan as one object, or
+        fn: a callable, a tf.function or a placed function, whose options are used if none are given.
+        *args: arguments of the calls.
+        budget_s: about how long to measure, in seconds; planning and first calls take additional time.
+        options: of the plan, as one object, or
         **given: its fields as keywords.
 
     Raises:
         OptionError: an unknown option, or a value that cannot be used.
         PlanError: the function is left as it is.
-        PlacerError: it fails under all placements, or when it is called again and again.
+        PlacerError: the function fails under all placements, or in repeated calls.
     """
     check_seconds("budget_s", budget_s)
     plain, own = (fn.__wrapped__, fn.options) if isinstance(fn, PlacedFunction) else (fn, Options())
     chosen = options or (Options.of(given) if given else own)
+    if chosen.variables == "move":
+        PlacedFunction(plain, chosen).prepare(*args)
+        chosen = replace(chosen, variables="fixed")
+    with progress("planning"):
+        prepared = PlacedFunction(plain, chosen).prepare(*args)
+    trials, skipped = _measured(plain, prepared, args, chosen, budget_s)
+    return Prediction(prepared.signature.function, prepared.plan.machine, trials, skipped, prepared.plan.graph.notes)
+
+
+def _measured(
+    plain: Callable[..., Any], prepared: Prepared, args: tuple[Any, ...], options: Options, budget_s: float
+) -> tuple[dict[str, Trial], dict[str, str]]:
+    """A trial for each placement that runs, and why the others do not, both by name of the placement."""
     from placer.tf.run.running import in_turns, ready, step_of, variables_kept
 
-    if chosen.variables == "move":  # before the first run; the placements that take turns leave them there
-        PlacedFunction(plain, chosen)._prepared(args, {}, None)
-        chosen = replace(chosen, variables="fixed")
-    placed = PlacedFunction(plain, chosen)
-    with progress("planning"):
-        plan = placed.plan(*args)
-        concrete = placed._prepared(args, {}, None).concrete
-    trials: dict[str, Placement] = {}
+    placements: dict[str, Placement] = {}
     steps: dict[str, Callable[[], None]] = {}
     skipped: dict[str, str] = {}
-    with progress("predicting and measuring") as stage, variables_kept(concrete, args), warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlacementWarning)  # they have been told of the plan
-        for name, placement in _placements(plan, chosen):
+    with progress("predicting and measuring") as stage, variables_kept(prepared.concrete, args), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlacementWarning)  # the plan gave them already
+        for name, placement in _placements(prepared.plan, options):
             stage.at(0, name)
             if isinstance(placement, str):
                 skipped[name] = placement
-            elif name != PLAN and (
-                same := next((n for n, known in trials.items() if _devices(known) == _devices(placement)), "")
-            ):
-                skipped[name] = f"the same as {same}"
+                continue
+            equal = next((n for n, known in placements.items() if _devices(known) == _devices(placement)), "")
+            if equal and name != PLAN:
+                skipped[name] = f"the same as {equal}"
+                continue
+            run = prepared.concrete if name == DEFAULT else apply(plain, placement).prepare(*args).run
+            step = step_of(run, args)
+            if reason := ready(step):
+                skipped[name] = reason
             else:
-                run = concrete if name == DEFAULT else apply(plain, placement)._prepared(args, {}, None).run
-                step = step_of(run, args)
-                if why := ready(step):
-                    skipped[name] = why
-                else:
-                    trials[name], steps[name] = placement, step
+                placements[name], steps[name] = placement, step
         if not steps:
-            raise PlacerError(f"{placed.__name__} cannot be run: {skipped[DEFAULT]}")
+            raise PlacerError(f"{prepared.signature.function} cannot be run: {skipped[DEFAULT]}")
         started = time.monotonic()
-        took = in_turns(
+        rounds_s = in_turns(
             steps,
             budget_s,
-            rounds=ROUNDS,
+            rounds=MAX_ROUNDS,
             round_s=ROUND_S,
             tell=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
         )
-    found = {name: Trial.of(placement.step_time_ns, took[name]) for name, placement in trials.items()}
-    return Prediction(placed.__name__, plan.machine, found, skipped, plan.graph.notes)
+    return {name: Trial.of(placement.step_time_ns, rounds_s[name]) for name, placement in placements.items()}, skipped
 
 
 def _placements(plan: Placement, options: Options) -> Iterator[tuple[str, Placement | str]]:
-    """What to run, or why it cannot be."""
+    """The placements to run by name; instead of one that cannot be made, why not."""
     yield DEFAULT, solve(plan.graph, options=replace(options, solver="tf_default", pins={}, memory_limits={}))
     yield PLAN, plan
     rules: dict[str, Any] = {BASELINE_NAMES[rule]: rule for rule in ("all_cpu", "all_gpu") if rule in plan.baselines}
@@ -176,7 +186,7 @@ def _devices(placement: Placement) -> list[str]:
 
 
 def random_cut(problem: PlacementProblem, seed: int) -> Assignment:
-    """The ops in order, cut at one to three places, each piece on another device than the one before, where it may be there."""
+    """The ops in order, cut at one to three random places. Each piece is on another device than the one before, where allowed."""
     rng = np.random.default_rng(seed)
     first = np.full(len(problem.units.allowed), problem.num_ops)
     np.minimum.at(first, problem.ops.unit, np.arange(problem.num_ops))

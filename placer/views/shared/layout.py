@@ -29,7 +29,7 @@ class Layout:
 
 
 def layout(folded: nx.DiGraph, devices: tuple[str, ...]) -> Layout:
-    """Places the boxes of `placer.views.folding.fold`, each in the first free row of its lane below all boxes that feed it.
+    """Places the boxes of `fold`, each in the first free row of its lane below all boxes that feed it.
 
     Of boxes that feed each other, the one that starts first is above.
     """

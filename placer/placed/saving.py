@@ -1,0 +1,41 @@
+"""What is saved of a placed function: copies without devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placer.errors import RewriteError
+from placer.placed.signatures import Signatures
+
+
+def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A ConcreteFunction whose calls run by plan, and which `tf.saved_model.save` writes without devices.
+
+    Raises:
+        PlacerError: planning failed, or the plan's devices are not here.
+    """
+    from placer.tf.rewrite.exporting import ExportableFunction, without_devices
+
+    with signatures.lock:
+        prepared = signatures.prepare(args, kwargs)
+        if prepared.trace is None:
+            return prepared.concrete
+        signature = prepared.signature
+        if signature.exportable is None:
+            signature.exportable = ExportableFunction(prepared.run, without_devices(prepared.trace))
+        return signature.exportable
+
+
+def function_to_save(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The ConcreteFunction for a call from a function that is traced to be saved."""
+    from placer.tf.rewrite.exporting import without_devices
+    from placer.tf.run.calling import placeable
+    from placer.tf.trace.tracing import concrete_function
+
+    concrete = concrete_function(signatures.traceable, args, kwargs)
+    trace, _ = placeable(concrete, args, kwargs)
+    try:
+        return concrete if trace is None else without_devices(trace)
+    except RewriteError:
+        return concrete

@@ -1,0 +1,64 @@
+"""What is known of one input signature of a placed function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from placer.errors import PlanError
+
+if TYPE_CHECKING:
+    from placer.plan.placement import Placement
+    from placer.tf.trace.tracing import Trace
+
+
+@dataclass(eq=False)
+class Signature:
+    """One input signature: what its calls run now, and what was learnt from earlier calls."""
+
+    function: str
+    """Name of the placed function."""
+    text: str
+    """Such as "float32[8,224,224,3], int32[8]". For calls of a kind that is never placed: why not."""
+    concrete: Any = None
+    """The plain ConcreteFunction. None for calls of a kind that is never placed."""
+    current: Prepared | None = None
+    """What calls run. None: the next call is planned."""
+    exportable: Any = None
+    """The ConcreteFunction that `get_concrete_function` gives. None until it is asked for."""
+    taped: dict[str, Placement] = field(default_factory=dict)
+    """Plans of calls under a tape, each for the call and its gradient, by signature with the kind of tape."""
+    replanned: bool = False
+    """Whether a call ran out of memory and the signature was planned again, with success or without."""
+    reduced_limits: Mapping[str, str | int] | None = None
+    """The memory limits with which it was planned again. None for the limits of the options."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A call that is traced and planned. A later plan of its signature is another object."""
+
+    signature: Signature
+    trace: Trace | None
+    """None for a call that runs unplaced."""
+    placement: Placement | None
+    """None for a call that runs unplaced."""
+    run: Any
+    """The ConcreteFunction that is called. None until the plan is applied, which needs its devices."""
+
+    @property
+    def concrete(self) -> Any:
+        """The plain ConcreteFunction."""
+        return self.signature.concrete
+
+    @property
+    def plan(self) -> Placement:
+        """The plan.
+
+        Raises:
+            PlanError: the call runs unplaced.
+        """
+        if self.placement is None:
+            raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
+        return self.placement

@@ -1,0 +1,290 @@
+"""The input signatures of a placed function: each is traced, planned and rewritten at its first call."""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from placer.common.warning import warn
+from placer.errors import DeviceError, RewriteError
+from placer.options import Options
+from placer.placed.signature import Prepared, Signature
+from placer.verbs.build_graph import build_graph
+from placer.verbs.solve import solve
+
+if TYPE_CHECKING:
+    from placer.graph.op_graph import OpGraph
+    from placer.plan.placement import Placement
+    from placer.tf.rewrite.taping import TapedFunction, Taping
+    from placer.tf.state.creating import Deferred
+    from placer.tf.trace.tracing import Trace
+
+MOVING_LOCK = threading.RLock()
+"""Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
+
+
+class Signatures:
+    """The signatures of one placed function, and what is needed to prepare another one."""
+
+    def __init__(self, function: Callable[..., Any], name: str, options: Options, plans: Sequence[Placement]) -> None:
+        """Args:
+        function: the plain function.
+        name: of the function, for messages.
+        options: of its plans.
+        plans: made before, which its calls run by. Empty: each signature is planned by the options.
+        """
+        self.function = function
+        self.name = name
+        self.options = options
+        self.plans = plans
+        self.by_call: dict[Hashable, Prepared] = {}
+        """Calls that were prepared, by call key."""
+        self.latest: Prepared | None = None
+        """Of the latest call; under a tape, with the plan of the call and its gradient."""
+        self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
+        self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
+        self._signatures: dict[Hashable, Signature] = {}
+        self._traced: set[Hashable] = set()
+        """Trace keys of calls that were traced, where plans may move variables."""
+        self._warned: set[str] = set()
+
+    @cached_property
+    def traceable(self) -> Any:
+        """The function as a tf.function or ConcreteFunction."""
+        from placer.tf.trace.tracing import traceable
+
+        return traceable(self.function)
+
+    def known(self) -> list[Signature]:
+        """The signatures that are planned or run unplaced."""
+        return [signature for signature in tuple(self._signatures.values()) if signature.current is not None]
+
+    def placements(self) -> dict[str, Placement]:
+        """Plans by signature: of calls without a tape, then of calls under one."""
+        signatures = tuple(self._signatures.values())
+        prepared = [signature.current for signature in signatures if signature.current is not None]
+        plans = {p.signature.text: p.placement for p in prepared if p.placement is not None}
+        for signature in signatures:
+            plans |= signature.taped
+        return plans
+
+    def warn_once(self, key: str, text: str) -> None:
+        """Gives a warning, unless one with this key was given before."""
+        if key not in self._warned:
+            self._warned.add(key)
+            warn(text)
+
+    def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call_key: Hashable | None = None) -> Prepared:
+        """Makes a call ready to run: traces, plans and rewrites the function where that was not done before.
+
+        Raises:
+            PlacerError: tracing, planning or moving variables failed, or the plan's devices are not here.
+            TypeError: the function cannot be called with these arguments.
+        """
+        from placer.tf.run import calling
+        from placer.tf.state import variables
+
+        with self.lock:
+            # `watched` looks at every object: done before a trace, and otherwise only where variables may move.
+            trace_key = calling.trace_key(args, kwargs) if self.moves_variables else None
+            traced_before = trace_key in self._traced
+            watched = variables.watched() if self.moves_variables and not traced_before else frozenset()
+            prepared = self.plan(args, kwargs)
+            if trace_key is not None:
+                self._traced.add(trace_key)
+            if prepared.run is None:
+                if traced_before:
+                    watched = variables.watched()
+                if prepared.trace is not None and variables.elsewhere(prepared.trace, prepared.plan):
+                    self.forget(prepared.signature)
+                    prepared = self.plan(args, kwargs)
+                prepared = self._apply(prepared, watched)
+                prepared.signature.current = prepared
+            if call_key is not None:
+                self.by_call[call_key] = prepared
+            return prepared
+
+    # -- planning --------------------------------------------------------------------------------------------------
+
+    def plan(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
+        """Traces and plans a call where that was not done before. It is not rewritten, so the plan's devices are not needed."""
+        from placer.tf.trace.tracing import concrete_function
+
+        if not self.moves_variables:
+            return self._planned(concrete_function(self.traceable, args, kwargs), args, kwargs)
+        from placer.tf.state.creating import Deferred
+
+        deferred = Deferred()
+        try:
+            return self.plan_and_create(deferred, args, kwargs)
+        finally:
+            deferred.create()  # variables that no plan places
+
+    def plan_and_create(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
+        """Plans a call, then creates variables where the plan has them: deferred ones, and those that the first trace makes."""
+        from placer.tf.devices import full_name
+        from placer.tf.state.creating import forget_deleted
+        from placer.tf.trace.tracing import concrete_function
+
+        with deferred.tracing(self.traceable):
+            concrete = concrete_function(self.traceable, args, kwargs)
+        prepared = self._planned(concrete, args, kwargs)
+        ops = prepared.placement.ops if prepared.placement is not None else {}
+        deferred.create(prepared.trace, {name: full_name(plan.device) for name, plan in ops.items()})
+        forget_deleted(concrete.graph)
+        return prepared
+
+    @contextmanager
+    def provisional_plan(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Placement]:
+        """The plan of a call. If the call was not planned before, the plan is forgotten at the end of the block.
+
+        Raises:
+            PlanError: the function is left as it is.
+        """
+        with self.lock:
+            known = self.known()
+            prepared = self.plan(args, kwargs)
+        placement = prepared.plan
+        try:
+            yield placement
+        finally:
+            with self.lock:
+                if prepared.signature not in known and prepared.signature.current is prepared:
+                    self.forget(prepared.signature)
+
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Placement:
+        """Plans a graph by the options, with other memory limits."""
+        # Only a call under a tape has gradient ops to pin.
+        pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
+        return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+
+    def forget(self, signature: Signature) -> None:
+        """Lets the next call of a signature plan it again."""
+        signature.current = signature.exportable = None
+        for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
+            self.by_call.pop(key, None)
+
+    def _planned(self, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
+        from placer.tf.run import calling
+        from placer.tf.trace.tracing import signature_text
+
+        key = calling.entry_key(concrete)
+        signature = self._signatures.get(key)
+        if signature is None:
+            signature = Signature(self.name, signature_text(concrete) + calling.scope_text(), concrete)
+        if signature.current is None:
+            trace, reason = calling.placeable(concrete, args, kwargs)
+            if trace is None:
+                warn(f"{self.name} is left as it is: {reason}")
+                signature.current = Prepared(signature, None, None, concrete)
+            else:
+                signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
+            self._signatures[key] = signature
+            self.latest = signature.current
+        return signature.current
+
+    def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
+        graph = build_graph(trace)
+        if self.plans:
+            made_for_it = (plan for plan in self.plans if plan.fingerprint == graph.fingerprint)
+            return next(made_for_it, self.plans[0]).bound_to(graph)
+        limits = signature.reduced_limits
+        return self.solve(graph, self.options.memory_limits if limits is None else limits)
+
+    # -- applying --------------------------------------------------------------------------------------------------
+
+    def _apply(self, prepared: Prepared, watched: frozenset[tuple[int, int]]) -> Prepared:
+        """Rewrites the function by its plan and, where the plan may, moves variables.
+
+        Args:
+            prepared: a call that is planned.
+            watched: which tapes watched which variables before the call was traced.
+        """
+        from placer.tf.state import creating
+
+        trace, placement = prepared.trace, prepared.plan
+        assert trace is not None
+        creating.settle(trace.concrete)
+        self._check_devices(placement)
+        try:
+            run = self._rewritten(prepared, trace, placement)
+        except RewriteError as error:
+            warn(f"{self.name} is left as it is: {error}")
+            return replace(prepared, trace=None, placement=None, run=prepared.concrete)
+        if placement.options.get("variables") == "move":
+            run, placement = self._with_moved_variables(prepared, trace, placement, run, watched)
+        return replace(prepared, placement=placement, run=run)
+
+    def _with_moved_variables(
+        self,
+        prepared: Prepared,
+        trace: Trace,
+        placement: Placement,
+        run: TapedFunction,
+        watched: frozenset[tuple[int, int]],
+    ) -> tuple[TapedFunction, Placement]:
+        """Moves variables to where the plan has them. Under a tape they go where the plan of the call and its gradient has them;
+        then the call without a tape gets a new plan.
+        """
+        from placer.tf._private.gradients import is_recording
+        from placer.tf.state import variables
+
+        pair_plan = run.pair_plan() if is_recording() else None
+        moves = variables.moves(trace, _full_names(placement if pair_plan is None else pair_plan))
+        variables.move(moves, run, placement.options.get("stale", "repoint"), watched)
+        if variables.moves(trace, _full_names(placement)):
+            placement = self._plan_of(trace, prepared.signature)
+            run = self._rewritten(prepared, trace, placement).with_pairs_of(run)
+            variables.move([], run)
+        return run, placement
+
+    def _check_devices(self, placement: Placement) -> None:
+        from placer.tf.devices import process_devices
+
+        missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
+        if missing:
+            raise DeviceError(
+                f"the plan for {self.name} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
+                f"read the plan through .placement, or plan again with devices=None for this machine"
+            )
+
+    def _rewritten(self, prepared: Prepared, trace: Trace, placement: Placement) -> TapedFunction:
+        from placer.tf.rewrite.rewriting import rewrite_by_plan
+        from placer.tf.rewrite.taping import TapedFunction
+        from placer.tf.run.exhausted import report
+
+        placed = rewrite_by_plan(trace, placement, report)
+        shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
+        return TapedFunction(placed, trace, shapes, self._taping(prepared))
+
+    def _taping(self, prepared: Prepared) -> Taping:
+        from placer.tf.rewrite.taping import Taping
+        from placer.tf.run.exhausted import report
+
+        signature = prepared.signature
+
+        def plan(pair: Trace, higher: bool) -> Placement:
+            placement = self._plan_of(pair, signature)
+            signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = placement
+            return placement
+
+        def on_call(placement: Placement) -> None:
+            self.latest = replace(prepared, placement=placement)
+
+        def on_unplaced(reason: str) -> None:
+            text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
+            self.warn_once(reason, text)
+
+        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget(signature))
+
+
+def _full_names(placement: Placement) -> dict[str, str]:
+    """The full device name of each op."""
+    from placer.tf.devices import full_name
+
+    return {name: full_name(plan.device) for name, plan in placement.ops.items()}

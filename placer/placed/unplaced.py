@@ -1,0 +1,58 @@
+"""Calls that run unplaced: what runs them, and a warning that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placer.common.warning import warn
+from placer.errors import TraceError
+from placer.placed.saving import function_to_save
+from placer.placed.signature import Prepared, Signature
+from placer.placed.signatures import Signatures
+
+
+def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """What runs a call that is not to be placed because of where it is made; None for a call that is placed."""
+    from placer.tf._private.runtime import in_dataset_function, is_saving
+    from placer.tf.run import calling
+
+    if calling.runs_eagerly():
+        return signatures.traceable  # type: ignore[no-any-return]
+    if calling.in_replica():
+        _leave(signatures, "it is called under a distribution strategy, which decides the devices")
+        # Inside a function of its own a replica could not wait for the others.
+        return calling.as_written(signatures.function)  # type: ignore[no-any-return]
+    if in_dataset_function():
+        _leave(signatures, "a dataset calls it, in functions that run beside the step, on the host")
+        return signatures.traceable  # type: ignore[no-any-return]
+    if is_saving():
+        return function_to_save(signatures, args, kwargs)  # type: ignore[no-any-return]
+    return None
+
+
+def initialising_function(signatures: Signatures, error: TraceError) -> Callable[..., Any]:
+    """What runs a first call whose arguments give variables their initial values.
+
+    Args:
+        signatures: of the placed function.
+        error: raised while it was traced.
+
+    Raises:
+        Exception: what the function's own code raised while it was traced, unchanged, since callers may expect it.
+        TraceError: tracing failed for another reason than such initial values.
+    """
+    from placer.tf.run.calling import initialising, raised_by_function
+
+    concrete = initialising(signatures.traceable, error.__cause__)
+    if concrete is None:
+        if (own := raised_by_function(error)) is not None:
+            raise own from own.__cause__
+        raise error
+    warn(f"{signatures.name} is left as it is in its first call, whose arguments give its variables their initial values")
+    return concrete  # type: ignore[no-any-return]
+
+
+def _leave(signatures: Signatures, reason: str) -> None:
+    signatures.warn_once(reason, f"{signatures.name} is left as it is: {reason}")
+    signatures.latest = Prepared(Signature(signatures.name, reason), None, None, None)

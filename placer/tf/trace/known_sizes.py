@@ -1,0 +1,137 @@
+"""What is known of the sizes of a trace's tensors and of the rounds of its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+import tensorflow as tf
+
+from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
+from placer.tf.trace.rounds import LoopRounds
+from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
+from placer.tf.trace.size_rules import is_known
+from placer.tf.trace.size_walk import Kind, SizeWalk
+from placer.tf.trace.tracing import Trace
+
+
+class KnownSizes:
+    """Sizes and rounds, derived from the trace, the shapes of its arguments, and what was seen or given.
+
+    Nothing is derived where the trace itself knows every size.
+
+    Args:
+        trace: of the function.
+        sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
+        rounds: given numbers of rounds by loop or glob.
+        seen: by node and output, the shape that a run had.
+        seen_rounds: by loop, the rounds that a run had.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        sizes: Mapping[str, Sequence[int]] | None = None,
+        rounds: Mapping[str, int] | None = None,
+        seen: Mapping[tuple[str, int], tuple[int, ...]] | None = None,
+        seen_rounds: Mapping[str, int] | None = None,
+    ) -> None:
+        self.unused = dict.fromkeys([*(sizes or {}), *(rounds or {})])
+        """Names of given sizes that fit no undecided tensor, and of given rounds."""
+        self._given = sizes or {}
+        self._seen = seen or {}
+        overrides = {path: Rounds(value, "seen") for path, value in (seen_rounds or {}).items()}
+        overrides |= {path: Rounds(value, "given") for path, value in (rounds or {}).items()}
+        self._bound: SizeWalk | None = None
+        self._likely: SizeWalk | None = None
+        self._exact: SizeWalk | None = None
+        self.rounds = LoopRounds(overrides)
+        if _has_unknown(trace):
+            self._derive(trace, overrides)
+
+    def _derive(self, trace: Trace, overrides: Mapping[str, Rounds]) -> None:
+        scratch = ScratchShapes(trace.root.graph.graph_def_versions)
+        arguments = [_argument_shape(value) for value in trace.arguments]
+
+        def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
+            return SizeWalk(trace, kind, scratch, arguments, self._override, overrides, before)
+
+        self._exact = walk("exact")
+        rounds = self._exact.rounds.known
+        if not all(map(is_known, map(self._exact.shape, self._exact.origins))):
+            self._bound = walk("bound", self._exact)
+            self._likely = walk("likely", self._exact)
+            likely = self._likely.rounds.known
+            rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
+        self.rounds = LoopRounds(rounds)
+
+    def _override(self, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
+        for glob, numbers in self._given.items():
+            if path == glob or fnmatchcase(path, glob):
+                filled = _filled(shape, numbers)
+                if filled is not None:
+                    self.unused.pop(glob, None)
+                    return filled, "given"
+        seen = self._seen.get((path, index))
+        return None if seen is None else (seen, "seen")
+
+    def shape_of(self, path: str, index: int) -> Shape:
+        """The most likely shape of an output, as far as it is known; None where the trace knows as much."""
+        output = path, index
+        walk = self._likely or self._exact
+        if walk is None or output not in walk.traced:
+            return None
+        shape = walk.shape(output)
+        if self._bound is None or shape is None:
+            return shape
+        bound = self._bound.shape(output)
+        if bound is None or len(bound) != len(shape):
+            return shape
+        return tuple(b if a is None else a if b is None else min(a, b) for a, b in zip(shape, bound, strict=True))
+
+    def size_of(self, path: str, index: int) -> Size | None:
+        """What is known of an output whose shape is not exact; None for one whose shape is."""
+        output = path, index
+        if self._bound is None or self._exact is None or output not in self._bound.origins:
+            return None
+        if is_known(self._exact.shape(output)):
+            return None
+        bound = self._bound.shape(output)
+        source = weakest(self._bound.sources[origin] for origin in self._bound.origins[output])
+        if not is_known(bound) and source not in ("seen", "given"):
+            source = "assumed"
+        return Size(source, bound)
+
+    def of_nodes(self, outputs: Mapping[str, int]) -> dict[str, tuple[Size | None, ...]]:
+        """By node with an output whose shape is not exact: `size_of` each output; `outputs` has each node's number of them."""
+        if self._bound is None:
+            return {}
+        sizes = {path: tuple(self.size_of(path, k) for k in range(count)) for path, count in outputs.items()}
+        return {path: of_node for path, of_node in sizes.items() if any(of_node)}
+
+
+def _filled(shape: Shape, numbers: Sequence[int]) -> Shape:
+    """A partly known shape with the given numbers; None if they do not fit it."""
+    if shape is None:
+        return tuple(numbers)
+    if len(numbers) == len(shape):
+        return tuple(numbers) if all(s in (None, n) for s, n in zip(shape, numbers, strict=True)) else None
+    if len(numbers) != shape.count(None):
+        return None
+    rest = iter(numbers)
+    return tuple(next(rest) if side is None else side for side in shape)
+
+
+def _argument_shape(value: object) -> Shape:
+    shape = getattr(value, "shape", None)
+    return as_tuple(shape) if isinstance(shape, tf.TensorShape) else None
+
+
+def _has_unknown(trace: Trace) -> bool:
+    """Whether the shape of any tensor in a trace is not known."""
+    return any(
+        not tensor.shape.is_fully_defined() and tensor.dtype not in (tf.resource, tf.variant)
+        for body in trace.root.walk()
+        for name, op in body.operations.items()
+        for tensor in (body.results(name) if name in body.children else op.outputs)
+    )

@@ -1,0 +1,87 @@
+"""The shape of a loop variable in the rounds of a loop and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from placer.graph.sizes import Rounds, Shape
+
+
+@dataclass
+class LoopVariable:
+    """A shape that holds in every round, found by trying: the body is given a shape, and its result is compared with that.
+
+    A dimension may stay as it is before the loop, change by the same number in each round, or be unknown.
+
+    Args:
+        kind: "exact" for a shape that all rounds have, "bound" for one that no round exceeds, "likely" for the mean.
+        start: the shape before the loop.
+        rounds: of the loop.
+    """
+
+    kind: Literal["exact", "bound", "likely"]
+    start: Shape
+    rounds: Rounds
+    inside: Shape = field(init=False)
+    """What the body is given."""
+    change: dict[int, int] = field(default_factory=dict)
+    """By dimension: how it changes in each round."""
+
+    def __post_init__(self) -> None:
+        self.inside = self.start
+
+    def settle(self, result: Shape) -> bool:
+        """Compares the body's result with what the body was given; True if that holds, else `inside` is changed."""
+        if self.inside is None:
+            return True
+        if result is None or len(result) != len(self.inside):
+            self.inside = None
+            return False
+        inside = tuple(self._settled(k, before, after) for k, (before, after) in enumerate(zip(self.inside, result, strict=True)))
+        held = inside == self.inside
+        self.inside = inside
+        return held
+
+    def _settled(self, k: int, before: int | None, after: int | None) -> int | None:
+        if before is None or after is None:
+            return None
+        change = after - before
+        if change == self.change.get(k, 0):
+            return None if change and self.kind == "exact" else before
+        if k in self.change or (change > 0 and not self._counted):
+            self.change.pop(k, None)
+            return None
+        if change < 0 and self.kind != "exact":
+            return before  # the first round has the largest
+        self.change[k] = change
+        share = 0.5 if self.kind == "likely" else 1.0
+        return before + round(change * max(0, self.rounds.value - 1) * share)
+
+    @property
+    def _counted(self) -> bool:
+        """Whether the number of rounds is certain enough for this kind."""
+        wanted = {"exact": ("exact",), "bound": ("exact", "seen", "given", "bound")}.get(self.kind)
+        return wanted is None or self.rounds.source in wanted
+
+    def give_up(self, result: Shape) -> None:
+        """Leaves all dimensions open that have not settled."""
+        if self.inside is None or result is None or len(result) != len(self.inside):
+            self.inside = None
+            return
+        for k in [k for k, (a, b) in enumerate(zip(self.inside, result, strict=True)) if a != b]:
+            self.change.pop(k, None)
+        self.inside = tuple(a if a == b else None for a, b in zip(self.inside, result, strict=True))
+
+    @property
+    def after(self) -> Shape:
+        """The shape after the loop."""
+        if self.inside is None or self.start is None:
+            return None
+        return tuple(
+            self._after(first + self.change[k] * self.rounds.value) if first is not None and k in self.change else side
+            for k, (first, side) in enumerate(zip(self.start, self.inside, strict=True))
+        )
+
+    def _after(self, side: int) -> int | None:
+        return side if side >= 0 and self._counted else None

@@ -1,0 +1,142 @@
+"""Output sizes that TensorFlow's shape inference leaves open although something is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cost_models.base import OpSignature, TensorSpec
+from cost_models.ops import entry_of, output_bounds
+from placer.graph.sizes import Shape
+
+WORDS_PER_STRING = 8
+"""Assumed of strings that are split."""
+
+_SPLITTING = ("StringSplit", "StringSplitV2")
+
+
+def bounded_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) -> Sequence[Shape] | None:
+    """Upper bounds on the shapes of an op's outputs; None for an op whose sizes do not depend on values.
+
+    Args:
+        op: whose input sizes may be bounds.
+        constants: gives the values of those inputs that are constants, by position.
+    """
+    return None if entry_of(op.op_type).output_bounds is None else output_bounds(op, constants())
+
+
+def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) -> Sequence[Shape] | None:
+    """The most likely shapes of an op's outputs; None for an op whose sizes do not depend on values.
+
+    The parts of a partition are taken to be equal. Of masks, unique values and suppressed boxes nothing but the upper bound is
+    known, so that is taken. Strings are taken to have `WORDS_PER_STRING` words.
+    """
+    if op.op_type == "DynamicPartition":
+        return [_divided(shape, len(op.outputs)) for shape in output_bounds(op, constants())]
+    if op.op_type in _SPLITTING:
+        strings = op.inputs[0].shape
+        words = None if strings is None or None in strings else op.inputs[0].elements * WORDS_PER_STRING
+        return [(words, 2), (words,), (2,)]
+    return bounded_outputs(op, constants)
+
+
+def has_own_likely_size(op_type: str) -> bool:
+    """Whether the most likely sizes of the op's outputs are not their upper bounds."""
+    return op_type == "DynamicPartition" or op_type in _SPLITTING
+
+
+def _divided(shape: Shape, parts: int) -> Shape:
+    if not shape or shape[0] is None:
+        return shape
+    return (-(-shape[0] // parts), *shape[1:])
+
+
+def signature(op_type: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], attrs: Mapping[str, Any]) -> OpSignature:
+    """What the rules look at."""
+    return OpSignature(op_type, tuple(inputs), tuple(outputs), tuple(sorted(attrs.items())))
+
+
+class TensorListSize(NamedTuple):
+    """What is known of a list of tensors."""
+
+    length: int | None
+    element: Shape
+
+
+def merged(a: Shape, b: Shape) -> Shape:
+    """What two descriptions of one shape say together; where they disagree, what the first says."""
+    if a is None or b is None or len(a) != len(b):
+        return b if a is None else a
+    return tuple(y if x is None else x for x, y in zip(a, b, strict=True))
+
+
+def is_known(shape: Shape) -> bool:
+    """Whether the rank and all dimensions are known."""
+    return shape is not None and None not in shape
+
+
+class TensorLists:
+    """Follows lists of tensors, of which TensorFlow's shape inference knows the element's shape at most."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[tuple[str, int], TensorListSize] = {}
+        """By node and output."""
+
+    def apply(
+        self,
+        op_type: str,
+        path: str,
+        sources: Sequence[tuple[str, int]],
+        shape_of: Callable[[tuple[str, int]], Shape],
+        value_of: Callable[[int], Any],
+    ) -> list[Shape] | None:
+        """Follows one op; returns what is known of its outputs' shapes beyond TensorFlow's inference, None if nothing is."""
+        sizes = self.sizes
+        if op_type in ("TensorListReserve", "EmptyTensorList"):
+            length = _number(value_of(1)) if op_type == "TensorListReserve" else 0
+            sizes[path, 0] = TensorListSize(length, _element(value_of(0)))
+        elif op_type == "TensorListFromTensor":
+            shape = shape_of(sources[0])
+            sizes[path, 0] = TensorListSize(shape[0] if shape else None, shape[1:] if shape else None)
+        elif not sources or sources[0] not in sizes:
+            return None
+        else:
+            return self._of_list(op_type, path, sizes[sources[0]], sources, shape_of)
+        return None
+
+    def _of_list(
+        self,
+        op_type: str,
+        path: str,
+        of: TensorListSize,
+        sources: Sequence[tuple[str, int]],
+        shape_of: Callable[[tuple[str, int]], Shape],
+    ) -> list[Shape] | None:
+        step = {"TensorListPushBack": 1, "TensorListPopBack": -1, "TensorListSetItem": 0, "Identity": 0}.get(op_type)
+        if step is not None:
+            new = replace_length(of, step)
+            added = {"TensorListPushBack": 1, "TensorListSetItem": 2}.get(op_type)
+            if added is not None:
+                new = TensorListSize(new.length, merged(of.element, shape_of(sources[added])))
+            self.sizes[path, 0] = new
+            return [(), of.element] if op_type == "TensorListPopBack" else None
+        if op_type == "TensorListGetItem":
+            return [of.element]
+        if op_type in ("TensorListStack", "TensorListGather"):
+            return [None if of.element is None else (of.length if op_type == "TensorListStack" else None, *of.element)]
+        return None
+
+
+def replace_length(of: TensorListSize, added: int) -> TensorListSize:
+    """The list with so many more elements."""
+    return TensorListSize(None if of.length is None else of.length + added, of.element)
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None or int(value) < 0 else int(value)
+
+
+def _element(value: Any) -> Shape:
+    if value is None or value.ndim != 1:
+        return None
+    return tuple(None if side < 0 else int(side) for side in value)

@@ -1,0 +1,200 @@
+"""Sizes and rounds that follow from a graph: their values and sources, and no run that exceeds a bound."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import placer
+from placer.graph.op_graph import OpGraph
+from placer.graph.sizes import Size
+
+REPORTS = Path(os.environ.get("PLACER_REPORTS", Path(__file__).parents[4] / "shared" / "reports"))
+
+
+def truth() -> dict[str, Callable[[], Any]]:
+    """The functions of the report on sizes, where that is present."""
+    if not (REPORTS / "graph_truth.py").exists():
+        return {}
+    sys.path.insert(0, str(REPORTS))
+    try:
+        import graph_truth
+    finally:
+        sys.path.remove(str(REPORTS))
+    return dict(graph_truth.FUNCTIONS)
+
+
+def size_of(graph: OpGraph, node: str, output: int = 0) -> tuple[str, Any]:
+    """Source and bound of an output's shape; for an exact one the shape."""
+    size = graph.sizes.get(node, (None,) * (output + 1))[output]
+    return ("exact", graph.op(node).signature.outputs[output].shape) if size is None else (size.source, size.bound)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in truth() if name != "epoch_over_a_dataset"]
+    or [pytest.param("", marks=pytest.mark.skip(reason="the reports are not here"))],
+)
+def test_what_a_report_says_of_a_graph_is_known(name: str) -> None:
+    fn, args, expected = truth()[name]()
+    graph = placer.build_graph(fn, *args)
+    for part, (source, number) in expected.get("trips", {}).items():
+        [rounds] = [rounds for loop, rounds in graph.rounds.items() if loop.startswith(part)]
+        assert rounds == ((10, "assumed") if source == "seen" else (number, source))
+    signatures = [(op.name, op.signature) for op in graph]
+    for part, (source, rows) in expected.get("rows", {}).items():
+        inner = [s for _, op in signatures for s in op.inner if s.op_type.startswith(part)]
+        assert all(s.outputs[0].shape and s.outputs[0].shape[0] == rows for s in inner)
+        sizes = [size_of(graph, op.name) for op in graph if op.op_type.startswith(part)]
+        assert inner or sizes
+        for known, bound in sizes:
+            assert known == ("assumed" if source == "seen" else source)
+            assert source == "seen" or bound[0] == rows
+
+
+def test_sizes_are_saved(tmp_path: Path) -> None:
+    graph = placer.build_graph(lambda x: tf.boolean_mask(x, x > 0.0), tf.ones([9]))
+    graph.save(tmp_path / "graph.json")
+    loaded = OpGraph.load(tmp_path / "graph.json")
+    assert loaded == graph
+    assert graph.sizes[graph.outputs[0][0]] == (Size("bound", (9,)),)
+
+
+# -- programs ------------------------------------------------------------------------------------------------------------
+
+
+def masked(x: Any, y: Any) -> Any:
+    return tf.boolean_mask(x, x[:, 0] > 0.0)
+
+
+def unique(x: Any, y: Any) -> Any:
+    values, _ = tf.unique(tf.cast(x[:, 0] * 3.0, tf.int32))
+    return tf.cast(values, tf.float32)[:, None] * tf.ones([1, x.shape[1]])
+
+
+def parts(x: Any, y: Any) -> Any:
+    return tf.dynamic_partition(x, tf.cast(x[:, 0] > 0.5, tf.int32), 2)[1]
+
+
+def stitched(x: Any, y: Any) -> Any:
+    to = tf.cast(x[:, 0] > 0.5, tf.int32)
+    rows = tf.dynamic_partition(tf.range(tf.shape(x)[0]), to, 2)
+    return tf.dynamic_stitch(rows, [2.0 * part for part in tf.dynamic_partition(x, to, 2)])
+
+
+def largest(x: Any, y: Any) -> Any:
+    return tf.gather(x, tf.math.top_k(x[:, 0], tf.minimum(tf.shape(x)[0], 3)).indices)
+
+
+def difference(x: Any, y: Any) -> Any:
+    return tf.zeros([tf.maximum(tf.shape(x)[0] - tf.shape(y)[0], 0), x.shape[1]])
+
+
+def tail(x: Any, y: Any) -> Any:
+    return x[tf.minimum(tf.shape(y)[0], tf.shape(x)[0]) :]
+
+
+def head(x: Any, y: Any) -> Any:
+    return x[: tf.shape(y)[0]]
+
+
+def joined(x: Any, y: Any) -> Any:
+    return tf.concat([x, y], 0)
+
+
+def padded(x: Any, y: Any) -> Any:
+    return tf.pad(x, [[0, (-tf.shape(x)[0]) % 4], [0, 0]])
+
+
+def flat_and_back(x: Any, y: Any) -> Any:
+    x = tf.concat([x, tf.ones([1, 3])], 0)
+    return tf.reshape(tf.reshape(x, [-1]), [tf.shape(x)[0], -1])
+
+
+def ratio(x: Any, y: Any) -> Any:
+    """Rows and columns are exchanged as another tensor's size decides."""
+    rows = tf.maximum(tf.shape(y)[0], 1)
+    return tf.reshape(tf.zeros([rows * 6, x.shape[1]]), [6 * rows, -1])
+
+
+def half(x: Any, y: Any) -> Any:
+    return x[: tf.cast(tf.math.ceil(tf.cast(tf.shape(x)[0], tf.float32) * 0.5), tf.int32)]
+
+
+def summed(x: Any, y: Any) -> Any:
+    return tf.broadcast_to(tf.reduce_mean(x, 0), [tf.shape(y)[0] + 2, x.shape[1]])
+
+
+def kept_in_a_loop(x: Any, y: Any) -> Any:
+    for _ in tf.range(3):
+        tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, x.shape[1]]))])
+        x = x * 0.5
+    return x
+
+
+def grown_in_a_loop(x: Any, y: Any) -> Any:
+    for _ in tf.range(3):
+        tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, x.shape[1]]))])
+        x = tf.concat([x, y], 0)
+    return x
+
+
+def shrunk_in_a_loop(x: Any, y: Any) -> Any:
+    for _ in tf.range(2):
+        tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, x.shape[1]]))])
+        x = x[:-1]
+    return x
+
+
+def looped_over_rows(x: Any, y: Any) -> Any:
+    return tf.map_fn(lambda row: row + 1.0, x)
+
+
+def chosen(x: Any, y: Any) -> Any:
+    return tf.cond(tf.reduce_sum(y) > 0.0, lambda: tf.identity(x), lambda: tf.concat([x, x[:1]], 0))
+
+
+STEPS = [
+    *(masked, unique, parts, stitched, largest, difference, tail, head, joined, padded, flat_and_back, ratio, half, summed),
+    *(kept_in_a_loop, grown_in_a_loop, shrunk_in_a_loop, looped_over_rows, chosen),
+]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 5),
+    open_rows=st.booleans(),
+)
+def test_no_run_exceeds_a_bound_or_differs_from_an_exact_size(
+    steps: list[tuple[Any, int, int]], rows: int, seed: int, open_rows: bool
+) -> None:
+    def program(x: Any, y: Any) -> list[Any]:
+        made = [x, y]
+        for step, first, second in steps:
+            made.append(step(made[first % len(made)], made[second % len(made)]))
+            made[-1].set_shape([None, 3])
+        return made
+
+    random = np.random.RandomState(seed)
+    args = [tf.constant(random.standard_normal((n, 3)), tf.float32) for n in (rows, rows + 2)]
+    spec = tf.TensorSpec([None if open_rows else rows, 3], tf.float32)
+    concrete = tf.function(program, input_signature=[spec, tf.TensorSpec([rows + 2, 3], tf.float32)])
+    graph = placer.build_graph(concrete, *args)
+    for made, (node, output) in zip(concrete(*args), graph.outputs, strict=True):
+        source, shape = size_of(graph, node, output)
+        assert len(shape) == 2
+        if source == "exact":
+            assert shape == tuple(made.shape)
+        for side, most in zip(made.shape, shape, strict=True):
+            assert most is None or side <= most, (node, source, shape, made.shape)
