@@ -11,7 +11,7 @@ from placer.common.units import format_bytes
 from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Bools, Ints
 from placer.problem.memory import excess, live_ranges_of, peaks, usage
-from placer.problem.persistent import kept
+from placer.problem.persistent import persistent
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.exact.cp_sat import LARGEST, cannot_fit
@@ -114,7 +114,7 @@ def _kept_that_moves(graph: OpGraph, problem: PlacementProblem, assignment: Assi
     device = assignment.device[problem.ops.unit]
     holders = [
         (nbytes, f"{name!r} ({format_bytes(nbytes)}) on {problem.devices.names[device[op]]}")
-        for op, name, nbytes in kept(graph)
+        for op, name, nbytes in persistent(graph)
         if nbytes and moves[problem.ops.unit[op]]
     ]
     holders.sort(key=lambda holder: -holder[0])
@@ -195,7 +195,7 @@ def _largest_holders(graph: OpGraph, problem: PlacementProblem, units: Bools, tr
         units: the units whose kept memory counts, [U].
         transient: further bytes by op, [N].
     """
-    holders = [(nbytes, name) for op, name, nbytes in kept(graph) if nbytes and units[problem.ops.unit[op]]]
+    holders = [(nbytes, name) for op, name, nbytes in persistent(graph) if nbytes and units[problem.ops.unit[op]]]
     if transient is not None:
         holders += [(nbytes, problem.ops.names[op]) for op, nbytes in enumerate(transient.tolist()) if nbytes]
     holders.sort(key=lambda holder: (-holder[0], holder[1]))

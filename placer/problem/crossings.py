@@ -1,4 +1,4 @@
-"""Crossings: everything that can cost a copy, seen from the units that decide it."""
+"""Crossings: messages that may need a copy, by the units whose devices decide it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from placer.problem.problem import PlacementProblem, once_per_problem
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Hyperedges from one producing unit to the units that use what it makes: X of them with E users in all.
+    """Hyperedges, each from one producing unit to the units that use its message: X crossings with E users in all.
 
-    A crossing is a tensor that is not free, or the control edges out of one op, which are a tensor of no bytes between devices'
-    own memories. What can never differ is left out: users of the producing unit that take it where it is made, and repetitions.
+    A crossing is a message (see `placer.problem.edges.Edges`) that is not free. Left out are users in the producing unit that
+    take the message where it is made, and repetitions of a user and place.
     """
 
     tensor: Ints
     """[X]; -1 for control edges."""
     unit: Ints
-    """[X]: who makes it."""
+    """[X]: the producing unit."""
     place: Ints
-    """[X, D]: where, by the producing unit's device."""
+    """[X, D]: where it is made, by the producing unit's device."""
     nbytes: Ints
     """[X]: as copies count them."""
     count: Floats
@@ -34,13 +34,13 @@ class Crossings:
     user: Ints
     """[E]: unit."""
     user_place: Ints
-    """[E, D]: where it takes it, by the user's device."""
+    """[E, D]: where the user takes it, by the user's device."""
     user_crossing: Ints
     """[E]"""
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Crossings:
-        """Gathers them in the order of tensors, then of the ops whose control edges cross."""
+        """Gathers the crossings in the order of messages."""
         edges = edges_of(problem)
         paid = np.flatnonzero(~edges.free)
         number = np.full(len(edges.free), -1, np.int64)

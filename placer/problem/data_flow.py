@@ -14,7 +14,7 @@ from placer.graph.op_graph import OpGraph, OpNode
 from placer.problem.arrays import Bools, Ints
 from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
-from placer.problem.control_edge_reduction import left_waiting
+from placer.problem.control_edge_reduction import reduced_control_edges
 from placer.problem.lifetimes import allocated, breadth_first, lifetimes
 from placer.problem.parts import Consumers, Tensors
 
@@ -80,9 +80,9 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     grown = np.array([nbytes for *_, nbytes in lists], np.int64)
 
     def sizes(of: list[OpNode]) -> Ints:
-        found = np.array([of[i].signature.outputs[k].nbytes for i, k in numbers], np.int64)
-        found[ends[:, 0]] = grown
-        return found
+        nbytes = np.array([of[i].signature.outputs[k].nbytes for i, k in numbers], np.int64)
+        nbytes[ends[:, 0]] = grown
+        return nbytes
 
     consumers, taken = np.concatenate([np.array(entries, np.int64).reshape(-1, 3), ends]), np.concatenate([taken, ends])
     order = np.argsort(consumers[:, 0], kind="stable")
@@ -94,13 +94,14 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     joins = np.array([op.op_type == "NoOp" for op in ops], np.bool_)
     taker = np.array(entries, np.int64).reshape(-1, 3)
     fed = np.stack([producer[taker[:, 0]], taker[:, 1]], axis=1)
-    left = left_waiting(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
-    controls = np.concatenate([left, _of_loops(ops, fed)])
+    reduced = reduced_control_edges(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
+    controls = np.concatenate([reduced, _loop_control_edges(ops, fed)])
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
     until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
     last = np.where(held, len(ops) - 1, -1)
     np.maximum.at(last, tensor, until)
-    there = np.array([op.role == "capture" for op in ops], np.bool_)[producer] | _in_variables(graph, ops, moment, producer, last)
+    captured = np.array([op.role == "capture" for op in ops], np.bool_)[producer]
+    in_variable = _in_variables(graph, ops, moment, producer, last)
     nbytes = sizes(ops)
     tensors = Tensors(
         op=producer,
@@ -109,8 +110,8 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         on_host=_on_host(ops, machine, producer, output, "host_outputs"),
         free=constant[producer],
         is_result=held,
-        shared=view | there,
-        copy_bytes=_copied(ops, constraints, machine, producer, nbytes),
+        shared=view | captured | in_variable,
+        copy_bytes=_copy_bytes(ops, constraints, machine, producer, nbytes),
         held_bytes=allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
     )
     return DataFlow(
@@ -128,11 +129,11 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     )
 
 
-def _of_loops(ops: list[OpNode], fed: Ints) -> Ints:
-    """[K, 2]: control edges that TensorFlow adds to loops: from the first variable of each to its condition, and on to its ops.
+def _loop_control_edges(ops: list[OpNode], fed: Ints) -> Ints:
+    """[K, 2]: control edges that TensorFlow adds to each loop: from its first variable to its condition, and on to its ops.
 
-    They are beside what crosses in host memory, such as the predicate: what has no input in a round waits for them alone. See
-    lower_while_op.cc and graph_partition.cc in tensorflow/core.
+    Ops without an input from the loop wait in each round for these edges alone. See lower_while_op.cc and graph_partition.cc in
+    tensorflow/core.
     """
     number = {op.name: i for i, op in enumerate(ops) if op.count}
     loops = {i: name for name, i in number.items() if ops[i].op_type in ("While", "StatelessWhile")}
@@ -142,26 +143,27 @@ def _of_loops(ops: list[OpNode], fed: Ints) -> Ints:
 
 
 def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Ints, last: Ints) -> Bools:
-    """[T]: which tensors are a variable's own memory: what is read of it, unless the read copies it or outlives its next update.
+    """[T]: the tensors that are in a variable's own memory: its value as read, unless the read copies or the value outlives an
+    update.
 
-    An update gives the variable new memory while the old is in use (`PrepareToUpdateVariable` in TensorFlow's
-    training_op_helpers.h); what was read then has the old from there on, and is counted from its beginning.
+    An update gives the variable new memory while the old memory is in use (`PrepareToUpdateVariable` in TensorFlow's
+    training_op_helpers.h). The value read before then keeps the old memory, which is counted from the read on.
     """
     updates: dict[str, list[int]] = {}
     for i, op in enumerate(ops):
         if entry_of(op.op_type).updates == "value" and op.count:
             updates.setdefault(handle_of(graph, op), []).append(int(moment[i]))
-    found = np.zeros(len(producer), np.bool_)
+    shared = np.zeros(len(producer), np.bool_)
     for t, i in enumerate(producer.tolist()):
         if ops[i].op_type == "ReadVariableOp" and not is_copied(ops[i].signature):
-            found[t] = not any(moment[i] < update <= last[t] for update in updates.get(handle_of(graph, ops[i]), ()))
-    return found
+            shared[t] = not any(moment[i] < update <= last[t] for update in updates.get(handle_of(graph, ops[i]), ()))
+    return shared
 
 
 def _rounds_at_once(ops: list[OpNode], producer: Ints, tensor: Ints, consumer: Ints) -> Ints:
-    """[T]: 2 for copies of variables that a loop reads: a round's are made while the last of the one before is still to be used.
+    """[T]: copies of each tensor in memory at once: 2 of a variable that a loop reads by copying, else 1.
 
-    All else in a round waits for what the one before hands on.
+    Such a read waits for nothing of the round before, so its copy is made while that round still uses its own copy.
     """
     count = np.array([op.count for op in ops], np.float64)
     busiest = np.zeros(len(producer))
@@ -171,9 +173,11 @@ def _rounds_at_once(ops: list[OpNode], producer: Ints, tensor: Ints, consumer: I
 
 
 def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, int, int, int]]:
-    """What lists of tensors grow to, such as those in which a loop keeps for its gradient what each round made.
+    """The final sizes of tensor lists, such as those in which a loop keeps the results of each round for its gradient.
 
-    For each: the op that makes it, whose output stands for all of it; the last op that takes it, and as which input; its bytes.
+    Returns:
+        For each list: the op that makes it, whose output stands for the whole list; the last op that takes it; the index of that
+        op's input; bytes per run of the first op.
     """
     made: dict[str, int] = {}
     last: dict[str, tuple[int, int]] = {}
@@ -190,12 +194,12 @@ def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, i
         element = entry_of(op.op_type).list_element
         if element is not None and not _is_read(graph, op.name, element):
             grown[op.group] += round(signature.inputs[element].nbytes * op.count)
-    found = [(maker, *last[group], grown[group]) for group, maker in made.items() if group in last and grown[group]]
-    return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in found if end > maker]
+    lists = [(maker, *last[group], grown[group]) for group, maker in made.items() if group in last and grown[group]]
+    return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in lists if end > maker]
 
 
 def _is_read(graph: OpGraph, name: str, position: int) -> bool:
-    """Whether an input is the value of a variable, which is there once however many have it."""
+    """Whether an input is the value of a variable, which is in memory once however many lists have it."""
     sources = [
         src for src, _, data in graph.graph.in_edges(name, data=True) if any(t.dst_index == position for t in data["tensors"])
     ]
@@ -206,7 +210,7 @@ def _is_read(graph: OpGraph, name: str, position: int) -> bool:
 
 
 def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side: str) -> Bools:
-    """[len(op), D]: whether the kernels of each device keep these inputs or outputs in host memory. A CPU's memory is its own."""
+    """[len(op), D]: whether the kernels of each device keep these inputs or outputs in host memory; False on CPUs."""
     flags = np.zeros((len(op), len(machine.devices)), np.bool_)
     for kind in dict.fromkeys(d.kind for d in machine.devices if d.kind != "CPU"):
         kept = [frozenset(getattr(o.kernels[kind], side)) if kind in o.kernels else frozenset() for o in ops]
@@ -215,11 +219,12 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
     return flags
 
 
-def _copied(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
-    """[T]: what a GPU reads of a CPU's arguments and variables is in ordinary memory, and slower than what ops make for it.
+def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
+    """[T]: bytes as copies count them: more for arguments and variables, which a CPU keeps in ordinary (pageable) memory.
 
-    A tensor has one price per byte wherever it is made: that of a variable which may be on the CPU or on one GPU is the CPU's,
-    as that is the copy which plans are tempted by; what may be on several GPUs goes quickly between those.
+    A GPU reads ordinary memory more slowly than the pinned memory in which ops put their results. Bytes do not depend on where
+    the tensor is made. So a variable that may be on the CPU or on one GPU counts as one on the CPU, as that copy is the one that
+    plans are tempted to make; a variable that may be on several GPUs counts as one there, from which copies are fast.
     """
     outside = np.array([op.role in ("argument", "capture") or op.op_type == "ReadVariableOp" for op in ops], np.bool_)
     on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)

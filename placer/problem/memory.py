@@ -59,15 +59,15 @@ live_ranges_of = once_per_problem(LiveRanges.of)
 def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """Bytes held on each device at each moment of the step, shape [D, N]; op i runs at moment ``ops.moment[i]``.
 
-    - A tensor is held where it is produced from its producer to its last consumer, wherever that is, or to the end of the
-      step where the caller has it; each copy is held at its place from the producer to the last consumer there. A tensor whose
-      memory a consumer's result takes over is given back just before; one of which the result is a view is held as long as the
-      view.
-    - A view, and the value that a read gives of a variable, is in memory that is counted for another tensor or for the variable:
-      only its copies count.
-    - A free tensor (a constant) is held all the time at each place that makes or takes it.
-    - Persistent bytes are held all the time on their unit's device, workspace while its op runs.
-    - A device pays for its own place; the first CPU pays for all views of host memory.
+    - Where a tensor is made, it is held from its producer to its last consumer at any place. If the caller holds it, it is held
+      to the end of the step. A copy is held at its place from the producer to the last consumer there.
+    - If a consumer's result takes over the tensor's memory, the tensor is given back just before. If the result is a view of the
+      tensor, the tensor is held as long as the view.
+    - A view, and the value that a read gives of a variable, is in memory that is counted for another tensor or for the variable.
+      Only its copies count.
+    - A free tensor (a constant) is held all the time, at each place where it is made or taken.
+    - Persistent bytes are held all the time on their unit's device, and workspace while its op runs.
+    - A device's own place counts for the device; all views of host memory count for the first CPU.
     """
     device, ranges = assignment.device, live_ranges_of(problem)
     ops, tensors = problem.num_ops, problem.num_tensors
@@ -91,8 +91,8 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
 def peaks(problem: PlacementProblem, assignment: Assignment) -> Ints:
     """The most bytes each device holds at once, shape [D]; see `usage`."""
-    most: Ints = usage(problem, assignment).max(axis=1, initial=0)
-    return most
+    peak: Ints = usage(problem, assignment).max(axis=1, initial=0)
+    return peak
 
 
 def excess(problem: PlacementProblem, assignment: Assignment) -> Ints:
@@ -104,8 +104,8 @@ def excess(problem: PlacementProblem, assignment: Assignment) -> Ints:
 def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int, moment: int) -> Ints:
     """Bytes of `device`'s memory that each unit has a part in at a moment of the step, shape [U].
 
-    A tensor counts for its producer where it is made, and at a place that it is copied to for each unit that still waits for it
-    there. So the sum over units can exceed `usage`.
+    A tensor counts for its producer where it is made. A copy counts for each unit that still waits for it at that place, so the
+    sum over units can exceed `usage`.
     """
     ranges = live_ranges_of(problem)
     place = ranges.places(assignment)
@@ -124,13 +124,13 @@ def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holdings:
-    """Everything that could take a device's memory at one moment: H holdings, each there if any of its holders is.
+    """Everything that could take a device's memory at one moment: H holdings, each present if any of its holders is.
 
-    A holder is a unit being on a device; holding h has the entries start[h]:start[h+1].
+    A holder is a unit that is on a device. The holders of holding h are entries start[h]:start[h+1].
     """
 
     nbytes: Ints
-    """[H]; negative for a shared tensor where it is made: that takes back what is counted for its being there."""
+    """[H]; negative for a shared tensor where it is made, which cancels the holding of the tensor there."""
     start: Ints
     """[H + 1]"""
     unit: Ints
@@ -138,7 +138,7 @@ class Holdings:
 
 
 def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
-    """What `usage` of `device` at a moment depends on: the bytes whose holders are true sum up to it."""
+    """The holdings that `usage` of a device at a moment is the sum of."""
     ranges, tensors = live_ranges_of(problem), problem.num_tensors
     live = np.flatnonzero((ranges.first <= moment) & (moment <= ranges.last))
     op = problem.ops.at_moment[moment]

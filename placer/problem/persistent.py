@@ -1,4 +1,4 @@
-"""What is kept in memory from step to step: variables, tables, captured tensors."""
+"""Memory that is held from step to step: variables, tables, captured tensors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from placer.problem.constraints import Constraints
 from placer.problem.lifetimes import allocated
 
 
-def kept(graph: OpGraph) -> Iterator[tuple[int, str, int]]:
-    """What is in memory from step to step: the position of the op that holds it, its name and bytes.
+def persistent(graph: OpGraph) -> Iterator[tuple[int, str, int]]:
+    """Variables, tables and captured tensors: for each the position of the op that holds it, its name and its bytes.
 
-    Each variable or table is there once, with the first op that holds it; a captured tensor is called as its op is.
+    A variable or table is listed once, with the first op that holds it. A captured tensor has the name of its op.
     """
     seen: set[str] = set()
     for i, op in enumerate(graph):
@@ -28,8 +28,8 @@ def kept(graph: OpGraph) -> Iterator[tuple[int, str, int]]:
 
 
 def persistent_bytes(graph: OpGraph, constraints: Constraints) -> Ints:
-    """[U]: bytes that each unit keeps from step to step."""
+    """[U]: bytes that each unit holds from step to step."""
     held = np.zeros(len(constraints.allowed), np.int64)
-    for i, _, nbytes in kept(graph):
+    for i, _, nbytes in persistent(graph):
         held[constraints.op_unit[i]] += allocated(nbytes)
     return held

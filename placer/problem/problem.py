@@ -1,4 +1,4 @@
-"""PlacementProblem: placement as numpy arrays, without TensorFlow and without names where numbers do."""
+"""PlacementProblem: placement as numpy arrays, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PlacementProblem(Frozen):
     U units, D devices, T tensors, C consumer entries, P = 2·D places.
 
     A *place* is where a tensor's bytes are: place ``d`` is device d's own memory, place ``D + d`` is host memory as seen by
-    device d. On a CPU both are the host, so only ``d`` is used there. A tensor crosses once per distinct destination place
-    of its consumers that differs from the place it is produced in, at ``links.copy_ns``.
+    device d. On a CPU both are the host, so only ``d`` is used there. A tensor is copied once to each place at which a consumer
+    takes it, other than the place where it is made; the copy takes ``links.copy_ns``.
 
     All arrays are read-only.
 
@@ -141,7 +141,7 @@ class PlacementProblem(Frozen):
 
     @derived
     def consumer_place(self) -> Ints:
-        """[C, D]: where an entry takes its tensor when the consumer is on device d."""
+        """[C, D]: where a consumer takes its tensor when it is on device d."""
         return np.where(self.consumers.on_host, self.devices.host_place, np.arange(self.num_devices))
 
 
@@ -153,7 +153,7 @@ class Assignment:
 
 
 def once_per_problem(function: Callable[[PlacementProblem], T]) -> Callable[[PlacementProblem], T]:
-    """Has a function compute its result once for each problem, and keep it for as long as the problem lives.
+    """Makes a function compute its result once for each problem, and keep it for as long as the problem lives.
 
     The result must not refer to the problem, which would then live for ever. Its arrays are made read-only.
     """

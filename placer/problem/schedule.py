@@ -23,22 +23,22 @@ ASLEEP_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """A step as the model sees it. Times in ns from the first op's start; X copies."""
+    """The schedule of one step. Times in ns since the start of the first op; X copies."""
 
     step_ns: int
-    """The whole call, its fixed overhead included."""
+    """The step time: that of the whole call, with what it takes beside its ops."""
     busy_ns: Ints
-    """[D]: an asynchronous device's stream, or the sum over another's threads."""
+    """[D]: of an asynchronous device's stream, or of all threads of another device."""
     start_ns: Ints
     """[N]: when each op starts to compute."""
     end_ns: Ints
     """[N]"""
     streamed: Bools
-    """[N]: computes in its device's stream, not on a thread."""
+    """[N]: the op computes in its device's stream, not on a thread."""
     peak_bytes: Ints
     """[D]"""
     copy_tensor: Ints
-    """[X]; -1 for a control edge's hop."""
+    """[X]; -1 for control edges."""
     copy_op: Ints
     """[X]: producer."""
     copy_src: Ints
@@ -48,41 +48,53 @@ class Simulation:
     copy_start_ns: Ints
     """[X]"""
     copy_end_ns: Ints
-    """[X]: when it may be used there."""
+    """[X]: when the copy may be used."""
 
 
 def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
-    """Runs one step of an assignment through the model; see `Simulator`."""
+    """The schedule of one step of an assignment by the execution model; see `Simulator`."""
     return Simulator(problem).run(assignment)
 
 
 class Simulator:
-    """The model of one problem, for many assignments.
+    """The execution model of one problem: the step time of any assignment.
 
-    Ops start in the order in which they become ready, then in their own order.
+    The step time is the predicted wall time of one call: from the start of the first op to the end of the last op, plus
+    `call_ns`, plus the time in which the waiting caller wakes (see `whole_ns`). Results stay where they are made.
 
-    - A device that is not asynchronous runs an op for ``ops.time_ns`` on one of its threads. An op that computes longer than
-      `WIDE_NS` per run uses all its cores, so no two of those overlap; ``ops.serial`` ones never do. Nor do two that take less
-      than `SMALL_NS`, which are not worth another thread. One that uses all cores takes ``devices.wake_ns`` more where the one
-      before it was done more than `AWAKE_NS` ago.
-    - An asynchronous device is fed by one host thread, busy ``ops.dispatch_ns`` with each op, which runs ahead of the device's
-      stream. The stream computes ``ops.compute_ns`` of each op in the order issued. An op all of whose outputs are in host
-      memory never enters the stream and takes ``ops.time_ns`` of the feeding thread.
-    - A consumer on the same asynchronous device goes on once its producer is issued, since the stream keeps their order; any
-      other waits for the end of the op, a copy out of the device too. All wait for the end of ``ops.awaited`` ones.
-    - What follows a copy goes on on another thread: the first op of each kind there takes ``ops.cold_ns`` more of the host, each
-      time that both run; one that takes no time makes nothing warm. An op follows what it was last ready for, and so what that
-      one follows, if it was no copy.
-    - Each ordered pair of places is a link: copies queue for its bandwidth and keep its interval, latency passes beside the next
-      copy. The thread that runs an op is busy for the interval with each copy of what it made, and so is the one that feeds the
-      asynchronous device into whose own memory it goes: a driver serves one thread at a time. Such a copy waits for all that
-      the device's stream has been given so far, since the bytes may still be in use. Free tensors need no copy.
-      A control edge waits for its producer to be issued. Where it crosses it is a copy of no bytes, as TensorFlow sends it: out
-      of an asynchronous device it waits for all that the stream has been given, too.
-    - What runs several times in a step (a loop's body) is stretched to its whole time, every op and copy by its count. That is
-      exact for a chain on one device, and for one that crosses at every step.
+    The model starts ops in the order in which they become ready; ops that are ready at the same time start in the order of their
+    numbers. Fields below are those of `Ops` and `Devices`.
 
-    The end is that of the last op, plus `call_ns` and what the waiting caller takes to wake. Results stay where they are made.
+    Devices that are not asynchronous:
+
+    - An op takes `time_ns` on one of `threads` threads.
+    - An op that computes for more than `WIDE_NS` per run uses all cores, so no two such ops overlap; a `serial` op never does. It
+      takes `wake_ns` longer if the last such op ended more than `AWAKE_NS` before.
+    - An op that takes less than `SMALL_NS` per run is not worth another thread, so no two such ops overlap.
+
+    Asynchronous devices:
+
+    - One host thread feeds the device. It is busy for `dispatch_ns` with each op and runs ahead of the device's stream, which
+      computes for `compute_ns` of each op in the order of dispatch.
+    - An op all of whose outputs are in host memory does not enter the stream; it takes `time_ns` of the feeding thread.
+    - A consumer on the same device waits until its producer is dispatched, as the stream keeps the order. A consumer elsewhere,
+      and a copy out of the device, wait for the end of the producer. All consumers of an `awaited` op wait for its end.
+
+    Copies:
+
+    - Each ordered pair of places is a link. Copies on a link queue for its bandwidth and keep its interval; the latency of a copy
+      overlaps with the next copy. Free tensors need no copy.
+    - A driver serves one thread at a time. So each copy keeps the thread of its producer busy for the interval, and also the
+      thread that feeds an asynchronous device if the copy goes into the device's own memory. Such a copy waits for all work that
+      the stream has been given so far, since that may still use the bytes.
+    - A control edge waits until its producer is dispatched. Where it crosses devices it is a copy of no bytes. Out of an
+      asynchronous device that copy also waits for all work that the stream has been given.
+    - An op follows a copy if the last message it waited for came by that copy, or came from an op that follows the copy. The
+      first op of each kind that follows a copy takes `cold_ns` longer on the host, once for each time that both run. Ops that
+      take no time do not count as the first.
+
+    Loops: an op that runs `count` times in a step is one op of the whole time, and so is each copy. This is exact for a chain of
+    ops on one device, and for a chain that crosses after each op.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -92,14 +104,14 @@ class Simulator:
         self._known_ns = step_lengths_of(problem)
 
     def step_ns(self, assignment: Assignment) -> int:
-        """The length of a step alone; an assignment is simulated once, however many simulators its problem has."""
+        """The step time alone. Each assignment is simulated once, however many simulators its problem has."""
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
         if key not in self._known_ns:
             self._known_ns[key] = self.whole_ns(self._played(assignment).latest_ns, self.call_ns(assignment))
         return self._known_ns[key]
 
     def run(self, assignment: Assignment) -> Simulation:
-        """The whole schedule."""
+        """The schedule of one step."""
         problem = self.problem
         op_device = assignment.device[problem.ops.unit]
         encoded, state = EncodedAssignment.of(problem, op_device), StepState.first(problem)
@@ -126,23 +138,28 @@ class Simulator:
         )
 
     def whole_ns(self, ops_ns: int, call_ns: int) -> int:
-        """A step whose ops take so long, and its call so much beside them: its caller sleeps the deeper the longer that is."""
+        """The step time: the time of all ops, of the call beside them, and of waking the caller.
+
+        The caller sleeps more deeply the longer it waits, so waking takes a share of `waiting_ns` up to a wait of `ASLEEP_NS`.
+        """
         return ops_ns + call_ns + self.problem.devices.waiting_ns * min(ops_ns, ASLEEP_NS) // ASLEEP_NS
 
     def call_ns(self, assignment: Assignment) -> int:
-        """What a call takes beside its ops: ``call_overhead_ns``, what the slowest device adds, and each further one's split."""
+        """The time of a call beside its ops: `call_overhead_ns`, the largest `call_ns` of the devices used, `split_ns` for each
+        further device.
+        """
         present = assignment.device[self.problem.ops.unit[self.tables.present]]
         return self.call_of_ns(np.bincount(present, minlength=self.problem.num_devices) > 0)
 
     def call_of_ns(self, used: Bools) -> int:
-        """The same for the devices that have ops, [D]."""
+        """`call_ns` by the devices that have ops, [D]."""
         problem = self.problem
         slowest = int(problem.devices.call_ns[used].max()) if used.any() else 0
         return problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(used.sum()) - 1)
 
     @cached_property
     def least_call_ns(self) -> int:
-        """No assignment's `call_ns` is less: what can be on one device only uses that."""
+        """A lower bound of `call_ns`: units that are allowed on one device only use that device."""
         problem = self.problem
         allowed = problem.units.allowed[problem.ops.unit[self.tables.present]]
         if not len(allowed):
@@ -152,7 +169,7 @@ class Simulator:
         return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
 
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
-        """Starts the next ops, at most so many."""
+        """Starts the next ops, at most `limit` of them; all by default. Writes their times into `encoded` and `state`."""
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops = self.problem.num_ops
         device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = encoded.by_op

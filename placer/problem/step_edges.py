@@ -11,7 +11,7 @@ from placer.problem.edges import Edges, edges_of
 from placer.problem.problem import PlacementProblem, once_per_problem
 
 ISSUED, DONE = -2, -1
-"""When an edge that needs no copy lets its consumer start: once its producer is issued to the device's stream, or is done."""
+"""When an edge that needs no copy lets its consumer start: once its producer is dispatched to the stream, or is done."""
 
 
 @dataclass(frozen=True, eq=False)
