@@ -1,8 +1,8 @@
-# Every target makes the environment it needs; nothing has to be installed first but Python and make.
+# Each target makes the environment that it needs. Only Python and make have to be installed first.
 VENV := .venv
 BIN := $(VENV)/bin
 
-# The first interpreter that really runs, is supported and can make environments (a shim that only exists is passed over).
+# The first interpreter that runs, has a supported version and can make environments. A shim that does not run is skipped.
 PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
@@ -23,7 +23,7 @@ QUICK := tests/common tests/cost_models/test_auto.py tests/cost_models/test_cost
 quick: $(BIN)/.dev
 	$(BIN)/python -m pytest -q $(QUICK)
 
-# Two processes, each with a TensorFlow of its own: more would keep each other from what tests give solvers time for.
+# Two processes, each of which imports TensorFlow. With more, solvers would reach less within the time limits that tests give them.
 test: $(BIN)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
@@ -33,7 +33,7 @@ lint: $(BIN)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# 2,000 random programs, other ones each day; a process for each 200, since TensorFlow never forgets a function.
+# 2,000 random programs, with another seed each day. A process runs 200 of them, since TensorFlow never frees a function.
 FUZZ_SEED ?= $(shell date +%Y%m%d)
 
 fuzz: $(BIN)/.dev
@@ -51,7 +51,7 @@ clean:
 	rm -rf $(VENV) demo
 
 $(BIN)/.placer: pyproject.toml
-	$(if $(PYTHON),,$(error no Python 3.11, 3.12 or 3.13 found: install one, or name it with make PYTHON=...))
+	$(if $(PYTHON),,$(error no Python 3.11, 3.12 or 3.13 found: install one, or give its path: make PYTHON=...))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[viz]'

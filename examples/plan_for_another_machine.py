@@ -1,4 +1,4 @@
-"""Plan for a machine that is not here: a detector on one NVIDIA H100, worked out on a laptop.
+"""Plans an object detector for a machine with an NVIDIA H100, on any computer.
 
 Run it with `python -m examples.plan_for_another_machine`.
 """
@@ -10,7 +10,7 @@ import placer
 from examples.workloads import detector
 
 work = detector()
-graph = placer.build_graph(placer.trace(work.fn, *work.args))  # traced, never run
+graph = placer.build_graph(placer.trace(work.fn, *work.args))  # the function is traced and does not run
 placement = placer.solve(graph, "h100")
 print(placement.summary())
 
@@ -19,4 +19,4 @@ print(placement.explain(suppression))
 
 plan = Path(tempfile.mkdtemp()) / "detector_h100.json"
 placement.save(plan)
-print(f"there: placer.apply(detector().fn, placer.Placement.load({str(plan)!r}))")
+print(f"On that machine: placer.apply(detector().fn, placer.Placement.load({str(plan)!r}))")

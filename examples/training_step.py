@@ -1,4 +1,4 @@
-"""Place a training step with one decorator, then ask what was decided and why.
+"""Places a training step with a decorator, and prints the plan.
 
 Run it with `python -m examples.training_step`.
 """
@@ -35,13 +35,13 @@ def step(images, labels):
 images = tf.random.stateless_normal([128, 28, 28, 1], seed=(0, 1))
 labels = tf.random.stateless_uniform([128], seed=(0, 2), maxval=10, dtype=tf.int32)
 for _ in range(5):
-    loss = step(images, labels)  # the first call traces, plans and rewrites; the others just run
+    loss = step(images, labels)  # the first call traces, plans and rewrites the function
     print(f"loss {loss.numpy():.3f}")
 
 print(step.placement.summary())
 
-# What an H100 would change: the plan carries the graph, which can be planned for a machine that is not here.
-there = placer.solve(step.placement.graph, "h100")
-print(f"\n{there.summary()}")
-convolution = next(name for name in there.ops if name.endswith(("/Conv2D", "/convolution")))
-print(f"\n{there.explain(convolution)}")
+# The plan for an H100: a plan contains its graph, which can be planned for another machine.
+h100_plan = placer.solve(step.placement.graph, "h100")
+print(f"\n{h100_plan.summary()}")
+convolution = next(name for name in h100_plan.ops if name.endswith(("/Conv2D", "/convolution")))
+print(f"\n{h100_plan.explain(convolution)}")

@@ -1,8 +1,8 @@
-"""Functions worth placing: the inputs that tests, benchmarks and examples share.
+"""Functions to place, with arguments for a call. Tests, benchmarks and examples share them.
 
-Every builder makes fresh variables in the current `tf.device` scope and returns a `Workload`. ``size="full"`` is what a GPU
-is for; ``size="small"`` has the same ops on fewer and narrower layers, and runs within seconds on two CPU cores. Results are
-small, so that fetching them is a cheap way to wait for a step.
+Each builder makes new variables in the current `tf.device` scope and returns a `Workload`. ``size="full"`` is for a GPU.
+``size="small"`` has the same ops in fewer and narrower layers and runs within seconds on two CPU cores. The results are small,
+so that fetching them to wait for the end of a step takes little time.
 
     from examples.workloads import detector
     work = detector("full")
@@ -28,8 +28,9 @@ Size: TypeAlias = Literal["full", "small"]
 class Workload:
     """A function and a call of it.
 
-    ``fn`` is a `tf.function` to call with ``args``. ``state`` are the variables a step reads and writes, Keras and optimizer
-    ones included. Where ``trains``, a step ends with an update of them; otherwise they only feed the result.
+    ``fn`` is a `tf.function` to call with ``args``. ``state`` has the variables that a step reads and writes, including those of
+    Keras and of the optimizer. If ``trains`` is True, a step ends with an update of these variables; otherwise it only reads
+    them.
     """
 
     fn: Any
@@ -59,7 +60,7 @@ def resnet50_training(size: Size = "full", batch: int = 8) -> Workload:
 
 
 def encoder_training(size: Size = "full", layers: int | None = None) -> Workload:
-    """A training step with Adam of a text encoder, width 128: 12 layers, or 2 where ``size`` is small; ``layers`` overrides."""
+    """A training step with Adam of a text encoder of width 128. By default it has 12 layers, or 2 if small."""
     layers, batch, length, vocabulary = (layers or 12, 8, 64, 1000) if size == "full" else (layers or 2, 2, 16, 50)
     width = 128
     tokens = keras.Input((length,), dtype="int32")
@@ -81,9 +82,10 @@ def encoder_training(size: Size = "full", layers: int | None = None) -> Workload
 
 
 def lstm_then_wide(size: Size = "full", by_hand: bool = False) -> Workload:
-    """An LSTM cell stepped through a loop at batch 1, its last state added to the input of four wide layers.
+    """An LSTM cell in a loop at batch 1. Its last state is added to the input of four wide layers.
 
-    Thousands of tiny ops beside four big ones. ``by_hand`` pins the first to the CPU and the second to the GPU.
+    The loop has thousands of tiny ops, the layers have four big ones. ``by_hand`` puts the loop on the CPU and the layers on the
+    GPU.
     """
     steps, units, rows, width = (64, 64, 512, 4096) if size == "full" else (8, 16, 256, 256)
     on_cpu, on_gpu = _scopes(by_hand)
@@ -115,8 +117,8 @@ def lstm_then_wide(size: Size = "full", by_hand: bool = False) -> Workload:
 def detector(size: Size = "full", pixels: int = 256, by_hand: bool = False) -> Workload:
     """Convolutional features, a box and ten class scores per location, and a non-max suppression per class.
 
-    The suppressions are slow on a GPU, the convolutions on a CPU, and the feature map between them is far larger than the
-    boxes and scores. ``by_hand`` pins the suppressions to the CPU and the rest to the GPU. ``pixels`` is the full size's.
+    The suppressions are slow on a GPU, and the convolutions are slow on a CPU. The feature map is much larger than the boxes and
+    scores. ``by_hand`` puts the suppressions on the CPU and the other ops on the GPU. ``pixels`` is for the full size only.
     """
     classes, kept = 10, 100
     widths: tuple[int, ...] = (64, 128, 256, 256)
@@ -158,7 +160,7 @@ def detector(size: Size = "full", pixels: int = 256, by_hand: bool = False) -> W
 
 
 def recommender_training(size: Size = "full") -> Workload:
-    """A training step of a click predictor: 26 string features hashed into embedding tables, joined to dense ones, an MLP."""
+    """A training step of a click predictor: an MLP on 13 dense features and on embeddings of 26 hashed string features."""
     batch, buckets, width, hidden = (8192, 100_000, 32, 512) if size == "full" else (64, 50, 8, 64)
     features, dense_features = 26, 13
     tables = [keras.Variable(0.05 * _normal(buckets, width, seed=i), name=f"table_{i}") for i in range(features)]
@@ -188,7 +190,7 @@ def recommender_training(size: Size = "full") -> Workload:
 
 
 def mlp_inference(size: Size = "full") -> Workload:
-    """Three layers of 64 units on one row: too small to be worth a launch."""
+    """Three layers of 64 units on one row. Launching these ops on a GPU takes longer than running them on a CPU."""
     model = _mlp()
     fn = tf.function(lambda x: model(x, training=False))
     return Workload(fn, (_normal(1, 64),), tuple(v.value for v in model.variables), trains=False)
@@ -208,7 +210,7 @@ def mlp_training(size: Size = "full") -> Workload:
 
 
 def unique_then_matmul(size: Size = "full") -> Workload:
-    """Distinct values of an int64 vector and a matrix product: both quick on a GPU, the product slow on a CPU."""
+    """Distinct values of an int64 vector, and a matrix product. Both are fast on a GPU; the product is slow on a CPU."""
     count, width = (100_000, 4096) if size == "full" else (1_000, 128)
     weights = tf.Variable(_normal(width, width))
 
@@ -230,13 +232,13 @@ WORKLOADS: dict[str, Callable[[Size], Workload]] = {
     "mlp_training": mlp_training,
     "unique_then_matmul": unique_then_matmul,
 }
-"""Builders by name; each takes a size."""
+"""Builders by name. Their argument is a size."""
 
 
 def _training_step(
     predict: Callable[..., Any], variables: list[Any], trainable: list[Any], loss: Any, optimizer: Any, batch: tuple[Any, ...]
 ) -> Workload:
-    """One step on ``batch`` = (inputs..., labels): forward, gradients, update; gives the loss."""
+    """One step on ``batch`` = (inputs..., labels): forward pass, gradients, update. The step returns the loss."""
     optimizer.build(trainable)
 
     def step(*batch: Any) -> Any:
@@ -267,7 +269,7 @@ def _mlp() -> Any:
 
 
 def _scopes(by_hand: bool) -> tuple[Callable[[], AbstractContextManager[Any]], Callable[[], AbstractContextManager[Any]]]:
-    """Scopes for what belongs on the CPU and on the GPU; empty ones unless ``by_hand``."""
+    """Functions that make the scopes for the CPU and for the GPU. Without ``by_hand`` the scopes do nothing."""
     if by_hand:
         return partial(tf.device, "/CPU:0"), partial(tf.device, "/GPU:0")
     return nullcontext, nullcontext

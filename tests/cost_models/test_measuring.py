@@ -299,7 +299,7 @@ def test_profiling_measures_each_op_once_and_leaves_the_users_state_alone(
     assert step.profile(x, budget_s=1e-6).remaining > 0
     first = step.profile(x, budget_s=60)
     again = step.profile(x, budget_s=60)
-    assert first.left == again.left == 0
+    assert first.remaining == again.remaining == 0
     assert first.measured >= 1
     assert first.known == 0
     assert again.known == first.measured
@@ -371,14 +371,14 @@ def test_what_becomes_of_each_op_is_told_and_what_acts_on_the_user_is_not_run(
     for budget_s in (1e-6, 60):
         found = profile(graph, budget_s)
         told = sum(count for types in found.refused.values() for count in types.values())
-        assert found.measured + found.known + found.left + told == len({op.signature for op in graph})
+        assert found.measured + found.known + found.remaining + told == len({op.signature for op in graph})
         reasons = {op_type: why for why, types in found.refused.items() for op_type in types}
         for op_type in ("PrintV2", "Assert", "EagerPyFunc", "LookupTableFindV2", "LookupTableInsertV2", "RngReadAndSkip"):
             assert reasons[op_type] == "it has side effects"
             assert op_type in str(found)
         assert {"If", "While", "TensorListReserve", "TensorListSetItem", "Placeholder"} <= reasons.keys()
         assert found.refused["nothing but its start is priced"]["Placeholder"] > 1
-    assert found.left == 0
+    assert found.remaining == 0
     run = {row.signature.op_type for row in Store().rows()} | found.refused.get("its time is lost in the noise", {}).keys()
     assert run >= {"RandomUniform", "AssignAddVariableOp", "MatMul"}
     assert (called, kept.size().numpy(), variable.numpy().any(), numbers.state.numpy().tolist()) == ([], 0, False, state)
@@ -395,7 +395,7 @@ def test_an_op_that_no_device_here_runs_or_no_step_is_told_once(tmp_path: Path, 
     found = profile(one)
     assert found.refused["no device here has a kernel for it"] == {"Tanh": 1}
     assert found.refused["no step runs it"] == {"Sqrt": 1}
-    assert found.measured == found.left == 0
+    assert found.measured == found.remaining == 0
 
 
 def test_an_op_that_takes_long_keeps_to_the_time_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,7 +417,7 @@ def test_several_functions_share_a_profile(tmp_path: Path, monkeypatch: pytest.M
     x = tf.ones([16, 16])
     one, other = (placer.build_graph(tf.function(fn), x) for fn in (lambda x: tf.tanh(x @ x), lambda x: tf.sqrt(x @ x)))
     found = profile([one, other])
-    assert found.left == found.known == 0
+    assert found.remaining == found.known == 0
     lost = [op_type for types in found.refused.values() for op_type in types if op_type in ("MatMul", "Tanh", "Sqrt")]
     assert found.measured + len(lost) == 3  # in a disturbed run, an op may be lost in the noise
     assert profile([other, one]).known == found.measured
