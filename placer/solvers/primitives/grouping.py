@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from networkx.utils import UnionFind
 
 from placer.problem.arrays import Ints
 
@@ -18,17 +19,10 @@ def grouped(group: Ints, groups: int) -> list[list[int]]:
 
 def components(units: int, left: Ints, right: Ints) -> list[list[int]]:
     """Units joined by these pairs, each piece and all of them in ascending order."""
-    root = list(range(units))
-
-    def find(unit: int) -> int:
-        while root[unit] != unit:
-            root[unit] = root[root[unit]]
-            unit = root[unit]
-        return unit
-
+    joined = UnionFind(range(units))
     for a, b in zip(left.tolist(), right.tolist(), strict=True):
-        root[find(a)] = find(b)
+        joined.union(a, b)
     pieces: dict[int, list[int]] = {}
     for unit in range(units):
-        pieces.setdefault(find(unit), []).append(unit)
+        pieces.setdefault(joined[unit], []).append(unit)
     return list(pieces.values())

@@ -16,6 +16,7 @@ from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.incremental_cost import Ledger
 from placer.solvers.primitives.incremental_memory import Room
+from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.primitives.repair import fit
 from placer.solvers.sources import KIRKPATRICK
 
@@ -90,8 +91,8 @@ def anneal(
         if k < SAMPLED:
             rises.append(abs(rise))
             hottest = max(1.0, sum(rises) / len(rises))
-        temperature = hottest * COOLEST**gone
-        if (rise > 0 and rng.random() >= math.exp(-rise / temperature)) or not room.take(unit, to):
+        temperature = temperature_at(gone, hottest, COOLEST)
+        if not (is_accepted(rise, temperature, rng.random) and room.take(unit, to)):
             state.move(unit, here)
             continue
         device[unit] = to
