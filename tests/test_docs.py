@@ -48,7 +48,7 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
 
 
 def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["mine"]
+    heuristic = run(textwrap.dedent(code(CONTRIBUTING, "python", containing="def least_time")), tmp_path)["solver"]
     plan = placer.solve(layers(), "h100", solver=heuristic())
     assert plan.solver == "mine"
     assert run(code(CONTRIBUTING, "python", containing="def mine(placement"), tmp_path)["mine"](plan).count("\n") == 9
@@ -116,6 +116,22 @@ def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
     assert labels(shown.strip()) == [*labels(printed), ""]
     form = r"\w+: predicted .* TensorFlow's default: [\d.]+ \w+ per step.*\n\d+ ops on h100\n"
     assert all(re.match(form, text) for text in (shown, printed))
+
+
+@pytest.mark.parametrize("page", [README, COSTS])
+def test_the_step_that_a_page_simulates_has_its_ops_where_the_page_says(page: str) -> None:
+    import tensorflow as tf
+
+    def step(images: Any, labels: Any) -> Any:
+        with tf.name_scope("dense"):
+            return tf.matmul(images, labels, name="MatMul")
+
+    names = {"placer": placer, "step": step, "step_fn": step, "images": tf.ones([8, 8]), "labels": tf.ones([8, 8])}
+    for line in re.findall(r"^ *(\w+ = placer\.(?:build_graph|simulate)\(.*)$", page, re.MULTILINE):
+        exec(line, names)
+    (plan,) = (value for value in names.values() if isinstance(value, placer.Placement))
+    assert plan.assigned == {"dense/MatMul": "CPU:0"}
+    assert plan.device_of("dense/MatMul") == "CPU:0"
 
 
 def test_the_readme_lists_every_option() -> None:

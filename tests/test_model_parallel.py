@@ -24,8 +24,8 @@ from placer.problem.price import handed_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
-from placer.solvers.heuristics.fixed import all_on
-from placer.solvers.primitives.hill_climbing import WORTH
+from placer.solvers.primitives.hill_climbing import COPY_WEIGHT
+from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.registry import solver, solvers
 from tests.helpers.changed import changed
 from tests.helpers.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
@@ -70,7 +70,7 @@ def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
     program, graph, problem = posed(name)
 
     def score(assignment: Assignment) -> float:
-        return Simulator(problem).step_ns(assignment) + WORTH * handed_ns(problem, assignment, np.array(on_gpus(problem)))
+        return Simulator(problem).step_ns(assignment) + COPY_WEIGHT * handed_ns(problem, assignment, np.array(on_gpus(problem)))
 
     plan, step_ns = planned(name), Simulator(problem).step_ns
     hands = [a for a in by_hand(program, graph, problem) if not excess(problem, a).any()]

@@ -34,9 +34,11 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
     start()
     from placer.placed.predict import predict
-    from placer.tf.run.running import made_up
+    from placer.tf.run.example_arguments import example_arguments
 
     function, specs, options = target_function(args.target, args.signature)
     with called_as(args.target, args.signature):
-        prediction = predict(function, *made_up(function, specs), budget_s=args.budget_s, options=replace(options, **overrides))
+        prediction = predict(
+            function, *example_arguments(function, specs), budget_s=args.budget_s, options=replace(options, **overrides)
+        )
     return prediction.to_json(), str(prediction)

@@ -1,6 +1,6 @@
 """OpGraph: the ops of a function and of every body it calls, as one networkx DAG.
 
-Nothing here needs TensorFlow: a saved graph can be solved, compared and drawn where it is not installed.
+This module does not need TensorFlow: a saved graph can be solved, compared and drawn where TensorFlow is not installed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +18,17 @@ from typing import Any, Literal, TypeAlias
 import networkx as nx
 
 from cost_models.base import OpSignature
+from placer.common.json_files import check_format, read_json, write_json
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
 from placer.graph.sizes import Rounds, Size
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
-"""What a node stands for. "loop" and "branch" nodes are the values and predicates a While, If or Case passes around:
-they have no op of their own in the traced graph but become Enter, Merge, Switch and Exit when TensorFlow lowers it."""
+"""The kind of a node. Nodes of kind "loop" and "branch" are the values and predicates that a While, If or Case passes on. They
+are no ops in the traced graph. When TensorFlow lowers the loop or branch, it adds an Enter, Merge, Switch or Exit op for each."""
+
+ENDS: tuple[Role, ...] = ("argument", "capture")
+"""Roles of ops that no glob and no op type pins, only the exact name or the variable's name."""
 
 FORMAT = "placer.opgraph"
 VERSION = 2
@@ -32,7 +36,7 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that can run an op on one device type: which inputs and outputs it keeps in host memory (flat indices)."""
+    """A kernel that can run an op on one device type, with the flat indices of its inputs and outputs in host memory."""
 
     host_inputs: tuple[int, ...] = ()
     host_outputs: tuple[int, ...] = ()
@@ -49,27 +53,28 @@ class OpNode:
     count: float
     """Expected runs per step: rounds of the loops around it multiplied, a branch weighted by its share."""
     body: str = ""
-    """Path of the innermost loop or branch body that holds it; "" for the root."""
+    """Path of the innermost loop or branch body around it; "" for the root."""
     role: Role = "op"
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     """By device type ("CPU", "GPU")."""
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """By device type without a kernel: the reason, in words."""
+    """By device type that has no kernel for the op: why not, as text."""
     requested_device: str = ""
-    """The device string the trace carries ("" where the user asked for nothing); may be partial."""
+    """The device string that the trace requests, which may be partial; "" without a request."""
     planned_by: str = ""
-    """The placed function whose plan asks for that device; "" where a tf.device scope does."""
+    """The placed function whose plan requests that device; "" for a request by a tf.device scope."""
     planned_why: str = ""
-    """What decided it in that plan, in words."""
+    """Why that plan has the op on this device, as text."""
     location: str = ""
-    """For arguments and captures: the device the passed tensor sits on in this process; "" unknown."""
+    """For arguments and captures: the device of the passed tensor in this process; "" if it is unknown."""
     resource: str = ""
-    """Key into `OpGraph.resources` for a capture or op that makes a handle."""
+    """For a capture or an op that makes a handle: the key of its state in `OpGraph.resources`."""
     group: str = ""
     """Nodes of one non-empty group must share a device; see `group_reasons`."""
     flags: tuple[str, ...] = ()
-    """"stateful", "random" (stateful randomness), "unit" (a body kept whole); "bounds", "division", "power" (whether an index out
-    of range, a divisor of zero, a negative exponent raises depends on the device)."""
+    """"stateful"; "random": draws random numbers from a generator of the device; "unit": a compiled body or a Python callback,
+    which is not split; "bounds", "division", "power": whether an index out of range, a divisor of zero or a negative exponent
+    raises an error depends on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +84,19 @@ class Resource:
     name: str
     kind: str
     device: str
-    """Where it lives in this process."""
+    """The device that holds it in this process."""
     nbytes: int
     stays: str = ""
-    """Why it cannot be moved, in words; "" for a variable that can."""
+    """Why it cannot be moved, as text; "" for a variable that can be moved."""
     waits: bool = False
-    """Whether it is a variable without a value: it takes no memory before it gets one."""
+    """Whether it is a variable that has no value yet and takes no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorEdge:
     """One tensor on an edge: output `src_index` of the source is input `dst_index` of the target.
 
-    A negative `dst_index` is a predicate that a loop or branch node hands to an op of its body: always read in host memory.
+    A negative `dst_index` is the predicate of a loop or branch node that controls an op of its body. It is read in host memory.
     """
 
     src_index: int
@@ -100,19 +105,17 @@ class TensorEdge:
 
 @dataclass(frozen=True)
 class OpGraph:
-    """A function's ops as a DAG.
-
-    ``graph`` is a `networkx.DiGraph` whose nodes are op names in a topological (execution) order with attribute "op"
-    (`OpNode`), and whose edges carry "tensors" (tuple of `TensorEdge`, empty for a pure control edge) and "control" (bool).
-    """
+    """A function's ops as a DAG."""
 
     name: str
     graph: nx.DiGraph
+    """Nodes are op names in execution order, each with an attribute "op" (`OpNode`). Edges have the attributes "tensors" (a tuple
+    of `TensorEdge`, empty for a control edge alone) and "control" (bool)."""
     resources: Mapping[str, Resource]
     group_reasons: Mapping[str, str]
-    """Why the nodes of a group belong together, in words."""
+    """By group: why its nodes must share a device, as text."""
     process_devices: tuple[str, ...]
-    """Devices TensorFlow saw when the graph was read ("CPU:0", "GPU:0")."""
+    """Devices of the process that read the graph ("CPU:0", "GPU:0")."""
     rounds: Mapping[str, Rounds]
     """By loop: how often it runs its body each time."""
     outputs: tuple[tuple[str, int], ...]
@@ -138,15 +141,19 @@ class OpGraph:
         return (op for _, op in self.graph.nodes(data="op"))
 
     def op(self, name: str) -> OpNode:
-        """The op of exactly this name; KeyError where there is none (see `find` for a forgiving look-up)."""
+        """The op of exactly this name; KeyError if there is none. `find` accepts parts of names."""
         node: OpNode = self.graph.nodes[name]["op"]
         return node
 
     def find(self, name: str) -> OpNode:
-        """The op called `name`; or the one that holds the variable called so; or the only one whose name ends with "/name" or
-        matches it as a glob, or of that type.
+        """The op that `name` identifies.
 
-        Raises OptionError listing the candidates, or the names nearest to it.
+        Args:
+            name: of an op; or of a variable, for the op that gives its handle; or, if one op alone fits, the end of its name
+                after a "/", a glob that its name matches, or its type.
+
+        Raises:
+            OptionError: no op fits, or several do; it lists these, or similar names.
         """
         if not isinstance(name, str):
             raise OptionError(f"{name!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
@@ -162,12 +169,49 @@ class OpGraph:
             shown = ", ".join(matches[:8]) + (", …" if len(matches) > 8 else "")
             raise OptionError(f"{name!r} names {len(matches)} ops of {self.name!r}: {shown}. Give one of them.")
         raise OptionError(
-            f"no op or variable of {self.name!r} is called {name!r}{self.near(name)} "
+            f"no op or variable of {self.name!r} is called {name!r}{self.did_you_mean(name)} "
             f"list(placement.ops) has its {len(self)} names."
         )
 
-    def near(self, name: str, *, pins: bool = False) -> str:
-        """The end of an error's sentence: ops and variables, and for pins op types and scopes, that may have been meant."""
+    def matching(self, pattern: str, what: str) -> list[str]:
+        """The ops that a pin speaks of, in execution order.
+
+        Args:
+            pattern: an op's name or a glob over names, an op type, or a variable's name or a glob over these. A glob or an op
+                type never matches an argument or a captured tensor.
+            what: the pattern's kind in the error's message, such as "pin".
+
+        Raises:
+            OptionError: the pattern matches nothing; the message has similar names.
+        """
+        if not isinstance(pattern, str):
+            raise OptionError(f"{pattern!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
+        matched = set(self._ops_by_word.get(pattern, ()))
+        if any(character in pattern for character in "*?["):
+            match = re.compile(fnmatch.translate(pattern)).match
+            variables = {key for key, resource in self.resources.items() if match(resource.name) or match(key)}
+            matched |= {op.name for op in self if op.resource in variables or (op.role not in ENDS and match(op.name))}
+        if not matched:
+            raise OptionError(
+                f"{what} {pattern!r} matches no op, op type or variable of {self.name!r}{self.did_you_mean(pattern, pins=True)} "
+                f"A {what} is an op's name or a glob over names, an op type, or a variable's name."
+            )
+        return [name for name in self.graph if name in matched] if len(matched) > 1 else list(matched)
+
+    @cached_property
+    def _ops_by_word(self) -> Mapping[str, Sequence[str]]:
+        """The ops that each word without wildcards speaks of in a pin: by name, by op type, by variable."""
+        ops: dict[str, list[str]] = {}
+        for op in self:
+            words = {op.name, *(() if op.role in ENDS else (op.op_type,))}
+            if op.resource:
+                words |= {op.resource, *([self.resources[op.resource].name] if op.resource in self.resources else ())}
+            for word in words:
+                ops.setdefault(word, []).append(op.name)
+        return ops
+
+    def did_you_mean(self, name: str, *, pins: bool = False) -> str:
+        """The end of an error message: ops and variables with names like `name`, for pins op types and scopes too."""
         known = [*self.resources, *self.graph]
         if pins:
             scopes = (f"{n[: slash.start()]}/*" for n in self.graph for slash in re.finditer("/", n))
@@ -178,8 +222,8 @@ class OpGraph:
     def fingerprint(self) -> str:
         """SHA-256 over names, signatures, edges and results.
 
-        Two traces of one function agree on it in different processes and on different machines: where things live, what
-        kernels there are and what was asked for are left out.
+        Traces of one function have equal fingerprints in all processes and on all machines: locations, kernels and requested
+        devices are not included.
         """
         digest = hashlib.sha256()
         signatures: dict[int, str] = {}
@@ -193,36 +237,37 @@ class OpGraph:
         return digest.hexdigest()
 
     def difference(self, other: OpGraph) -> str:
-        """In words, the first thing in which a graph of another fingerprint differs, "there" being this one."""
+        """The first difference between a plan's graph, which this is, and the graph of a function, as text."""
         for op in other:
             if op.name not in self.graph:
-                return f"no op {op.name!r} is there"
-            mine = self.op(op.name)
-            if str(mine.signature) != str(op.signature):
-                return f"{op.name!r} is {mine.signature} there, {op.signature} here"
-            if (mine.signature, mine.role) != (op.signature, op.role):
+                return f"the plan has no op {op.name!r}"
+            planned = self.op(op.name)
+            if str(planned.signature) != str(op.signature):
+                return f"{op.name!r} is {planned.signature} in the plan and {op.signature} in the function"
+            if (planned.signature, planned.role) != (op.signature, op.role):
                 return (
-                    f"{op.name!r}, {mine.role} {dict(mine.signature.attrs)} there, is {op.role} {dict(op.signature.attrs)} here"
+                    f"{op.name!r} is {planned.role} {dict(planned.signature.attrs)} in the plan and "
+                    f"{op.role} {dict(op.signature.attrs)} in the function"
                 )
         missing = next((name for name in self.graph if name not in other.graph), "")
-        return f"no op {missing!r} is here" if missing else "edges or results differ"
+        return f"the function has no op {missing!r}" if missing else "edges or results differ"
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as plain JSON types; equal signatures and kernel tables are written once."""
+        """The graph as plain JSON types. Equal signatures are written once, equal tables of kernels too."""
         signatures: dict[OpSignature, int] = {}
         tables: dict[str, int] = {}
-        written: dict[tuple[int, int], int] = {}
+        table_of_ids: dict[tuple[int, int], int] = {}
         number = {name: i for i, name in enumerate(self.graph)}
         nodes = []
         for node in self:
             identity = (id(node.kernels), id(node.refusals))
-            if identity not in written:
-                kept = {kind: [kernel.host_inputs, kernel.host_outputs] for kind, kernel in node.kernels.items()}
-                written[identity] = tables.setdefault(json.dumps([kept, dict(node.refusals)]), len(tables))
+            if identity not in table_of_ids:
+                kernels = {kind: [kernel.host_inputs, kernel.host_outputs] for kind, kernel in node.kernels.items()}
+                table_of_ids[identity] = tables.setdefault(json.dumps([kernels, dict(node.refusals)]), len(tables))
             row: dict[str, Any] = {
                 "name": node.name,
                 "signature": signatures.setdefault(node.signature, len(signatures)),
-                "kernels": written[identity],
+                "kernels": table_of_ids[identity],
                 "count": node.count,
             }
             if node.op_type != node.signature.op_type:
@@ -252,7 +297,15 @@ class OpGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], origin: str = "the data") -> OpGraph:
-        """What `to_json` wrote. Raises PlanError naming `origin` where it is something else, broken, or edited."""
+        """The graph that `to_json` wrote.
+
+        Args:
+            data: its result.
+            origin: where the data is from, for errors.
+
+        Raises:
+            PlanError: the data is of another format or version, broken, or edited.
+        """
         check_format(data, FORMAT, VERSION, origin)
         try:
             graph = _from_json(data)
@@ -266,51 +319,26 @@ class OpGraph:
         return graph
 
     def save(self, path: str | Path) -> None:
-        """Writes the graph as JSON. Raises PlanError where that cannot be."""
+        """Writes the graph to a file, as JSON.
+
+        Raises:
+            PlanError: the file cannot be written.
+        """
         write_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> OpGraph:
-        """Reads a graph that `save` wrote. Raises PlanError where the file is missing, broken, or of another version."""
+        """Reads a graph that `save` wrote.
+
+        Raises:
+            PlanError: the file is missing, broken, edited or of another version.
+        """
         return cls.from_json(read_json(path), str(path))
 
 
-def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
-    """Writes a JSON object to a file; PlanError saying why where that cannot be."""
-    text = json.dumps(data, separators=(",", ":")) + "\n"
-    try:
-        Path(path).write_text(text)
-    except (OSError, TypeError, ValueError) as error:
-        raise PlanError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
-
-
-def read_json(path: str | Path) -> dict[str, Any]:
-    """A JSON object from a file; PlanError saying what is wrong with the file where there is none."""
-    try:
-        data = json.loads(Path(path).read_text())
-    except (OSError, TypeError) as error:
-        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    except ValueError as error:
-        raise PlanError(f"{path} is not JSON ({error}). Was it written whole?") from error
-    if not isinstance(data, dict):
-        raise PlanError(f"{path} holds a JSON {type(data).__name__}, not an object.")
-    return data
-
-
-def check_format(data: Mapping[str, Any], wanted: str, version: int, origin: str) -> None:
-    """Raises PlanError unless `data` says it is of this format and version."""
-    if not isinstance(data, Mapping):
-        raise PlanError(f"{origin} is no {wanted}: that is a mapping, not a {type(data).__name__}.")
-    if data.get("format") != wanted:
-        raise PlanError(f"{origin} is not a {wanted} file: its format is {data.get('format')!r}.")
-    if data.get("version") != version:
-        raise PlanError(
-            f"{origin} has version {data.get('version')!r} of {wanted}; this placer reads version {version}. Make it again."
-        )
-
-
-_TEXTS = frozenset({"body", "role", "requested_device", "planned_by", "planned_why", "location", "resource", "group"})
-_OPTIONAL: dict[str, Any] = {f.name: f.default for f in fields(OpNode) if f.name in _TEXTS} | {"flags": ()}
+_TEXT_FIELDS = frozenset({"body", "role", "requested_device", "planned_by", "planned_why", "location", "resource", "group"})
+_OPTIONAL: dict[str, Any] = {f.name: f.default for f in fields(OpNode) if f.name in _TEXT_FIELDS} | {"flags": ()}
+"""Default by field of an `OpNode` that is only written where it differs."""
 
 
 def _from_json(data: Mapping[str, Any]) -> OpGraph:

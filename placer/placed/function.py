@@ -137,7 +137,7 @@ class PlacedFunction:
 
     @functools.cached_property
     def _call_key(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Hashable | None]:
-        from placer.tf.run.calling import call_key
+        from placer.tf.run.call_keys import call_key
 
         return call_key
 
@@ -257,9 +257,9 @@ class PlacedFunction:
 
     @functools.cached_property
     def _around(self) -> Any:
-        from placer.tf.rewrite.exporting import around
+        from placer.tf.rewrite.exporting import calling_function
 
-        return around(self)
+        return calling_function(self)
 
 
 def _with_defaults(

@@ -33,12 +33,12 @@ def harvest(prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if type(steps) is not int or steps < 1:
         raise OptionError(f"steps={steps!r} is no number of steps above 0; leave it out for the default.")
     from placer.tf.run import harvesting
-    from placer.tf.run.running import ready, step_of, variables_kept
+    from placer.tf.run.timing import blocking_step, restored_variables, warm_up
 
     check_store()
-    step = step_of(lambda: prepared.run(*args, **kwargs), ())
-    with variables_kept(prepared.concrete, (args, kwargs)):
-        if reason := ready(step):
+    step = blocking_step(lambda: prepared.run(*args, **kwargs), ())
+    with restored_variables(prepared.concrete, (args, kwargs)):
+        if reason := warm_up(step):
             raise PlacerError(f"{prepared.signature.function} cannot be run: {reason}")
         harvested = harvesting.harvest(step, prepared.plan, steps)
     keep(harvested, prepared.plan)

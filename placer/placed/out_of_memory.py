@@ -78,12 +78,12 @@ def _plan_again(
         args: of the call.
         kwargs: of the call.
     """
-    from placer.tf.state import variables
+    from placer.tf.state import moving, variables
 
     signature = prepared.signature
     signature.reduced_limits = limits
     signatures.forget(signature)
-    variables.free(prepared.run)
+    variables.release_variables(prepared.run)
     try:
         signatures.plan(args, kwargs)
         if placement is not prepared.placement:
@@ -91,4 +91,4 @@ def _plan_again(
     except InfeasibleError:
         signature.reduced_limits = None
         signature.current = signatures.latest = prepared
-        variables.move([], prepared.run)
+        moving.move([], prepared.run)

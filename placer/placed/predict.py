@@ -133,12 +133,12 @@ def _measured(
     plain: Callable[..., Any], prepared: Prepared, args: tuple[Any, ...], options: Options, budget_s: float
 ) -> tuple[dict[str, Trial], dict[str, str]]:
     """A trial for each placement that runs, and why the others do not, both by name of the placement."""
-    from placer.tf.run.running import in_turns, ready, step_of, variables_kept
+    from placer.tf.run.timing import blocking_step, restored_variables, time_in_turns, warm_up
 
     placements: dict[str, Placement] = {}
     steps: dict[str, Callable[[], None]] = {}
     skipped: dict[str, str] = {}
-    with progress("predicting and measuring") as stage, variables_kept(prepared.concrete, args), warnings.catch_warnings():
+    with progress("predicting and measuring") as stage, restored_variables(prepared.concrete, args), warnings.catch_warnings():
         warnings.simplefilter("ignore", PlacementWarning)  # the plan gave them already
         for name, placement in _placements(prepared.plan, options):
             stage.at(0, name)
@@ -150,20 +150,20 @@ def _measured(
                 skipped[name] = f"the same as {equal}"
                 continue
             run = prepared.concrete if name == DEFAULT else apply(plain, placement).prepare(*args).run
-            step = step_of(run, args)
-            if reason := ready(step):
+            step = blocking_step(run, args)
+            if reason := warm_up(step):
                 skipped[name] = reason
             else:
                 placements[name], steps[name] = placement, step
         if not steps:
             raise PlacerError(f"{prepared.signature.function} cannot be run: {skipped[DEFAULT]}")
         started = time.monotonic()
-        rounds_s = in_turns(
+        rounds_s = time_in_turns(
             steps,
             budget_s,
             rounds=MAX_ROUNDS,
             round_s=ROUND_S,
-            tell=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
+            report=lambda name: stage.at((time.monotonic() - started) / budget_s, name),
         )
     return {name: Trial.of(placement.step_time_ns, rounds_s[name]) for name, placement in placements.items()}, skipped
 

@@ -30,11 +30,11 @@ def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
 def function_to_save(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The ConcreteFunction for a call from a function that is traced to be saved."""
     from placer.tf.rewrite.exporting import without_devices
-    from placer.tf.run.calling import placeable
+    from placer.tf.run.eligibility import trace_if_placeable
     from placer.tf.trace.tracing import concrete_function
 
     concrete = concrete_function(signatures.traceable, args, kwargs)
-    trace, _ = placeable(concrete, args, kwargs)
+    trace, _ = trace_if_placeable(concrete, args, kwargs)
     try:
         return concrete if trace is None else without_devices(trace)
     except RewriteError:

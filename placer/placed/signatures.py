@@ -86,21 +86,21 @@ class Signatures:
             PlacerError: tracing, planning or moving variables failed, or the plan's devices are not here.
             TypeError: the function cannot be called with these arguments.
         """
-        from placer.tf.run import calling
-        from placer.tf.state import variables
+        from placer.tf.run import call_keys
+        from placer.tf.state import handle_holders, variables
 
         with self.lock:
             # `watched` looks at every object: done before a trace, and otherwise only where variables may move.
-            trace_key = calling.trace_key(args, kwargs) if self.moves_variables else None
+            trace_key = call_keys.trace_key(args, kwargs) if self.moves_variables else None
             traced_before = trace_key in self._traced
-            watched = variables.watched() if self.moves_variables and not traced_before else frozenset()
+            watched = handle_holders.watched_variables() if self.moves_variables and not traced_before else frozenset()
             prepared = self.plan(args, kwargs)
             if trace_key is not None:
                 self._traced.add(trace_key)
             if prepared.run is None:
                 if traced_before:
-                    watched = variables.watched()
-                if prepared.trace is not None and variables.elsewhere(prepared.trace, prepared.plan):
+                    watched = handle_holders.watched_variables()
+                if prepared.trace is not None and variables.any_elsewhere(prepared.trace, prepared.plan):
                     self.forget(prepared.signature)
                     prepared = self.plan(args, kwargs)
                 prepared = self._apply(prepared, watched)
@@ -170,15 +170,15 @@ class Signatures:
             self.by_call.pop(key, None)
 
     def _planned(self, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
-        from placer.tf.run import calling
+        from placer.tf.run import call_keys, eligibility
         from placer.tf.trace.tracing import signature_text
 
-        key = calling.entry_key(concrete)
+        key = call_keys.plan_key(concrete)
         signature = self._signatures.get(key)
         if signature is None:
-            signature = Signature(self.name, signature_text(concrete) + calling.scope_text(), concrete)
+            signature = Signature(self.name, signature_text(concrete) + call_keys.scope_text(), concrete)
         if signature.current is None:
-            trace, reason = calling.placeable(concrete, args, kwargs)
+            trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 signature.current = Prepared(signature, None, None, concrete)
@@ -209,7 +209,7 @@ class Signatures:
 
         trace, placement = prepared.trace, prepared.plan
         assert trace is not None
-        creating.settle(trace.concrete)
+        creating.initialise_variables(trace.concrete)
         self._check_devices(placement)
         try:
             run = self._rewritten(prepared, trace, placement)
@@ -232,15 +232,15 @@ class Signatures:
         then the call without a tape gets a new plan.
         """
         from placer.tf._private.gradients import is_recording
-        from placer.tf.state import variables
+        from placer.tf.state import moving, variables
 
         pair_plan = run.pair_plan() if is_recording() else None
-        moves = variables.moves(trace, _full_names(placement if pair_plan is None else pair_plan))
-        variables.move(moves, run, placement.options.get("stale", "repoint"), watched)
-        if variables.moves(trace, _full_names(placement)):
+        moves = variables.needed_moves(trace, _full_names(placement if pair_plan is None else pair_plan))
+        moving.move(moves, run, placement.options.get("stale", "repoint"), watched)
+        if variables.needed_moves(trace, _full_names(placement)):
             placement = self._plan_of(trace, prepared.signature)
             run = self._rewritten(prepared, trace, placement).with_pairs_of(run)
-            variables.move([], run)
+            moving.move([], run)
         return run, placement
 
     def _check_devices(self, placement: Placement) -> None:

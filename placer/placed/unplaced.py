@@ -22,7 +22,7 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
     if calling.in_replica():
         _leave(signatures, "it is called under a distribution strategy, which decides the devices")
         # Inside a function of its own a replica could not wait for the others.
-        return calling.as_written(signatures.function)  # type: ignore[no-any-return]
+        return calling.converted_like_caller(signatures.function)  # type: ignore[no-any-return]
     if in_dataset_function():
         _leave(signatures, "a dataset calls it, in functions that run beside the step, on the host")
         return signatures.traceable  # type: ignore[no-any-return]
@@ -42,11 +42,11 @@ def initialising_function(signatures: Signatures, error: TraceError) -> Callable
         Exception: what the function's own code raised while it was traced, unchanged, since callers may expect it.
         TraceError: tracing failed for another reason than such initial values.
     """
-    from placer.tf.run.calling import initialising, raised_by_function
+    from placer.tf.run.calling import error_of_function, initialising_function
 
-    concrete = initialising(signatures.traceable, error.__cause__)
+    concrete = initialising_function(signatures.traceable, error.__cause__)
     if concrete is None:
-        if (own := raised_by_function(error)) is not None:
+        if (own := error_of_function(error)) is not None:
             raise own from own.__cause__
         raise error
     warn(f"{signatures.name} is left as it is in its first call, whose arguments give its variables their initial values")

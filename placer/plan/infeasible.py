@@ -14,9 +14,9 @@ from placer.problem.memory import excess, live_ranges_of, peaks, usage
 from placer.problem.persistent import persistent
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
-from placer.solvers.exact.cp_sat import LARGEST, cannot_fit
+from placer.solvers.exact.cp_sat import MAX_UNITS, cannot_fit
 from placer.solvers.primitives.cp_model import Model
-from placer.solvers.primitives.repair import fit
+from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
 from placer.solvers.registry import solver
@@ -95,13 +95,13 @@ def _demands_to_drop(graph: OpGraph, problem: PlacementProblem, objective: Objec
 
 def _fitting(problem: PlacementProblem, objective: Objective, seconds: float) -> Assignment | None:
     """A placement that meets the limits: a repaired simple one, or one from a search of at most `seconds`; None if not found."""
-    repaired = (fit(problem, assignment) for assignment in _simple_placements(problem, objective).values())
+    repaired = (repair(problem, assignment) for assignment in _simple_placements(problem, objective).values())
     fitting = next((assignment for assignment in repaired if assignment is not None), None)
     if fitting is not None or seconds <= 0 or cannot_fit(problem):
         return fitting
     reduced = reduce(problem)
     start = next(iter(_simple_placements(reduced.problem, objective).values()), None)
-    if start is None or choices(reduced.problem) > LARGEST:
+    if start is None or choices(reduced.problem) > MAX_UNITS:
         return None
     model = Model(reduced.problem)
     model.limit_where_exceeded(start)
@@ -153,11 +153,11 @@ def _least_excess(problem: PlacementProblem, attempts: Sequence[Assignment]) -> 
     for _ in range(HALVINGS):
         middle = (low + high) // 2
         raised = problem.with_memory_limits(np.where(limits < 0, limits, limits + middle))
-        repaired = [assignment for attempt in attempts if (assignment := fit(raised, attempt)) is not None]
+        repaired = [assignment for attempt in attempts if (assignment := repair(raised, attempt)) is not None]
         candidates += repaired
         low, high = (low, middle) if repaired else (middle, high)
     best = min(candidates, key=total_excess)
-    if choices(problem) > LARGEST:
+    if choices(problem) > MAX_UNITS:
         return best, 0
     model = Model(problem)
     model.limit_where_exceeded(best)

@@ -11,9 +11,10 @@ from typing import Any
 import networkx as nx
 
 from placer.common.gap import relative_gap
+from placer.common.json_files import read_json, write_json
 from placer.common.units import format_ns
 from placer.errors import OptionError, PlanError
-from placer.graph.op_graph import OpGraph, read_json, write_json
+from placer.graph.op_graph import OpGraph
 from placer.plan.difference import Difference, difference
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.records import placed_graph, records

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from placer.common.json_files import check_format
 from placer.errors import PlanError
-from placer.graph.op_graph import OpGraph, check_format
+from placer.graph.op_graph import OpGraph
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.problem.reasons import Reason
 from placer.solvers.base import Status

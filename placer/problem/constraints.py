@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -12,7 +10,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.common.device_spec import parse
-from placer.errors import ConstraintError, DeviceError, OptionError
+from placer.errors import ConstraintError, DeviceError
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.options import Options
 from placer.problem.arrays import Bools, Ints
@@ -129,15 +127,10 @@ class _Constrainer:
                     f"pin {pattern!r} asks for {device!r}, which {self.machine.name!r} does not have; "
                     f"it has {self._device_list()}."
                 )
-            matched = self._matching(pattern)
-            if not matched:
-                near = self.graph.near(pattern, pins=True)
-                raise OptionError(
-                    f"pin {pattern!r} matches no op, op type or variable of {self.graph.name!r}{near} "
-                    "A pin is an op's name or a glob over names, an op type, or a variable's name."
-                )
-            for i in matched:
-                op = self.ops[i]
+            matched = set(self.graph.matching(pattern, "pin"))
+            for i, op in enumerate(self.ops):
+                if op.name not in matched:
+                    continue
                 if not mask & self.runnable[i]:
                     raise ConstraintError(
                         f"pin {pattern!r} puts {op.name!r} ({op.op_type}) on {device!r}, but it cannot run there: "
@@ -229,18 +222,6 @@ class _Constrainer:
     def _devices(self, spec: str) -> int:
         request = parse(spec)
         return sum(1 << d for d, name in enumerate(self.names) if request.matches(name))
-
-    def _matching(self, pattern: str) -> list[int]:
-        """The ops that a pin selects: by name, by op type, or by the variable they hold."""
-        match = re.compile(fnmatch.translate(pattern)).match
-        variables = {key for key, r in self.graph.resources.items() if match(r.name) or match(key)}
-
-        def is_selected(op: OpNode) -> bool:
-            if op.name == pattern or (op.resource and op.resource in variables):
-                return True
-            return op.role not in ("argument", "capture") and (op.op_type == pattern or match(op.name) is not None)
-
-        return [i for i, op in enumerate(self.ops) if is_selected(op)]
 
     # -- words -----------------------------------------------------------------------------------------------------
 

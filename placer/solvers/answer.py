@@ -1,4 +1,4 @@
-"""What solvers share: pricing an answer, telling how good it is, and checking that it is one."""
+"""Makes a `Solution` of an assignment: prices it, checks its memory, and checks what users' functions return."""
 
 from __future__ import annotations
 
@@ -25,33 +25,37 @@ def answer(
     stop_detail: str = "",
     lower_bound_ns: int = 0,
 ) -> Solution:
-    """Prices an assignment: OPTIMAL where its bound proves it, FEASIBLE where it fits, UNKNOWN where it misses a memory limit.
+    """The solution of an assignment: OPTIMAL if it equals its bound, UNKNOWN if it exceeds a memory limit, otherwise FEASIBLE.
 
     Args:
         started: `time.perf_counter` when the search began.
-        stop_reason: why it ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
+        stop_reason: why the search ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
         stop_detail: see `Solution`.
     """
     value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
     if not (problem.units.allowed.sum(axis=1) > 1).any():
         lower_bound_ns, stop_reason, stop_detail = value, StopReason.NO_CHOICE, ""
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
-    if over := overfull(problem, assignment):
-        status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, over
+    if excess_text := overfull(problem, assignment):
+        status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, excess_text
     seconds = time.perf_counter() - started
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)
 
 
-def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
-    """The assignment that the user's own solver `name` made. Raises OptionError where it is none for this problem."""
-    device = np.asarray(getattr(made, "device", None))
-    if not isinstance(made, Assignment) or device.shape != (problem.num_units,) or device.dtype.kind not in "iu":
-        given = f"shape {device.shape} of {device.dtype}" if isinstance(made, Assignment) else f"a {type(made).__name__}"
+def checked(returned: object, problem: PlacementProblem, name: str) -> Assignment:
+    """Checks what the user's function `name` returned, and gives it as an assignment.
+
+    Raises:
+        OptionError: it is no assignment of this problem.
+    """
+    device = np.asarray(getattr(returned, "device", None))
+    if not isinstance(returned, Assignment) or device.shape != (problem.num_units,) or device.dtype.kind not in "iu":
+        given = f"shape {device.shape} of {device.dtype}" if isinstance(returned, Assignment) else f"a {type(returned).__name__}"
         raise OptionError(
             f"{name} returned no Assignment of {problem.num_units} integers, a device's number for each unit, but {given}."
         )
-    known = (device >= 0) & (device < problem.num_devices)
-    wrong = np.flatnonzero(~(known & problem.units.allowed[np.arange(problem.num_units), np.where(known, device, 0)]))
+    exists = (device >= 0) & (device < problem.num_devices)
+    wrong = np.flatnonzero(~(exists & problem.units.allowed[np.arange(problem.num_units), np.where(exists, device, 0)]))
     if len(wrong):
         unit = int(wrong[0])
         op = problem.ops.names[int(np.argmax(problem.ops.unit == unit))]
@@ -61,20 +65,23 @@ def checked(made: object, problem: PlacementProblem, name: str) -> Assignment:
 
 
 def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
-    """The device that misses its memory limit most and by how much, in words; "" where all hold."""
+    """The device that exceeds its memory limit most, and by how much, as text; empty if all limits hold."""
     if not limits_can_bind(problem):
         return ""
-    over = excess(problem, assignment)
-    d = int(np.argmax(over))
-    if not over[d]:
+    excess_bytes = excess(problem, assignment)
+    d = int(np.argmax(excess_bytes))
+    if not excess_bytes[d]:
         return ""
-    limit = int(problem.devices.memory_limit_bytes[d])
-    return f"{problem.devices.names[d]} would hold {limit + int(over[d])} bytes, {int(over[d])} over its limit of {limit}"
+    limit, over = int(problem.devices.memory_limit_bytes[d]), int(excess_bytes[d])
+    return f"{problem.devices.names[d]} would hold {limit + over} bytes, {over} over its limit of {limit}"
 
 
 def limits_can_bind(problem: PlacementProblem) -> bool:
-    """Whether holding everything at once, a copy at every place, could exceed any limit; False is cheap proof that all fits."""
-    most = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
-    most += int(np.max(problem.ops.workspace_bytes, initial=0))
+    """Whether an assignment could exceed a limit. False proves, in linear time, that every assignment meets them.
+
+    The test is whether everything at once, with a copy at every place, exceeds the lowest limit.
+    """
+    everything_bytes = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
+    everything_bytes += int(np.max(problem.ops.workspace_bytes, initial=0))
     limits = problem.devices.memory_limit_bytes
-    return bool(((limits >= 0) & (limits < most)).any())
+    return bool(((limits >= 0) & (limits < everything_bytes)).any())

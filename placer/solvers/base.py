@@ -1,4 +1,4 @@
-"""What every solver answers, exact or heuristic, and the door they all come through."""
+"""The interface of a solver, and the solution that it returns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Status(enum.StrEnum):
     OPTIMAL = "OPTIMAL"
     FEASIBLE = "FEASIBLE"
     INFEASIBLE = "INFEASIBLE"
-    """Proved: nothing fits."""
+    """Proved: no assignment meets the memory limits."""
     UNKNOWN = "UNKNOWN"
-    """Nothing found within the time limit, nothing proved."""
+    """No assignment that meets the limits was found, and none was ruled out."""
 
 
 class StopReason(enum.StrEnum):
@@ -43,8 +43,8 @@ class StopReason(enum.StrEnum):
 class Solution:
     """A solver's answer.
 
-    ``objective_ns`` is the value of the objective that was asked for, ``lower_bound_ns`` a proved bound on it (0 where the
-    solver has none); ``assignment`` is None for INFEASIBLE, and for UNKNOWN None or an attempt that misses a memory limit.
+    ``objective_ns`` is the value of the objective that was asked for. ``lower_bound_ns`` is a proved bound on it, 0 where the
+    solver has none. ``assignment`` is None if the status is INFEASIBLE; if it is UNKNOWN, it is None or exceeds a memory limit.
     """
 
     assignment: Assignment | None
@@ -56,7 +56,7 @@ class Solution:
     seconds: float
     stop_reason: StopReason
     stop_detail: str = ""
-    """What else there is to say of how the search ended, and why this solver was chosen; "" for nothing."""
+    """Details of how the search ended, and why this solver was chosen; may be empty."""
 
     @property
     def stop_text(self) -> str:
@@ -71,18 +71,21 @@ class Solution:
 
 @runtime_checkable
 class Solver(Protocol):
-    """A solver is a value (a frozen dataclass whose fields are its options). Same problem, limit and seed: same answer."""
+    """A solver is a value: a frozen dataclass whose fields are its options.
+
+    The same problem, time limit and seed give the same answer.
+    """
 
     @property
     def name(self) -> str: ...
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Why it cannot take this problem, in words; "" where it can."""
+        """Why the solver cannot solve this problem, as text; empty if it can."""
         ...
 
-    def solve(
-        self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0
-    ) -> Solution: ...
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
+        """Searches for an assignment that minimises the objective within the memory limits."""
+        ...
 
     def cite(self) -> str:
         """The source of the algorithm: references, one a line, each with authors, title, year, and a DOI or an address."""

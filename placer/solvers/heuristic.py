@@ -1,4 +1,4 @@
-"""One assignment by a rule: what every heuristic shares, so that one is a function and a line."""
+"""A heuristic: a function from a problem to an assignment, as a solver."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Rule: TypeAlias = Callable[[PlacementProblem], Assignment]
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """A function from a problem to an assignment, as a solver. Neither the objective nor the seed changes what it does."""
+    """A solver that gives the assignment of one function. The objective, the time limit and the seed do not change it."""
 
     name: str
     assign: Rule
     source: str
     note: str | Callable[[PlacementProblem, Assignment], str] = "a fixed rule"
-    """What the method is, for the stop detail."""
+    """The kind of method, for the stop detail: a text, or a function of the problem and its assignment."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Only what exceeds a memory limit so placed."""
+        """Says which memory limit the assignment exceeds, if it exceeds one."""
         return overfull(problem, self.assign(problem)) if limits_can_bind(problem) else ""
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """There is nothing to search."""
+        """Applies the function once."""
         started = time.perf_counter()
         assignment = self.assign(problem)
         note = self.note if isinstance(self.note, str) else self.note(problem, assignment)
         return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=note)
 
     def cite(self) -> str:
-        """The source of the rule."""
+        """The source of the function."""
         return self.source

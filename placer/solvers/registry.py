@@ -1,13 +1,16 @@
-"""The door that every solver comes through, built in or from another package.
+"""Solvers by name: those of this package and those that other packages register.
 
-A package adds one by the entry point group "placer.solvers": a name, and a callable without arguments that gives the solver.
+A built-in solver is a module of `exact`, `search` or `heuristics`. Its name is the module's name, and `solver` in the module is a
+callable without arguments that gives the solver. Another package registers such a callable as an entry point.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
@@ -15,65 +18,49 @@ from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
 from placer.solvers.base import Solver
 from placer.solvers.heuristic import Rule
-from placer.solvers.heuristics.user_function import own
+from placer.solvers.user_function import heuristic_of
 
 GROUP = "placer.solvers"
-
-_BUILT_IN = {
-    "auto": "auto:Auto",
-    "min_cut": "exact.min_cut:MinCut",
-    "lagrangian": "bounds.lagrangian:Lagrangian",
-    "cp_sat": "exact.cp_sat:CpSat",
-    "chain_dp": "exact.chain_dp:ChainDp",
-    "step_time": "search.step_time:StepTime",
-    "m_topo": "heuristics.m_topo:m_topo",
-    "m_etf": "heuristics.m_etf:m_etf",
-    "m_sct": "heuristics.m_sct:m_sct",
-    "heft": "heuristics.heft:heft",
-    "cpop": "heuristics.cpop:cpop",
-    "peft": "heuristics.peft:peft",
-    "earliest_finish": "heuristics.earliest_finish:earliest_finish",
-    "greedy": "heuristics.greedy:greedy",
-    "greedy_benefit": "heuristics.greedy_benefit:greedy_benefit",
-    "dfs_fill": "heuristics.dfs_fill:dfs_fill",
-    "in_order_fill": "heuristics.in_order_fill:in_order_fill",
-    "cpu_preferred": "heuristics.cpu_preferred:cpu_preferred",
-    "annealing": "search.annealing:Annealing",
-    "genetic": "search.genetic:Genetic",
-    "random": "heuristics.random_placement:RandomPlacement",
-    "tf_default": "heuristics.tf_default:tf_default",
-    "all_cpu": "heuristics.fixed:all_cpu",
-    "all_gpu": "heuristics.fixed:all_gpu",
-}
-"""By name, where in `placer.solvers` it is: the exact and bounded ones, then the heuristics."""
+ROOMS = ("exact", "search", "heuristics")
 
 
 @cache
 def solvers() -> Mapping[str, EntryPoint]:
-    """The registered solvers by name, none imported yet. A built-in keeps its name, whatever is installed."""
-    built_in = {name: EntryPoint(name, f"placer.solvers.{where}", GROUP) for name, where in _BUILT_IN.items()}
+    """The registered solvers by name: `auto`, then those of each room in alphabetical order, then those of other packages.
+
+    No solver is imported. A built-in solver keeps its name, whatever is installed.
+    """
+    modules = {"auto": "placer.solvers.auto"}
+    for room in ROOMS:
+        names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / room)]))
+        modules |= {name: f"placer.solvers.{room}.{name}" for name in names}
+    built_in = {name: EntryPoint(name, f"{module}:solver", GROUP) for name, module in modules.items()}
     others = {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in built_in}
     return MappingProxyType(built_in | dict(sorted(others.items())))
 
 
-def solver(named_or_own: str | Solver | Rule) -> Solver:
-    """The registered solver of that name with its default options, a solver itself, or a function as one.
+def solver(choice: str | Solver | Rule) -> Solver:
+    """The solver that a user chose.
+
+    Args:
+        choice: the name of a registered solver, which then has its default options; a solver; or a function from a
+            `PlacementProblem` to an `Assignment`.
 
     Raises:
-        OptionError: no such name, or an object that cannot solve.
+        OptionError: no solver has this name, or the object cannot solve.
     """
-    if isinstance(named_or_own, str):
-        entry = solvers().get(named_or_own)
+    if isinstance(choice, str):
+        entry = solvers().get(choice)
         if entry is None:
-            near = did_you_mean(named_or_own, solvers())
-            raise OptionError(f"no solver {named_or_own!r}{near} There are {', '.join(solvers())}, or pass a Solver.")
+            near = did_you_mean(choice, solvers())
+            raise OptionError(f"no solver {choice!r}{near} There are {', '.join(solvers())}, or pass a Solver.")
         return cast(Solver, entry.load()())
-    if not isinstance(named_or_own, type):
-        if isinstance(named_or_own, Solver):
-            return named_or_own
-        if callable(named_or_own):
-            return own(named_or_own)
+    if not isinstance(choice, type):
+        if isinstance(choice, Solver):
+            return choice
+        if callable(choice):
+            return heuristic_of(choice)
     raise OptionError(
-        f"{named_or_own!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a PlacementProblem "
+        f"{choice!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a PlacementProblem "
         f"to an Assignment; or name a registered one: {', '.join(solvers())}."
     )

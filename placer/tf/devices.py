@@ -1,4 +1,4 @@
-"""What this process sees: TensorFlow's devices and the machine they make up."""
+"""The devices of this process, and the machine that they are."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from placer.common.device_spec import parse
 
 @functools.cache
 def process_devices() -> tuple[str, ...]:
-    """The CPUs and GPUs of this process, ("CPU:0", "GPU:0"). Asking starts TensorFlow's runtime, after which they are fixed."""
+    """The CPUs and GPUs of this process, such as ("CPU:0", "GPU:0"). Starts TensorFlow's runtime, after which they are fixed."""
     specs = [parse(d.name) for kind in ("CPU", "GPU") for d in tf.config.list_logical_devices(kind)]
     return tuple(spec.short for spec in specs if spec.job in (None, "localhost"))
 
 
 def full_name(device: str) -> str:
-    """The name the runtime gives a device of this process: "GPU:0" is "/job:localhost/replica:0/task:0/device:GPU:0"."""
+    """The runtime's name of a device of this process: "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
     return parse(device).full
 
 
 RESERVE_BYTES, RESERVE_SHARE = 64 << 20, 1 / 32
-"""Of a GPU's memory what is not for tensors: libraries' workspaces, and gaps that its allocator cannot fill."""
+"""Bytes of a GPU's memory, and a share of it, that tensors cannot use: workspaces of libraries, and gaps between allocations."""
 
 
 def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
-    """This process's devices with the constants that `placer calibrate` found, else those of the shipped machine that fits best.
+    """A machine of this process's devices, with the constants that `placer calibrate` measured.
 
-    The provenance says which, and how well it fits.
+    Without a calibration, the constants are those of the shipped machine that is most similar. The provenance says which, and how
+    similar it is.
 
-    A GPU's memory is what TensorFlow may take of it, a limit set by the user included, less a reserve and what this process
-    holds there already; a CPU's is the host's, or what a container or a batch job may have of it. Several logical CPUs share
-    the host, and each is given all of its cores and memory.
+    A GPU's memory is what TensorFlow may use of it, by a limit of the user too, without a reserve and without the bytes that this
+    process already holds. A CPU's memory is the host's, or the share of a container or batch job. Several logical CPUs share the
+    host: each has all of its cores and memory.
 
     Args:
-        planned_bytes: by device: what of that, such as variables, the plan to be made counts itself.
+        planned_bytes: by device: bytes held already that the next plan counts itself, such as those of variables.
     """
     memory_bytes = _memory_bytes()
     models: list[str] = []
     for gpu in tf.config.get_visible_devices("GPU"):
         parts = tf.config.get_logical_device_configuration(gpu) or [None]
         models += [str(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU"))] * len(parts)
-    seen = machine_of(
+    uncalibrated = machine_of(
         cpus=sum(name.startswith("CPU") for name in process_devices()),
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
         cores=len(os.sched_getaffinity(0)),
@@ -64,14 +65,14 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
         threads_per_core=threads_per_core(),
         core_cache_bytes=core_cache_bytes(),
     )
-    ours = planned_bytes or {}
+    planned = planned_bytes or {}
     held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
-    reserves = {name: reserve_bytes(memory_bytes[name], nbytes - ours.get(name, 0)) for name, nbytes in held.items()}
-    return replace(with_calibration(seen), reserve_bytes=reserves)
+    reserves = {name: reserve_bytes(memory_bytes[name], nbytes - planned.get(name, 0)) for name, nbytes in held.items()}
+    return replace(with_calibration(uncalibrated), reserve_bytes=reserves)
 
 
 def reserve_bytes(memory_bytes: int, held_bytes: int) -> int:
-    """What of a GPU's memory no plan may count on, where so much is held that is not the plan's."""
+    """The bytes of a GPU's memory that no plan may use, where `held_bytes` are held by others."""
     reserve = RESERVE_BYTES + round(RESERVE_SHARE * memory_bytes) + max(0, held_bytes)
     return min(reserve, memory_bytes - 1)
 
@@ -85,15 +86,20 @@ def machine_of(
     threads_per_core: int = DEFAULT_THREADS_PER_CORE,
     core_cache_bytes: int = DEFAULT_CORE_CACHE_BYTES,
 ) -> Machine:
-    """A machine of `cpus` logical CPUs on one host of `cores` cores, and of GPUs given by model and memory in bytes.
+    """A machine of logical CPUs and GPUs, with the constants of a shipped machine.
 
-    The host's rates are the shipped host's, scaled by cores. GPUs of whatever model are priced as the shipped one, since
-    TensorFlow tells nothing of their speed.
+    The host's rates are the shipped host's, scaled by cores. GPUs of all models have the rates of the shipped GPU, since
+    TensorFlow does not give their speed.
+
+    Args:
+        cpus: how many logical CPUs the host has.
+        gpus: the model and the memory in bytes of each GPU.
+        cores, host_bytes, host_model, threads_per_core, core_cache_bytes: of the host.
     """
-    like = load_machine("cpu2" if not gpus else "h100" if len(gpus) == 1 else "2xh100")
-    host = like.device("CPU:0")
+    shipped = load_machine("cpu2" if not gpus else "h100" if len(gpus) == 1 else "2xh100")
+    host = shipped.device("CPU:0")
     scale = cores / host.cores
-    priced = replace(
+    scaled = replace(
         host,
         model=f"{cores} {host_model} cores",
         memory_bytes=host_bytes,
@@ -104,42 +110,42 @@ def machine_of(
         flops={dtype: rate * scale for dtype, rate in host.flops.items()},
         memory_bytes_per_s=host.memory_bytes_per_s * scale,
     )
-    devices = [replace(priced, name=f"CPU:{i}") for i in range(cpus)]
+    devices = [replace(scaled, name=f"CPU:{i}") for i in range(cpus)]
     links: list[Link] = []
-    notes = [f"the devices of this process with the constants of {like.name!r}"]
+    notes = [f"the devices of this process with the constants of {shipped.name!r}"]
     notes[0] += f", the host's rates scaled from {host.cores} cores" if cores != host.cores else ""
     notes.append("placer calibrate measures them")
     for i, (model, memory_bytes) in enumerate(gpus):
-        shipped = like.device("GPU:0")
-        gpu = replace(shipped, name=f"GPU:{i}", model=model, memory_bytes=memory_bytes)
+        shipped_gpu = shipped.device("GPU:0")
+        gpu = replace(shipped_gpu, name=f"GPU:{i}", model=model, memory_bytes=memory_bytes)
         for other in [devices[0], *devices[cpus:]]:
-            links += _links(like, other, gpu)
+            links += _links(shipped, other, gpu)
         devices.append(gpu)
-        if shipped.model not in model:
-            notes.append(f"{gpu.name} is a {model} and priced as a {shipped.model}")
+        if shipped_gpu.model not in model:
+            notes.append(f"{gpu.name} is a {model} and priced as a {shipped_gpu.model}")
     return Machine(
         name="local",
         devices=tuple(devices),
         links=tuple(links),
-        call_overhead_ns=like.call_overhead_ns,
-        host_hop_ns=like.host_hop_ns,
-        split_ns=like.split_ns,
-        argument_ns=like.argument_ns,
-        passed_ns=like.passed_ns,
-        waiting_ns=like.waiting_ns,
+        call_overhead_ns=shipped.call_overhead_ns,
+        host_hop_ns=shipped.host_hop_ns,
+        split_ns=shipped.split_ns,
+        argument_ns=shipped.argument_ns,
+        passed_ns=shipped.passed_ns,
+        waiting_ns=shipped.waiting_ns,
         provenance="; ".join(notes),
     )
 
 
-def _links(like: Machine, one: Device, gpu: Device) -> list[Link]:
-    """Both directions between `gpu` and a device before it, as the shipped machine has them."""
-    first, last = ("CPU:0", "GPU:0") if one.kind == "CPU" else ("GPU:0", "GPU:1")
-    shipped = ((one, gpu, like.link(first, last)), (gpu, one, like.link(last, first)))
-    return [replace(link, src=src.name, dst=dst.name) for src, dst, link in shipped if link is not None]
+def _links(shipped: Machine, other: Device, gpu: Device) -> list[Link]:
+    """The links between `gpu` and another device, in both directions, with the constants of the shipped machine."""
+    first, second = ("CPU:0", "GPU:0") if other.kind == "CPU" else ("GPU:0", "GPU:1")
+    links = ((other, gpu, shipped.link(first, second)), (gpu, other, shipped.link(second, first)))
+    return [replace(link, src=src.name, dst=dst.name) for src, dst, link in links if link is not None]
 
 
 def _processor() -> str:
-    """What the processor is called; the architecture where it has no name."""
+    """The name of the processor; the architecture if it has no name."""
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -148,12 +154,14 @@ def _processor() -> str:
 
 
 def _memory_bytes() -> dict[str, int]:
-    """What TensorFlow's allocator may take on each device. There is no public way to ask."""
+    """By device: the bytes that TensorFlow's allocator may use. No public function of TensorFlow gives them."""
     process_devices()  # the runtime must be up
-    found = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
+    devices = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
     try:
-        specs = [parse(pywrap_tf_session.TF_DeviceListName(found, i)) for i in range(pywrap_tf_session.TF_DeviceListCount(found))]
-        sizes = [pywrap_tf_session.TF_DeviceListMemoryBytes(found, i) for i in range(len(specs))]
+        specs = [
+            parse(pywrap_tf_session.TF_DeviceListName(devices, i)) for i in range(pywrap_tf_session.TF_DeviceListCount(devices))
+        ]
+        sizes = [pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i) for i in range(len(specs))]
         return {spec.short: size for spec, size in zip(specs, sizes, strict=True) if spec.matches(spec.short)}
     finally:
-        pywrap_tf_session.TF_DeleteDeviceList(found)
+        pywrap_tf_session.TF_DeleteDeviceList(devices)

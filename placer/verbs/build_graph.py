@@ -31,4 +31,4 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
     from placer.tf.trace.known_sizes import KnownSizes
 
     traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
-    return reading.read(traced, KnownSizes(traced), variables.decided())
+    return reading.read(traced, KnownSizes(traced), variables.immovable_handles())

@@ -101,7 +101,8 @@ def _shipped(name: str) -> tuple[OpGraph, Options]:
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:
     """A saved graph, or the graph of a saved plan (see `of_plan`)."""
-    from placer.graph.op_graph import OpGraph, read_json
+    from placer.common.json_files import read_json
+    from placer.graph.op_graph import OpGraph
     from placer.plan.placement import Placement
     from placer.plan.saving import FORMAT
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.errors import OptionError
-from placer.graph.op_graph import OpGraph
+from placer.graph.op_graph import ENDS, OpGraph
 from placer.plan.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristics.tf_default import default_assignment
@@ -26,13 +26,15 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     Args:
         graph: the ops.
-        devices: device by op, such as "CPU:0" or "GPU:0", for any of the ops, which are looked up by `OpGraph.find`. Ops that
-            must share a device follow the one that is given; the others are where TensorFlow would put them.
+        devices: device by name glob, op type or variable name, such as ``{"embed/*": "CPU:0"}``; each names the ops that it names
+            in ``pins``. Ops that must share a device follow the one that is given; the others are where TensorFlow would put
+            them.
         machine: as for `solve`.
         **options: fields of `Options` as keywords, except the solver.
 
     Raises:
-        OptionError: the graph has no such op, an op may not be on its device, or ops that must share a device have two.
+        OptionError: a name matches no op, op type or variable, two names give an op two devices, an op may not be on its device,
+            or ops that must share a device have two.
         InfeasibleError: the placement exceeds the memory limits; higher ``memory_limits`` predict it.
     """
     if not isinstance(devices, Mapping):
@@ -41,23 +43,28 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
         raise OptionError("simulate takes no solver: devices say where ops are. placer.solve takes one.")
 
     named: dict[str, str] = {}
+    for pattern, wanted in devices.items():
+        for name in graph.matching(pattern, "name"):
+            if named.setdefault(name, wanted) != wanted:
+                raise OptionError(f"{name!r} is on {named[name]} and, by {pattern!r}, on {wanted}: give one device.")
+    # A variable, an argument or a captured tensor is where a pin says; no choice of a solver moves it.
+    ends = {name: wanted for name, wanted in named.items() if graph.op(name).resource or graph.op(name).role in ENDS}
+    pins = {**options.pop("pins", {}), **ends}
 
     def given(problem: PlacementProblem) -> Assignment:
         device = default_assignment(problem).device
         name_of: dict[int, str] = {}
         number = {name: i for i, name in enumerate(problem.ops.names)}
-        for name, wanted in devices.items():
-            op = graph.find(name).name
+        for name, wanted in named.items():
             if wanted not in problem.devices.names:
                 raise OptionError(f"{name!r} is to be on {wanted!r}; there is {', '.join(problem.devices.names)}.")
-            unit, position = int(problem.ops.unit[number[op]]), problem.devices.names.index(wanted)
+            unit, position = int(problem.ops.unit[number[name]]), problem.devices.names.index(wanted)
             if not problem.units.allowed[unit, position]:
                 allowed = ", ".join(np.array(problem.devices.names)[problem.units.allowed[unit]])
                 raise OptionError(f"{name!r} cannot be on {wanted}, only on {allowed}: explain({name!r}) of a plan tells why.")
-            if unit in name_of and device[unit] != position:
-                other = name_of[unit]
-                raise OptionError(f"{name!r} on {wanted} and {other!r} on {devices[other]}: these share a device.")
-            device[unit], name_of[unit], named[op] = position, name, wanted
+            if (other := name_of.setdefault(unit, name)) != name and named[other] != wanted:
+                raise OptionError(f"{name!r} on {wanted} and {other!r} on {named[other]}: these share a device.")
+            device[unit] = position
         return Assignment(device)
 
-    return replace(solve(graph, machine, solver=given, **options), assigned=named)
+    return replace(solve(graph, machine, solver=given, pins=pins, **options), assigned=named)

@@ -127,11 +127,11 @@ def measure(name: str, size: Size, out: Path, budget_s: float, two_cpu: bool = F
     export_json(Store().rows(), out / "measurements.json")
     keep(name, ready, rounds, machine, out)
     keep_grappler(name, ready, machine, out)
-    from placer.tf.run.harvesting import recorded
+    from placer.tf.run.harvesting import record_steps
 
     for label in PROFILED if traces else ():
         if label in ready:
-            (out / f"{name}.{label}.xplane.pb.gz").write_bytes(gzip.compress(recorded(ready[label][1].step, PROFILED_STEPS)))
+            (out / f"{name}.{label}.xplane.pb.gz").write_bytes(gzip.compress(record_steps(ready[label][1].step, PROFILED_STEPS)))
 
 
 def measure_effects(names: Sequence[str], out: Path, *, two_cpu: bool = False) -> None:

@@ -97,7 +97,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
     import tensorflow as tf
 
     from placer.tf._private.runtime import recorded_partitions
-    from placer.tf.run.running import seconds, step_of
+    from placer.tf.run.timing import blocking_step, mean_seconds
 
     program = (SMALL if args.size == "small" else FULL)[name]()
     fast = fast_devices(program, args.devices)
@@ -132,9 +132,9 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
     tf.config.experimental.enable_tensor_float_32_execution(True)
     gpus = tf.config.list_logical_devices("GPU")
     record["peak_bytes"] = {f"GPU:{i}": tf.config.experimental.get_memory_info(f"GPU:{i}")["peak"] for i in range(len(gpus))}
-    once = step_of(step, program.args)
-    repeats = max(1, int(ROUND_S / seconds(once, 1)))
-    rounds = [1e3 * seconds(once, repeats) for _ in range(ROUNDS)]
+    once = blocking_step(step, program.args)
+    repeats = max(1, int(ROUND_S / mean_seconds(once, 1)))
+    rounds = [1e3 * mean_seconds(once, repeats) for _ in range(ROUNDS)]
     return record | {"step_ms": statistics.median(rounds), "rounds_ms": rounds}
 
 

@@ -25,7 +25,7 @@ from placer.problem.price import transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.registry import solver, solvers
 from tests.helpers.model_parallel import CASES, by_hand, limited, on_gpus
 

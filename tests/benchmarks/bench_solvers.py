@@ -20,8 +20,8 @@ from placer.problem.replay import Replay
 from placer.problem.schedule import Simulator
 from placer.solvers.base import Objective
 from placer.solvers.bounds.step_bound import step_bound_ns
-from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.tf_default import default_assignment
+from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.hill_climbing import moves
 from placer.solvers.registry import solver
 from tests.helpers.changed import changed

@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from examples import workloads
 from examples.workloads import Workload
-from placer.tf.run.running import in_turns
+from placer.tf.run.timing import time_in_turns
 
 VARIANTS = ("default", "all_cpu", "plan", "hand")
 BUILDERS: dict[str, Callable[..., Workload]] = {
@@ -200,7 +200,7 @@ def warm_up(fn: Callable[..., Any], args: tuple[Any, ...]) -> Variant:
 
 def interleaved(steps: dict[str, Callable[[], None]], within_s: float = WORKLOAD_S) -> dict[str, list[float]]:
     """Seconds a step by variant, one figure a round."""
-    return in_turns(steps, within_s, rounds=ROUNDS, round_s=ROUND_S)
+    return time_in_turns(steps, within_s, rounds=ROUNDS, round_s=ROUND_S)
 
 
 def describe(placement: Any) -> dict[str, Any]:

@@ -193,9 +193,7 @@ def outcome(plan: Callable[[], Any]) -> dict[str, Any]:
 
     CLOCK.now_s = 0.0
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            placement = plan()
+        placement = plan()
     except placer.PlacerError as error:
         return {"error": type(error).__name__, "texts": [str(error)]}
     ops = placement.ops
@@ -292,22 +290,23 @@ DETAILS = ("texts", "devices", "unit_devices")
 """Fields that are compared in another way than the others: by their digest, or as texts."""
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], Counter[tuple[str, str]]]:
-    """The decisions that differ between two records of a graph, in words, and how often each pair of texts differs."""
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[tuple[str, str]], Counter[tuple[str, str]]]:
+    """What differs between two records of a graph.
+
+    Returns:
+        By field a line for each decision that differs, and how often each pair of texts differs.
+    """
     lines, texts = [], Counter[tuple[str, str]]()
-    if before["fingerprint"] != after["fingerprint"]:
-        lines.append("the graph's fingerprint differs")
-    if before["ops"] != after["ops"]:
-        lines.append(f"the graph's ops differ: {len(before['ops'])} before, {len(after['ops'])} after")
+    lines += [(field, f"the graph's {field}") for field in ("fingerprint", "ops") if before[field] != after[field]]
     for key in [*before["runs"], *(key for key in after["runs"] if key not in before["runs"])]:
         one, two = before["runs"].get(key), after["runs"].get(key)
         if one is None or two is None:
-            lines.append(f"{key}: only {'after' if one is None else 'before'}")
+            lines.append(("plan", f"{key}: only {'after' if one is None else 'before'}"))
             continue
         pairs = ((field, one.get(field), two.get(field)) for field in dict.fromkeys([*one, *two]) if field not in DETAILS)
-        lines += [f"{key}: {field} was {was}, is {now}" for field, was, now in pairs if was != now]
+        lines += [(field, f"{key}: {field} was {was}, is {now}") for field, was, now in pairs if was != now]
         if "devices" in one and "devices" in two and one["devices_digest"] != two["devices_digest"]:
-            lines.append(f"{key}: {moves(before['ops'], one, after['ops'], two)}")
+            lines.append(("devices", f"{key}: {moves(before['ops'], one, after['ops'], two)}"))
         worded = itertools.zip_longest(one["texts"], two["texts"], fillvalue="")
         texts.update(without_numbers(was, now) for was, now in worded if was != now)
     return lines, texts
@@ -343,29 +342,33 @@ def main() -> int:
     before = read(arguments.compare) if arguments.compare else {}
     seconds = time.perf_counter
     CLOCK.replace_real()
+    warnings.simplefilter("ignore")  # notes are recorded with the plans
 
     after: dict[str, Any] = {}
-    lines: list[str] = []
+    lines: list[tuple[str, str]] = []
     texts: Counter[tuple[str, str]] = Counter()
     for name, is_example, graph in graphs(arguments.words):
         started = seconds()
         after[name] = decide(graph, is_example, before[name]["limits"] if name in before else None)
-        runs, digests = len(after[name]["runs"]), digest(after[name])
-        print(f"{name}: {len(graph)} ops, {runs} runs, {seconds() - started:.1f} s, {digests}", flush=True)
+        runs = after[name]["runs"]
+        decided = digest({key: {**run, "texts": []} for key, run in runs.items()})
+        print(f"{name}: {len(graph)} ops, {len(runs)} plans, {seconds() - started:.1f} s, digest {decided}", flush=True)
         if name in before:
             more, worded = differences(before[name], after[name])
-            lines += [f"{name}: {line}" for line in more]
+            lines += [(field, f"{name}: {line}") for field, line in more]
             texts += worded
         elif before:
-            lines.append(f"{name}: not in {arguments.compare}")
+            lines.append(("graph", f"{name}: not in {arguments.compare}"))
     if before and not arguments.words:
-        lines += [f"{name}: only in {arguments.compare}" for name in before if name not in after]
+        lines += [("graph", f"{name}: only in {arguments.compare}") for name in before if name not in after]
     if arguments.out:
         arguments.out.write_bytes(gzip.compress(json.dumps(after, indent=0).encode(), mtime=0))
     if before:
         for (was, now), count in texts.most_common():
             print(f"text, {count} times: {was!r} is now {now!r}")
-        print("\n".join(lines) or "No decision differs.")
+        print("\n".join(line for _, line in lines) or "No decision differs.")
+        for field, count in Counter(field for field, _ in lines).most_common():
+            print(f"{field} differs {count} times")
     return 1 if lines else 0
 
 

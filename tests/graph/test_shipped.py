@@ -16,8 +16,8 @@ from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
 from placer.research.arena.problem_file import fingerprint
 from placer.research.arena.problems import problem_of, with_memory_share
-from placer.solvers.exact.min_cut import minimum_cut
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.graph_cut import minimum_cut
+from placer.solvers.primitives.one_kind import all_on
 
 FOLDER = Path(shipped.__file__).parent / shipped.FOLDER
 

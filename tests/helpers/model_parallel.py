@@ -19,7 +19,7 @@ from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Ints
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.changed import changed
 from tests.helpers.machines import four_gpus, two_gpus
 

@@ -29,8 +29,9 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 from cost_models.ops import Difference, entry_of
 from placer.graph.op_graph import Kernel
-from placer.tf.trace import optypes
-from placer.tf.trace.kernels import DEVICE_TYPES, UNRUNNABLE, KernelIndex
+from placer.tf.trace import op_types
+from placer.tf.trace.kernels import DEVICE_TYPES, KernelIndex
+from placer.tf.trace.unrunnable import UNRUNNABLE
 
 VERSION = ".".join(tf.__version__.split(".")[:2])
 GOLDEN = Path(__file__).parents[1] / "data" / "registry" / f"registry-{VERSION}.txt"
@@ -116,18 +117,18 @@ def _host(definition: OpDef, kernel: Kernel) -> str:
 
 
 def _said(name: str) -> Iterator[str]:
-    """What the table of ops and `placer.tf.trace.kernels` add to the registry."""
+    """What the table of ops and `placer.tf.trace.unrunnable` add to the registry."""
     entry = entry_of(name)
     named = {Difference.BOUNDS: "bounds", Difference.RANDOM: "random", Difference.SAVED: "saving"}
     yield from (flag for difference, flag in named.items() if difference in entry.differs)
     if entry.unseen_code == "python":
         yield "python"
     yield from (each.value for each in (Difference.DIVISION, Difference.POWER) if each in entry.differs)
-    if optypes.is_stateful(name):
+    if op_types.is_stateful(name):
         yield "stateful"
-    if optypes.runs_unseen_code(name):
+    if op_types.runs_unseen_code(name):
         yield "unseen code"
-    if why := optypes.unplaceable(name):
+    if why := op_types.unplaceable(name):
         yield f"left alone: {why}"
     yield from (f"at times the {row.device_type} kernel {row.why}" for row in UNRUNNABLE if name in row.ops)
 

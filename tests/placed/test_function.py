@@ -194,7 +194,7 @@ def test_a_function_goes_by_its_own_name() -> None:
         assert placed_function.placement.summary().startswith("twice: ")
     assert repr(placed.placement).startswith("<Placement of 'twice': 8 ops on two-cpus, step_time ")
     assert repr(placer.trace(twice, X)) == "<Trace of 'twice': float32[4,8], 2, add=0.5>"
-    with pytest.raises(PlanError, match=r"'twice'.*'x' is .*float32\[4,8\] there.*float32\[2,8\] here"):
+    with pytest.raises(PlanError, match=r"'twice'.*'x' is .*float32\[4,8\] in the plan and .*float32\[2,8\] in the function"):
         placer.apply(twice, placed.placement)(X[:2])
 
 

@@ -20,7 +20,7 @@ from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.auto import WORTH_MOVING
+from placer.solvers.auto import MIN_GAIN
 from placer.verbs.solve import solve
 from tests.helpers.graphs import CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 from tests.helpers.random_problems import problems, random_assignment
@@ -70,7 +70,7 @@ def test_figures_add_up(graph: OpGraph, objective: str) -> None:
     assert plan.lower_bound_ns <= plan.objective_ns
     assert plan.objective_ns == (plan.total_cost_ns if objective == "total_cost" else plan.step_time_ns)
     feasible = [b.total_cost_ns if objective == "total_cost" else b.step_time_ns for b in plan.baselines.values() if b.feasible]
-    margin = WORTH_MOVING if objective == "step_time" else 0
+    margin = MIN_GAIN if objective == "step_time" else 0
     assert plan.objective_ns * (1 - margin) <= min(feasible)
     assert set(plan.baselines) == {"tf_default", "all_cpu", "all_gpu"}
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 import placer
 from placer.errors import TraceError
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.machines import two_cpus
 from tests.semantics.test_moving import HERE, IMAGES, LABELS, THERE, X, model, moving, state, step_of, where
 
@@ -296,7 +296,7 @@ def test_a_tensor_that_initial_values_share_is_made_before_them(draw: Any, first
     def call() -> Any:
         return (moving(function) if first_call else placer.plan_then_create(build, [X], devices=two_cpus()))(X)
 
-    with pytest.raises(TraceError, match="variable 'kept' its initial value uses a tensor"):
+    with pytest.raises(TraceError, match="the initial value of variable 'kept' uses a tensor"):
         call()
     shared.cache_clear()
     made.clear()

@@ -15,7 +15,7 @@ from cost_models.overrides import Override, OverrideModel
 from placer.plan.placement import Placement
 from placer.problem.price import total_cost_ns
 from placer.problem.schedule import Simulator
-from placer.solvers.auto import WORTH_MOVING
+from placer.solvers.auto import MIN_GAIN
 from tests.helpers.harness import Program, plan
 from tests.helpers.random_problems import assignments
 
@@ -159,7 +159,7 @@ def test_no_other_placement_priced_alike_is_cheaper(f: Any, size: int) -> None:
     step, quickest = plan(program), plan(program, solver=lambda p: min(assignments(p), key=Simulator(p).step_ns))
     assert step.lower_bound_ns <= quickest.objective_ns <= step.objective_ns
     for solver in ("all_cpu", "all_gpu", "greedy", "tf_default"):
-        assert step.objective_ns * (1 - WORTH_MOVING) <= plan(program, solver=solver).objective_ns
+        assert step.objective_ns * (1 - MIN_GAIN) <= plan(program, solver=solver).objective_ns
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -13,15 +13,15 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.solvers.base import Status
-from placer.solvers.bounds.branch_and_bound import branched
-from placer.solvers.bounds.lagrangian import lagrangian
+from placer.solvers.bounds.branch_and_bound import branch_and_bound
+from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.exact.cp_sat import CpSat, cannot_fit
 from placer.solvers.primitives import symmetry
 from placer.solvers.primitives.cp_model import Model
-from placer.solvers.primitives.local_search import exchange
-from placer.solvers.primitives.neighbourhoods import improved
-from placer.solvers.primitives.repair import fit
+from placer.solvers.primitives.local_search import local_search
+from placer.solvers.primitives.neighbourhoods import search_neighbourhoods
+from placer.solvers.primitives.repair import repair
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import alike, assignments, interchangeable, problems, random_assignment, relabelled
 from tests.problem.test_price import chain
@@ -72,17 +72,17 @@ def test_the_order_of_devices_changes_no_optimum(problem: PlacementProblem) -> N
 @settings(deadline=None, max_examples=100)
 @given(problems() | alike(), st.integers(0, 3))
 def test_the_relaxation_bounds_every_assignment_that_fits(problem: PlacementProblem, seed: int) -> None:
-    relaxed = lagrangian(problem, seed=seed)
+    relaxed = lagrangian_relaxation(problem, seed=seed)
     best = cheapest_that_fits(problem)
-    if relaxed.found:
+    if relaxed.assignments:
         assert best is not None
-        assert all(validate(problem, assignment).ok for assignment in relaxed.found)
-        assert best <= total_cost_ns(problem, relaxed.found[0])
+        assert all(validate(problem, assignment).ok for assignment in relaxed.assignments)
+        assert best <= total_cost_ns(problem, relaxed.assignments[0])
     if best is not None:
         assert relaxed.bound_ns <= best
-    again = lagrangian(problem, seed=seed)
+    again = lagrangian_relaxation(problem, seed=seed)
     assert again.bound_ns == relaxed.bound_ns
-    assert [a.device.tolist() for a in again.found] == [a.device.tolist() for a in relaxed.found]
+    assert [a.device.tolist() for a in again.assignments] == [a.device.tolist() for a in relaxed.assignments]
 
 
 @settings(deadline=None, max_examples=60)
@@ -102,9 +102,10 @@ def test_devices_that_can_trade_places_are_told(problem: PlacementProblem, seed:
 @settings(deadline=None, max_examples=30)
 @given(problems(limits=True), st.integers(0, 3))
 def test_neighbourhoods_never_cost_more_and_fit(problem: PlacementProblem, seed: int) -> None:
-    fitting = fit(problem, random_assignment(problem, seed))
+    fitting = repair(problem, random_assignment(problem, seed))
     if fitting is not None:
-        better = improved(problem, fitting, lagrangian(problem), seconds=5.0, seed=seed)
+        relaxed = lagrangian_relaxation(problem)
+        better = search_neighbourhoods(problem, fitting, relaxed.assignments, relaxed.moments, seconds=5.0, seed=seed)
         assert validate(problem, better).ok
         assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
 
@@ -112,14 +113,14 @@ def test_neighbourhoods_never_cost_more_and_fit(problem: PlacementProblem, seed:
 @settings(deadline=None, max_examples=60)
 @given(problems(devices=2, limits=True))
 def test_branching_raises_the_bound_and_never_over_the_optimum(problem: PlacementProblem) -> None:
-    relaxed = lagrangian(problem)
-    if relaxed.found:
-        best, bound = branched(relaxed.prices, relaxed.found[-1], time_limit_s=5.0)
+    relaxed = lagrangian_relaxation(problem)
+    if relaxed.assignments:
+        best, bound = branch_and_bound(relaxed.prices, relaxed.assignments[-1], time_limit_s=5.0)
         assert validate(problem, best).ok
         optimum = cheapest_that_fits(problem)
         assert optimum is not None
         assert relaxed.bound_ns <= bound <= optimum <= total_cost_ns(problem, best)
-        assert total_cost_ns(problem, best) <= total_cost_ns(problem, relaxed.found[-1])
+        assert total_cost_ns(problem, best) <= total_cost_ns(problem, relaxed.assignments[-1])
 
 
 @settings(deadline=None, max_examples=30)
@@ -149,10 +150,10 @@ def test_holdings_sum_up_to_usage(problem: PlacementProblem, seed: int) -> None:
 @settings(deadline=None, max_examples=100)
 @given(problems(limits=True), st.integers(0, 2**32 - 1))
 def test_what_is_repaired_and_improved_fits(problem: PlacementProblem, seed: int) -> None:
-    fitting = fit(problem, random_assignment(problem, seed))
+    fitting = repair(problem, random_assignment(problem, seed))
     if fitting is not None:
         assert validate(problem, fitting).ok
-        better = exchange(problem, fitting, passes=20)
+        better = local_search(problem, fitting, max_passes=20)
         assert validate(problem, better).ok
         assert total_cost_ns(problem, better) <= total_cost_ns(problem, fitting)
 
@@ -195,4 +196,4 @@ def test_where_nothing_fits_at_any_price_no_price_overflows(problem: PlacementPr
     """Prices double until the limits hold, which they never do here."""
     kept = problem.units.persistent_bytes + 2**33
     crowded = changed(problem, devices_memory_limit_bytes=np.array([1, 1]), units_persistent_bytes=kept)
-    assert not any(validate(crowded, assignment).ok for assignment in lagrangian(crowded).found)
+    assert not any(validate(crowded, assignment).ok for assignment in lagrangian_relaxation(crowded).assignments)

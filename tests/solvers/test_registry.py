@@ -17,7 +17,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import simulate
 from placer.problem.validate import validate
 from placer.solvers.base import Objective, Solution, Status, StopReason
-from placer.solvers.primitives.incremental_cost import Ledger
+from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.registry import solver, solvers
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
@@ -63,12 +63,12 @@ def test_auto_finds_something_wherever_anything_does(problem: PlacementProblem) 
 
 @settings(deadline=None, max_examples=100)
 @given(problems(limits=False), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=8))
-def test_ledger_follows_every_move(problem: PlacementProblem, moves: list[tuple[int, int]]) -> None:
-    ledger = Ledger(problem, random_assignment(problem, 0))
-    cost = total_cost_ns(problem, ledger.assignment)
+def test_incremental_cost_follows_every_move(problem: PlacementProblem, moves: list[tuple[int, int]]) -> None:
+    incremental = IncrementalCost(problem, random_assignment(problem, 0))
+    cost = total_cost_ns(problem, incremental.assignment)
     for unit, device in moves:
-        cost += ledger.move(unit % problem.num_units, device % problem.num_devices)
-        assert cost == total_cost_ns(problem, ledger.assignment)
+        cost += incremental.move(unit % problem.num_units, device % problem.num_devices)
+        assert cost == total_cost_ns(problem, incremental.assignment)
 
 
 def test_tf_default_moves_generators_and_metadata_beside_their_neighbours() -> None:
@@ -109,6 +109,11 @@ def test_every_solver_says_whom_to_cite(name: str) -> None:
     for reference in solver(name).cite().splitlines():
         assert re.search(r"\b(19|20)\d\d\b", reference)
         assert re.search(r"doi:10\.\d{4,}/|arXiv:\d{4}\.\d{5}|https://", reference) or reference.startswith("placer ")
+
+
+@pytest.mark.parametrize("name", list(solvers()))
+def test_every_solver_has_the_name_it_is_registered_by(name: str) -> None:
+    assert solver(name).name == name
 
 
 def test_listing_solvers_imports_none() -> None:

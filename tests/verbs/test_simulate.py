@@ -37,6 +37,23 @@ def test_what_is_not_named_is_where_tensorflow_has_it(graph: OpGraph) -> None:
     assert placer.simulate(graph, {"ArgMax": "CPU:0"}, "h100").device_of("ArgMax") == "CPU:0" != plain.ops[only.name].device
 
 
+def test_names_are_those_of_pins(graph: OpGraph) -> None:
+    plain = placer.simulate(graph, {}, "h100")
+    for pattern in ("MatMul", "*MatMul*", next(iter(graph.resources), "MatMul")):
+        named = graph.matching(pattern, "name")
+        moved = placer.simulate(graph, {pattern: "CPU:0"}, "h100")
+        assert len(named) > (pattern in ("MatMul", "*MatMul*"))
+        assert moved.assigned == dict.fromkeys(named, "CPU:0")
+        assert {moved.ops[name].device for name in named} == {"CPU:0"}
+        pinned = placer.solve(graph, "h100", pins={pattern: "CPU:0"}, solver="tf_default")
+        assert {pinned.ops[name].device for name in named} == {"CPU:0"}
+    assert moved.machine == plain.machine
+    with pytest.raises(OptionError, match=r"name 'MatMuls' matches no op.*did you mean .*MatMul"):
+        placer.simulate(graph, {"MatMuls": "CPU:0"}, "h100")
+    with pytest.raises(OptionError, match="give one device"):
+        placer.simulate(graph, {"MatMul": "CPU:0", "*MatMul*": "GPU:0"}, "h100")
+
+
 def test_a_device_of_ones_own_is_told_as_that_and_what_moving_the_op_would_change(graph: OpGraph, tmp_path: Path) -> None:
     one, two = next(names for names in units(placer.solve(graph, "h100")) if len(names) == 2)
     mine = {one: "CPU:0", "ArgMax": "CPU:0"}
@@ -64,7 +81,7 @@ def test_what_cannot_be_is_told(graph: OpGraph) -> None:
     plan = placer.solve(graph, "h100")
     together = next(names for names in units(plan) if len(names) > 1)
     for devices, words in (
-        ({"nothing": "CPU:0"}, "no op or variable of"),
+        ({"nothing": "CPU:0"}, "name 'nothing' matches no op, op type or variable"),
         ({3: "CPU:0"}, "3 is no op's name"),
         ({together[0]: "GPU:7"}, "there is CPU:0, GPU:0"),
         ({together[0]: "CPU:0", together[1]: "GPU:0"}, "these share a device"),

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.json_files import check_format
 from placer.errors import PlanError
-from placer.graph.op_graph import check_format
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.json_files import read_json
 from placer.errors import OptionError
-from placer.graph.op_graph import OpGraph, read_json
+from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.constraints import constrain
@@ -24,8 +25,8 @@ from placer.research.arena.problem_file import load_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import Objective
-from placer.solvers.exact.min_cut import minimum_cut
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.graph_cut import minimum_cut
+from placer.solvers.primitives.one_kind import all_on
 from placer.verbs.read_target import of_plan, read_target
 from placer.verbs.solve import look_up
 

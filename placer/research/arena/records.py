@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from placer.common.json_files import check_format
 from placer.errors import PlanError
-from placer.graph.op_graph import check_format
 
 Record: TypeAlias = dict[str, Any]
 """One run as a flat dict of text, numbers and booleans. Fields without a value are left out."""

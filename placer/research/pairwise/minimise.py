@@ -18,7 +18,18 @@ from placer.research.pairwise.problem import FORBIDDEN, PairwiseProblem, pairwis
 from placer.research.pairwise.solution import PairwiseSolution
 from placer.research.pairwise.window import any_that_fit, decide_anew, window
 from placer.solvers.base import Status
-from placer.solvers.sources import BARAHONA, KOLMOGOROV, PERRON, SHAW, lines
+from placer.solvers.primitives.cp_model import PERRON
+from placer.solvers.primitives.neighbourhoods import SHAW
+from placer.solvers.sources import references
+
+KOLMOGOROV = (
+    "V. Kolmogorov, Convergent tree-reweighted message passing for energy minimization, IEEE Transactions on Pattern Analysis "
+    "and Machine Intelligence 28(10), 2006, doi:10.1109/TPAMI.2006.200"
+)
+BARAHONA = (
+    "F. Barahona, R. Anbil, The volume algorithm: producing primal solutions with a subgradient method, Mathematical Programming "
+    "87(3), 2000, doi:10.1007/s101070050002"
+)
 
 PRICING_SHARE = 0.7
 """The share of the time after which prices end, if some values fit by then."""
@@ -78,7 +89,7 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
 
 def cite() -> str:
     """The sources of the algorithm, one on each line."""
-    return lines(KOLMOGOROV, BARAHONA, SHAW, PERRON)
+    return references(KOLMOGOROV, BARAHONA, SHAW, PERRON)
 
 
 def _unsolved(status: Status, bound: int, started: float, why: str) -> PairwiseSolution:

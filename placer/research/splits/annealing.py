@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from placer.problem.arrays import Ints
+from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
-from placer.solvers.primitives.grouping import grouped
 from placer.solvers.primitives.metropolis import temperature_at
 
 NORM = 8

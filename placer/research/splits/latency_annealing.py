@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from placer.problem.arrays import Ints
+from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
-from placer.solvers.primitives.grouping import grouped
 from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 
 END_TEMPERATURE = 0.01

@@ -1,4 +1,4 @@
-"""No step is shorter than the work that memory limits leave to the busiest resource."""
+"""A lower bound on the step time under memory limits: the least load of the busiest resource."""
 
 from __future__ import annotations
 
@@ -11,33 +11,39 @@ from placer.problem.arrays import Floats
 from placer.problem.parts import Links
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
-from placer.solvers.bounds.lagrangian import CUTS, Prices
+from placer.solvers.bounds.memory_prices import MAX_CUTS, MemoryPrices
 from placer.solvers.bounds.step_bound import loads
-from placer.solvers.bounds.two_sided_relaxation import merged, sides
-from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.primitives.cp_model import Model
+from placer.solvers.primitives.graph_cut import minimum_cut
+from placer.solvers.primitives.two_sided_relaxation import sides, two_sided_relaxation
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
 
 ROUNDS = 5
-STEEP = 4.0
-"""How fast the weights follow the loads."""
-MOMENT_S = 0.01
+LEARNING_RATE = 4.0
+"""Exponent of the multiplicative weights: how fast they follow the loads."""
+MIN_CP_SAT_S = 0.01
+"""Least time limit of constraint programming, in seconds."""
 SCALE = 1024
-"""Weighted loads are rounded down to this part of a ns."""
-LARGEST = 2_000
-"""Units that are decided, up to which the relaxation is solved as a program too."""
+"""Weighted loads are rounded down to 1/`SCALE` ns."""
+MAX_UNITS = 2_000
+"""Up to this number of units to decide, the relaxation is also solved by constraint programming."""
 
 
 def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> int:
-    """`least_load_ns` of the assignments that meet the memory limits, plus the least of a call's.
+    """A lower bound on the step time of the assignments that meet the memory limits, in ns.
 
-    As there, any weights of the resources that sum up to one give a bound: the least weighted load of what fits. That is a total
-    cost without copies, so that what bounds it does: prices of memory, then constraint programming with the limits at the moments
-    that have a price. Of more than two devices it is that of the `merged` ones; 0 where kernels do not let them be merged.
+    As in `least_load_ns`, any weights of the resources with sum 1 give a bound: the least weighted load of an assignment that
+    fits. A weighted load is a total cost without copies, so bounds on the total cost apply: memory prices, then constraint
+    programming with the limits at the moments that have a price. More than two devices are replaced by the two of
+    `two_sided_relaxation`; the bound is 0 if there is no such relaxation.
+
+    Args:
+        seconds: the time limit.
+        seed: of constraint programming.
     """
     started = time.perf_counter()
-    problem = merged(simulator.problem) if simulator.problem.num_devices > 1 else None
+    problem = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
     if problem is None:
         return 0
     load = _shared_loads(simulator)
@@ -45,29 +51,29 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
     first = np.unique(problem.ops.unit, return_index=True)[1]
     best = 0
     for k in range(ROUNDS):
-        left = seconds - (time.perf_counter() - started)
-        if left <= 0:
+        remaining_s = seconds - (time.perf_counter() - started)
+        if remaining_s <= 0:
             break
-        weighed = np.zeros_like(problem.ops.time_ns)
-        weighed[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
-        nothing = np.zeros_like(problem.links.latency_ns)
+        weighted = np.zeros_like(problem.ops.time_ns)
+        weighted[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
+        free = np.zeros_like(problem.links.latency_ns)
         relaxation = replace(
             problem,
-            ops=replace(problem.ops, time_ns=weighed),
-            links=Links(latency_ns=nothing, ns_per_byte=nothing.astype(np.float64)),
+            ops=replace(problem.ops, time_ns=weighted),
+            links=Links(latency_ns=free, ns_per_byte=free.astype(np.float64)),
         )
-        bound, there = _least_cost(relaxation, left / (ROUNDS - k), seed)
+        bound, assignment = _least_cost(relaxation, remaining_s / (ROUNDS - k), seed)
         best = max(best, bound // SCALE)
-        busy = load[np.arange(len(load)), there.device].sum(axis=0)
-        weight = weight * np.exp(STEEP * busy / max(1.0, float(np.max(busy))))
+        busy = load[np.arange(len(load)), assignment.device].sum(axis=0)
+        weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
     return simulator.whole_ns(best, simulator.least_call_ns)
 
 
 def _shared_loads(simulator: Simulator) -> Floats:
-    """[U, 2, 4]: `loads` of a unit on either side of the `merged` problem, as if its devices shared them equally.
+    """[U, 2, 4]: the `loads` of a unit on each side of the relaxation, divided equally among the side's devices, in ns.
 
-    The busiest of them has at least that.
+    The busiest device of a side has at least that load.
     """
     load, allowed, side = loads(simulator), simulator.problem.units.allowed, sides(simulator.problem)
     shared = np.zeros((len(load), 2, 4))
@@ -80,15 +86,15 @@ def _shared_loads(simulator: Simulator) -> Floats:
 
 
 def _least_cost(problem: PlacementProblem, seconds: float, seed: int) -> tuple[int, Assignment]:
-    """A bound on the total cost of what fits, and what comes near to it, fitting or not."""
+    """A bound on the total cost of assignments that fit, in ns, and an assignment near it, which may exceed limits."""
     started = time.perf_counter()
     reduced = reduce(problem)
-    prices = Prices(reduced.problem)
-    prices.climb(CUTS, started + seconds / 2)
-    bound, near = prices.height_ns, minimum_cut(reduced.problem, rent=prices.rent()).assignment
-    if choices(reduced.problem) <= LARGEST:
+    prices = MemoryPrices(reduced.problem)
+    prices.ascend(MAX_CUTS, started + seconds / 2)
+    bound, near = prices.bound_ns, minimum_cut(reduced.problem, memory_price=prices.per_byte()).assignment
+    if choices(reduced.problem) <= MAX_UNITS:
         model = Model(reduced.problem)
         model.limit(prices.moments)
-        _, found, proved = model.minimise(near, max(MOMENT_S, started + seconds - time.perf_counter()), seed)
-        bound, near = max(bound, proved), near if found is None else found
+        _, candidate, proved = model.minimise(near, max(MIN_CP_SAT_S, started + seconds - time.perf_counter()), seed)
+        bound, near = max(bound, proved), near if candidate is None else candidate
     return bound, reduced.invert(near)

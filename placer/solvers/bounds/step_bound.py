@@ -1,4 +1,4 @@
-"""What no assignment's step can go under, by the execution model."""
+"""Lower bounds on the step time of every assignment, by the execution model."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ ROUNDS = 30
 
 
 def step_bound_ns(simulator: Simulator) -> int:
-    """The larger of the longest chain and the least load, plus the least of a call's; at most `Simulator.step_ns` of anything."""
+    """The larger of the longest chain and the least load, plus the least overhead of a call, in ns.
+
+    It is at most `Simulator.step_ns` of any assignment.
+    """
     return simulator.whole_ns(max(longest_chain_ns(simulator), least_load_ns(simulator)), simulator.least_call_ns)
 
 
 def longest_chain_ns(simulator: Simulator) -> int:
-    """The earliest end of the last op if every op had every resource to itself and each edge chose its producer's device.
+    """The earliest end of the last op if no two ops shared a resource, in ns.
 
-    For each op and device: when it can be issued at the earliest, and when it is done. What a chain costs between devices is
-    counted, so that leaving one pays its copies.
+    For each op and device it computes the earliest time at which the op can be issued, and at which it can end. Each edge chooses
+    its producer's device freely; an edge between two devices pays for its copy. Time: E D².
     """
     problem, edges = simulator.problem, simulator.edges
     devices = range(problem.num_devices)
@@ -30,11 +33,11 @@ def longest_chain_ns(simulator: Simulator) -> int:
     first = (problem.ops.dispatch_ns / runs).astype(np.int64).tolist()
     last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
-    code, copy = (a.tolist() for a in edges.pairs(problem))
+    edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
     consumer, begin, hop = edges.consumer_list, edges.start_list, edges.is_control_list
 
-    ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [op][device]: for the host to go on
-    behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # for the stream to go on
+    ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the host can issue the op
+    behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the stream can begin it
     end = 0
     for op, own in enumerate(allowed):
         issued, done = [0] * problem.num_devices, [0] * problem.num_devices
@@ -48,23 +51,23 @@ def longest_chain_ns(simulator: Simulator) -> int:
         end = max(end, min(done[d] for d in own))
         follow = [done[d] if streamed[op][d] else issued[d] for d in devices]
         for e in range(begin[op], begin[op + 1]):
-            to, costs = consumer[e], copy[e]
-            goes, follows = ready[to], behind[to]
-            for d in allowed[to]:
+            user, costs = consumer[e], copy[e]
+            host_ready, stream_ready = ready[user], behind[user]
+            for d in allowed[user]:
                 host = min([done[s] + costs[s][d] for s in own])
                 stream = host
-                if code[e][d] == ISSUED and d in own:  # staying is never later than leaving and coming back
+                if edge_wait[e][d] == ISSUED and d in own:  # to stay on d is never later than to leave it and come back
                     host, stream = min(host, issued[d]), min(host, issued[d] if hop[e] else follow[d])
-                goes[d] = max(goes[d], host)
-                follows[d] = max(follows[d], stream)
+                host_ready[d] = max(host_ready[d], host)
+                stream_ready[d] = max(stream_ready[d], stream)
     return end
 
 
 def least_load_ns(simulator: Simulator) -> int:
-    """How long the busiest resource must work whatever is where: threads, whole CPUs, feeding threads and streams.
+    """A lower bound on the load of the busiest resource, in ns: threads, whole CPUs, dispatching threads and streams.
 
-    Any weights of the resources, summing up to one, give a bound: the weighted load with each unit where that is least. The
-    weights follow the loads (multiplicative weights; Arora, Hazan, Kale 2012).
+    Any weights of the resources with sum 1 give a bound: the weighted load with each unit on the device where its weighted load
+    is least. The weights follow the loads (multiplicative weights; Arora, Hazan, Kale 2012). Time: 30 U D².
     """
     load = loads(simulator)
     allowed = simulator.problem.units.allowed
@@ -72,18 +75,19 @@ def least_load_ns(simulator: Simulator) -> int:
     best = 0.0
     for _ in range(ROUNDS):
         priced = np.where(allowed, load @ weight, np.inf)
-        there = priced.argmin(axis=1)
-        best = max(best, float(priced[np.arange(len(priced)), there].sum()))
-        busy = load[np.arange(len(load)), there].sum(axis=0)
+        device = priced.argmin(axis=1)
+        best = max(best, float(priced[np.arange(len(priced)), device].sum()))
+        busy = load[np.arange(len(load)), device].sum(axis=0)
         weight = weight * np.exp(busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
     return int(best * (1 - 1e-9))
 
 
 def loads(simulator: Simulator) -> Floats:
-    """[U, D, 2D]: what a unit on a device takes of each device's two resources.
+    """[U, D, 2D]: the load of a unit on a device on each device's two resources, in ns.
 
-    Those are its threads and the whole of it, or the feeding thread and the stream of an asynchronous one.
+    The resources of a synchronous device are its threads and the device as a whole; those of an asynchronous device are the
+    thread that dispatches its ops and its stream.
     """
     problem = simulator.problem
     threads = problem.devices.threads

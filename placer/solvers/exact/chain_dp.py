@@ -1,8 +1,4 @@
-"""Total cost over contiguous splits: a dynamic programme over ideals.
-
-J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient Algorithms for Device Placement of DNN Graph
-Operators, NeurIPS 2020.
-"""
+"""Total cost over contiguous splits: a dynamic programme over ideals (Tarnawski et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,76 +15,79 @@ from placer.problem.memory import excess
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution
+from placer.solvers.heuristics.dfs_fill import SOURCE
 from placer.solvers.primitives.ideals import Edges, contained, ideals, precedence
-from placer.solvers.sources import TARNAWSKI
 
-MOST, MOST_LIMITED = 600, 150
-"""The most ideals; fewer where limits can bind, since pieces are then tried for size."""
-USES = 100_000_000
-"""Pieces times what crosses in each."""
-NEVER = np.iinfo(np.int64).max // 4
+MAX_IDEALS, MAX_IDEALS_LIMITED = 600, 150
+"""Limits of the number of ideals; the second holds where memory limits can bind, since each piece's memory is then checked."""
+MAX_PIECE_USES = 100_000_000
+"""Limit of the number of pieces times the uses of crossings in each."""
+FORBIDDEN_NS = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True, slots=True)
 class ChainDp:
-    """One contiguous piece of the graph on each device, in their order, and the rest on the CPU.
+    """Puts one contiguous piece of the graph on each device, in the order of devices, and all other units on the CPU.
 
-    The least total cost of such splits where the graph has few ideals and there are two devices; over prefixes of depth-first
-    orders where it has many. With more devices a copy from one straight to another counts as one by way of the CPU.
+    For two devices this is the least total cost of such splits, if the graph has few ideals; if it has many, only prefixes of
+    depth-first orders are tried. With more devices, a copy between two accelerators is priced as two copies through the CPU.
+    Time: I² E D for I ideals.
     """
 
     name: str = "chain_dp"
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Other objectives."""
+        """Says that the objective is another."""
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """There is nothing to search."""
+        """Runs the dynamic programme, whatever the time limit."""
         started = time.perf_counter()
-        assignment, everything = contiguous(problem)
-        detail = "contiguous splits, every ideal" if everything else "contiguous splits, prefixes of depth-first orders"
+        assignment, all_ideals = contiguous(problem)
+        detail = "contiguous splits, every ideal" if all_ideals else "contiguous splits, prefixes of depth-first orders"
         return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=detail)
 
     def cite(self) -> str:
         """The paper."""
-        return TARNAWSKI
+        return SOURCE
 
 
 def contiguous(problem: PlacementProblem) -> tuple[Assignment, bool]:
-    """The cheapest contiguous split, and whether all ideals were looked at."""
+    """The contiguous split of least total cost, and whether all ideals were tried."""
     rest = np.where(problem.units.allowed[:, problem.devices.host], problem.devices.host, problem.units.allowed.argmax(axis=1))
     limited = limits_can_bind(problem)
-    most = min(MOST_LIMITED if limited else MOST, math.isqrt(USES // max(1, len(crossings_of(problem).user))))
-    family, everything = ideals(problem.num_units, _order(problem), max(2, most))
+    max_ideals = min(
+        MAX_IDEALS_LIMITED if limited else MAX_IDEALS, math.isqrt(MAX_PIECE_USES // max(1, len(crossings_of(problem).user)))
+    )
+    family, all_ideals = ideals(problem.num_units, _order(problem), max(2, max_ideals))
     within = contained(family)
     count = len(family)
     every = np.arange(count)
     others = [d for d in range(problem.num_devices) if d != problem.devices.host]
     least = np.zeros(count, np.int64)
-    came = []  # by device: where its piece begins, and where what is before that ends
+    choices = []  # by device: the ideal where its piece begins, and the ideal where the pieces before it end
     for d in others:
-        saved = np.where(within, _piece_costs_ns(problem, family, rest, d), NEVER)
+        saved = np.where(within, _piece_costs_ns(problem, family, rest, d), FORBIDDEN_NS)
         if limited:
-            saved = np.where(_fitting(problem, family, within, rest, d), saved, NEVER)
+            saved = np.where(_fits(problem, family, within, rest, d), saved, FORBIDDEN_NS)
         np.fill_diagonal(saved, 0)
         with_piece = least[:, None] + saved
         begins = with_piece.argmin(axis=0)
-        through = np.where(within, with_piece[begins, every][:, None], NEVER)
+        through = np.where(within, with_piece[begins, every][:, None], FORBIDDEN_NS)
         ends = through.argmin(axis=0)
         least = through[ends, every]
-        came.append((begins, ends))
+        choices.append((begins, ends))
     device, j = rest.copy(), count - 1
-    for d, (begins, ends) in zip(others[::-1], came[::-1], strict=True):
+    for d, (begins, ends) in zip(others[::-1], choices[::-1], strict=True):
         j = int(ends[j])
         i = int(begins[j])
         device = np.where(family[j] & ~family[i] & problem.units.allowed[:, d], d, device)
         j = i
-    return Assignment(device), everything
+    return Assignment(device), all_ideals
 
 
 def _order(problem: PlacementProblem) -> Edges:
-    """Which unit comes before which, without circles."""
+    """The precedence of units, as edges without cycles."""
     edges = edges_of(problem)
     maker, user = edges.producer, edges.consumer
     order = np.argsort(user, kind="stable")
@@ -97,7 +96,7 @@ def _order(problem: PlacementProblem) -> Edges:
 
 
 def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int) -> Ints:
-    """[I, I]: what is added to the total cost where `d` takes what ideal j has beyond ideal i, and all else is at `rest`."""
+    """[I, I]: the change of the total cost, in ns, if `d` has the units of ideal j outside ideal i, the others `rest`."""
     allowed = problem.units.allowed[:, d]
     every = np.arange(problem.num_units)
     work = np.where(allowed, problem.unit_time_ns[:, d] - problem.unit_time_ns[every, rest], 0)
@@ -111,7 +110,7 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
     crossings = crossings_of(problem)
     for x, maker in enumerate(crossings.unit.tolist()):
         made = inside(maker)
-        here, there = int(crossings.place[x, d]), int(crossings.place[x, rest[maker]])
+        made_at, else_at = int(crossings.place[x, d]), int(crossings.place[x, rest[maker]])
         used: dict[int, Bools] = {}
         for entry in range(int(crossings.start[x]), int(crossings.start[x + 1])):
             unit = int(crossings.user[entry])
@@ -122,16 +121,16 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
             ):
                 used[place] = used[place] | where if place in used else where
         for place, where in used.items():
-            from_here, from_there = problem.links.copy_ns(
-                crossings.nbytes[x], crossings.count[x], np.array([here, there]), np.array(place)
+            from_device, from_rest = problem.links.copy_ns(
+                crossings.nbytes[x], crossings.count[x], np.array([made_at, else_at]), np.array(place)
             ).tolist()
-            cost += where * np.where(made, from_here, from_there)
-    nothing: Ints = cost - cost[0, 0]
-    return nothing
+            cost += where * np.where(made, from_device, from_rest)
+    change: Ints = cost - cost[0, 0]
+    return change
 
 
-def _fitting(problem: PlacementProblem, family: Bools, within: Bools, rest: Ints, d: int) -> Bools:
-    """[I, I]: whether `d` has room for what ideal j has beyond ideal i. A part of what fits does too."""
+def _fits(problem: PlacementProblem, family: Bools, within: Bools, rest: Ints, d: int) -> Bools:
+    """[I, I]: whether the units of ideal j outside ideal i fit on `d`. Any part of a piece that fits also fits."""
     count = len(family)
     allowed = problem.units.allowed[:, d]
     fits = np.zeros((count, count), np.bool_)
@@ -146,3 +145,6 @@ def _fitting(problem: PlacementProblem, family: Bools, within: Bools, rest: Ints
             else:
                 fits[np.ix_(within[i], within[:, j])] = True
     return fits
+
+
+solver = ChainDp

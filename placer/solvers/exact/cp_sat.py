@@ -1,4 +1,4 @@
-"""Any number of devices and memory limits over lifetimes: constraint programming with lazy limits."""
+"""Total cost on any number of devices under memory limits, by constraint programming that adds the limits lazily."""
 
 from __future__ import annotations
 
@@ -12,44 +12,50 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
-from placer.solvers.bounds.branch_and_bound import branched
-from placer.solvers.bounds.lagrangian import Relaxed, lagrangian
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.bounds.branch_and_bound import LAND, branch_and_bound
+from placer.solvers.bounds.lagrangian_relaxation import Relaxation, lagrangian_relaxation
+from placer.solvers.bounds.memory_prices import FISHER
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.primitives.cp_model import Model
-from placer.solvers.primitives.neighbourhoods import improved
-from placer.solvers.primitives.repair import fit
+from placer.solvers.primitives.cp_model import PERRON, Model
+from placer.solvers.primitives.neighbourhoods import SHAW, search_neighbourhoods
+from placer.solvers.primitives.one_kind import all_on
+from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
-from placer.solvers.sources import FISHER, LAND, PERRON, SHAW, lines
+from placer.solvers.sources import references
 
-LARGEST = 2_000
-"""Units to decide, up to which the whole program finds more than neighbourhoods."""
-RELAXED, NEAR = 0.4, 0.2
-"""Of the time, for the relaxation, and for neighbourhoods of a larger problem."""
+MAX_UNITS = 2_000
+"""Up to this number of units to decide, solving the whole program gives better assignments than searching neighbourhoods."""
+RELAXATION_SHARE, NEIGHBOURHOOD_SHARE = 0.4, 0.2
+"""Shares of the time limit for the relaxation, and for the neighbourhoods of a larger problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpSat:
-    """Total cost under memory limits, with a proved bound, until the time is over.
+    """Minimises the total cost under memory limits, with a proved bound, up to the time limit.
 
-    Limits become constraints only at moments where a solution exceeds them, so that every model on the way is a relaxation and
-    its bound holds. The search, and a second one beside it on another processor that raises the bound, are seeded and end by
-    deterministic time before the clock ends them.
+    A limit becomes a constraint only at moments where a solution exceeds it, so every model is a relaxation and its bound is
+    valid. A second search, on another processor, raises the bound. Both are seeded and stop by deterministic time, which ends
+    before the time limit does.
     """
 
     name: str = "cp_sat"
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Other objectives."""
+        """Says that the objective is another."""
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Starts from the relaxation, then tightens and solves the whole until that meets every limit or the time is over. Where
-        no repair of a start fits, what misses the limits least comes first, until it meets them. The bound is the better of the
-        relaxation's and the program's. Of larger problems neighbourhoods are searched first, and on two devices the relaxation
-        is branched on: their program comes to nothing in any time one would wait.
+        """Searches in steps, until the bound is reached or the time is over.
+
+        1. The Lagrangian relaxation gives a bound and assignments, which are repaired.
+        2. A problem of more than `MAX_UNITS` units is improved by neighbourhoods, and on two devices by branch and bound: its
+           whole program would take too long.
+        3. If no assignment fits, the program minimises the bytes over the limits first.
+        4. The program minimises the total cost; limits that its solution exceeds are added, until it exceeds none.
+
+        The bound is the higher one of the relaxation's and the program's.
         """
         started = time.perf_counter()
         if why := cannot_fit(problem):
@@ -58,48 +64,50 @@ class CpSat:
         reduced = reduce(problem)
         original, problem = problem, reduced.problem
         limited = limits_can_bind(problem)
-        relaxed = lagrangian(problem, time_limit_s=RELAXED * time_limit_s, seed=seed)
-        bound, starts = relaxed.bound_ns, _starts(problem, relaxed)
-        fitting = [a for a in (fit(problem, start) if limited else start for start in starts) if a is not None]
+        relaxation = lagrangian_relaxation(problem, time_limit_s=RELAXATION_SHARE * time_limit_s, seed=seed)
+        bound, starts = relaxation.bound_ns, _starts(problem, relaxation)
+        fitting = [a for a in (repair(problem, start) if limited else start for start in starts) if a is not None]
         best = min(fitting, key=lambda a: total_cost_ns(problem, a), default=None)
 
-        if best is not None and choices(problem) > LARGEST and total_cost_ns(problem, best) > bound:
-            best = improved(problem, best, relaxed, seconds=NEAR * time_limit_s, seed=seed)
+        if best is not None and choices(problem) > MAX_UNITS and total_cost_ns(problem, best) > bound:
+            best = search_neighbourhoods(
+                problem, best, relaxation.assignments, relaxation.moments, seconds=NEIGHBOURHOOD_SHARE * time_limit_s, seed=seed
+            )
             if problem.num_devices == 2:
-                left = time_limit_s - (time.perf_counter() - started)
-                best, proved = branched(relaxed.prices, best, time_limit_s=left)
+                remaining_s = time_limit_s - (time.perf_counter() - started)
+                best, proved = branch_and_bound(relaxation.prices, best, time_limit_s=remaining_s)
                 bound = max(bound, proved)
         model: Model | None = None
         if limited and best is None:
-            model = _limited_model(problem, relaxed, starts)
+            model = _limited_model(problem, relaxation, starts)
             nearest = min(starts, key=lambda a: int(excess(problem, a).sum()))
-            nearest, short = model.least_excess(nearest, time_limit_s - (time.perf_counter() - started), seed)
-            if short:
-                return self._infeasible(objective, short, started)
+            nearest, missing_bytes = model.least_excess(nearest, time_limit_s - (time.perf_counter() - started), seed)
+            if missing_bytes:
+                return self._infeasible(objective, missing_bytes, started)
             best = None if excess(problem, nearest).any() else nearest
         reason = StopReason.TIME_LIMIT
-        while (left := time_limit_s - (time.perf_counter() - started)) > 0:
+        while (remaining_s := time_limit_s - (time.perf_counter() - started)) > 0:
             if best is not None and total_cost_ns(problem, best) <= bound:
                 reason = StopReason.PROVED_OPTIMAL
                 break
             if model is None:
-                model = _limited_model(problem, relaxed, starts)
-            verdict, found, proved = model.minimise(best or starts[0], left, seed, proving=True)
-            if verdict is Status.INFEASIBLE:
-                _, short = model.least_excess(starts[0], max(1.0, left), seed)
-                return self._infeasible(objective, max(1, short), started)
+                model = _limited_model(problem, relaxation, starts)
+            status, candidate, proved = model.minimise(best or starts[0], remaining_s, seed, proving=True)
+            if status is Status.INFEASIBLE:
+                _, missing_bytes = model.least_excess(starts[0], max(1.0, remaining_s), seed)
+                return self._infeasible(objective, max(1, missing_bytes), started)
             bound = max(bound, proved)
-            if found is None:
+            if candidate is None:
                 break
-            if not limited or not excess(problem, found).any():
-                best = min((a for a in (best, found) if a is not None), key=lambda a: total_cost_ns(problem, a))
-                if verdict is Status.FEASIBLE:
+            if not limited or not excess(problem, candidate).any():
+                best = min((a for a in (best, candidate) if a is not None), key=lambda a: total_cost_ns(problem, a))
+                if status is Status.FEASIBLE:
                     break
                 continue
-            repaired = fit(problem, found)
+            repaired = repair(problem, candidate)
             if repaired is not None and (best is None or total_cost_ns(problem, repaired) < total_cost_ns(problem, best)):
                 best = repaired
-            model.limit_where_exceeded(found)
+            model.limit_where_exceeded(candidate)
         if best is None:
             return Solution(
                 None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started,
@@ -108,46 +116,50 @@ class CpSat:
         best = reduced.invert(best)
         return answer(original, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
 
-    def _infeasible(self, objective: Objective, short: int, started: float) -> Solution:
-        detail, seconds = f"they would have to be at least {short} bytes higher in all", time.perf_counter() - started
+    def _infeasible(self, objective: Objective, missing_bytes: int, started: float) -> Solution:
+        detail, seconds = f"they would have to be at least {missing_bytes} bytes higher in all", time.perf_counter() - started
         return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, detail)
 
     def cite(self) -> str:
-        """The solver, and what comes before it."""
-        return lines(PERRON, SHAW, FISHER, LAND)
+        """The solver, large neighbourhood search, Lagrangian relaxation, and branch and bound."""
+        return references(PERRON, SHAW, FISHER, LAND)
 
 
 def cannot_fit(problem: PlacementProblem) -> str:
-    """A cheap proof that no assignment meets the limits, in words; "" where none is found."""
+    """A simple proof that no assignment meets the limits, as text; empty if there is none."""
     limits, names, kept = problem.devices.memory_limit_bytes, problem.devices.names, problem.units.persistent_bytes
     only = problem.units.allowed.sum(axis=1) == 1
     for d in np.flatnonzero(limits >= 0).tolist():
-        held = int(kept[only & problem.units.allowed[:, d]].sum())
-        if held > limits[d]:
-            return f"what can only be on {names[d]} takes {held} bytes, {held - int(limits[d])} over its limit of {limits[d]}"
-    room = np.where(limits < 0, np.iinfo(np.int64).max, limits)
-    homeless = np.flatnonzero(kept > np.where(problem.units.allowed, room, -1).max(axis=1))
-    if len(homeless):
-        unit = int(homeless[0])
-        most = int(np.where(problem.units.allowed, room, -1)[unit].max(axis=0))
+        pinned_bytes = int(kept[only & problem.units.allowed[:, d]].sum())
+        if pinned_bytes > limits[d]:
+            over = pinned_bytes - int(limits[d])
+            return f"what can only be on {names[d]} takes {pinned_bytes} bytes, {over} over its limit of {limits[d]}"
+    capacity = np.where(limits < 0, np.iinfo(np.int64).max, limits)
+    too_large = np.flatnonzero(kept > np.where(problem.units.allowed, capacity, -1).max(axis=1))
+    if len(too_large):
+        unit = int(too_large[0])
+        largest = int(np.where(problem.units.allowed, capacity, -1)[unit].max(axis=0))
         op = problem.ops.names[int(np.flatnonzero(problem.ops.unit == unit)[0])]
-        return f"{op} takes {kept[unit]} bytes, {int(kept[unit]) - most} more than any device it may be on has"
+        return f"{op} takes {kept[unit]} bytes, {int(kept[unit]) - largest} more than any device it may be on has"
     if (limits >= 0).all() and kept.sum() > limits.sum():
         return f"variables and captures take {kept.sum()} bytes, {int(kept.sum() - limits.sum())} more than all limits together"
     return ""
 
 
-def _limited_model(problem: PlacementProblem, relaxed: Relaxed, starts: list[Assignment]) -> Model:
-    """The program, with the limits where what is known exceeds them."""
+def _limited_model(problem: PlacementProblem, relaxation: Relaxation, starts: list[Assignment]) -> Model:
+    """The program, with the limits at moments where the relaxation has prices or a start exceeds them."""
     model = Model(problem)
     if limits_can_bind(problem):
-        model.limit(relaxed.moments)
+        model.limit(relaxation.moments)
         for start in starts:
             model.limit_where_exceeded(start)
     return model
 
 
-def _starts(problem: PlacementProblem, relaxed: Relaxed) -> list[Assignment]:
-    """Distinct assignments to start from."""
-    found = [*relaxed.found[:1], greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
-    return list({a.device.tobytes(): a for a in found}.values())
+def _starts(problem: PlacementProblem, relaxation: Relaxation) -> list[Assignment]:
+    """Distinct assignments to start from; some may exceed limits."""
+    candidates = [*relaxation.assignments[:1], greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
+    return list({a.device.tobytes(): a for a in candidates}.values())
+
+
+solver = CpSat

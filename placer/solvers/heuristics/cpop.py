@@ -1,23 +1,23 @@
-"""CPOP: the critical path on one device, everything else where it finishes first."""
+"""CPOP: the critical path on one device, every other op where it ends first."""
 
 from __future__ import annotations
 
-from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
 
 from placer.problem.problem import PlacementProblem
-from placer.solvers.heuristics.heft import earliest
+from placer.solvers.heuristic import Heuristic
+from placer.solvers.heuristics.heft import SOURCE, earliest_end
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns, upward_rank_ns
-from placer.solvers.sources import TOPCUOGLU
 
 
 def cpop_schedule(problem: PlacementProblem) -> Schedule:
-    """Takes ready ops by descending upward plus downward rank; ops of the critical path go to the device that runs it fastest.
+    """Schedules ready ops by descending upward plus downward rank (Topcuoglu, Hariri, Wu 2002).
 
-    N log N and linear in edges times devices. As in the paper, save that an op of the path that may not be on that device,
-    or whose unit has another one already, is treated like those beside the path. Knows no memory limits.
+    Ops of the critical path go to the device that runs the whole path fastest; every other op goes where it ends first. Differs
+    from the paper in one case: an op of the path is scheduled like the others if it may not be on that device, or if its unit
+    already has another device. Ignores memory limits. Time: N log N + E D.
     """
     schedule = Schedule(problem)
     if not problem.num_ops:
@@ -26,13 +26,13 @@ def cpop_schedule(problem: PlacementProblem) -> Schedule:
     up, down = upward_rank_ns(schedule), [0.0] * problem.num_ops
     for op in range(problem.num_ops):
         for e in schedule.out_of[op]:
-            to = schedule.consumer[e]
-            down[to] = max(down[to], down[op] + time[op] + copy[e])
+            consumer = schedule.consumer[e]
+            down[consumer] = max(down[consumer], down[op] + time[op] + copy[e])
     rank = [a + b for a, b in zip(up, down, strict=True)]
 
     path = [max(range(problem.num_ops), key=lambda op: up[op])]
-    while after := schedule.out_of[path[-1]]:
-        path.append(schedule.consumer[max(after, key=lambda e: copy[e] + up[schedule.consumer[e]])])
+    while out_edges := schedule.out_of[path[-1]]:
+        path.append(schedule.consumer[max(out_edges, key=lambda e: copy[e] + up[schedule.consumer[e]])])
     critical = set(path)
     allowed = problem.units.allowed[problem.ops.unit[path]]
     cheapest = np.where(allowed, problem.ops.time_ns[path], np.iinfo(np.int64).max).min(axis=1, keepdims=True)
@@ -43,17 +43,14 @@ def cpop_schedule(problem: PlacementProblem) -> Schedule:
     while queue:
         _, op = heappop(queue)
         if op in critical and device in schedule.choices(op):
-            ready = schedule.place(op, device, schedule.gap(op, device))
+            ready = schedule.place(op, device, schedule.earliest_start(op, device))
         else:
-            ready = schedule.place(op, *earliest(schedule, op))
+            ready = schedule.place(op, *earliest_end(schedule, op))
         for other in ready:
             heappush(queue, (-rank[other], other))
     return schedule
 
 
-cpop = partial(
-    list_scheduler,
-    "cpop",
-    cpop_schedule,
-    TOPCUOGLU,
-)
+def solver() -> Heuristic:
+    """Critical path on a processor (CPOP), by list scheduling."""
+    return list_scheduler("cpop", cpop_schedule, SOURCE)

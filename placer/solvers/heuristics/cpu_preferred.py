@@ -1,28 +1,31 @@
-"""What only computes on host values stays on the CPU, as in ONNX Runtime."""
+"""Ops that only compute with values in host memory stay on the CPU, as in ONNX Runtime."""
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
+from placer.problem.grouping import grouped
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.fixed import all_on
-from placer.solvers.primitives.grouping import grouped
-from placer.solvers.sources import ONNX_RUNTIME
+from placer.solvers.primitives.one_kind import all_on
 
-SMALL_BYTES = 400
-"""Constants up to here may be copied: ONNX Runtime's 100 elements, of four bytes."""
+SOURCE = (
+    "ONNX Runtime developers, ONNX Runtime, 2018, GetCpuPreferredNodes in "
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/framework/fallback_cpu_capability.cc"
+)
+
+MAX_COPIED_CONSTANT_BYTES = 400
+"""Largest constant that may be copied: ONNX Runtime's limit of 100 elements, of four bytes each."""
 
 
 def cpu_preferred_assignment(problem: PlacementProblem) -> Assignment:
-    """Everything on the first GPU, save what follows from its outputs in host memory and needs nothing from its own.
+    """Puts everything on the first GPU, except ops that only compute with values that GPU ops leave in host memory.
 
-    Starts from users of host outputs of GPU ops and goes on, in order, through users of what stays on the CPU. An op stays if
-    each input is in host memory where its GPU kernel would not take it from there, or a small constant, or an argument. As in
-    ONNX Runtime, but without its exception for 16-bit types, which a problem does not tell; and only ops that are a unit by
-    themselves move. Linear. Knows no memory limits.
+    The candidates are the consumers of GPU ops' outputs in host memory and, in the order of ops, the consumers of ops that stay
+    on the CPU. A candidate stays on the CPU if each of its inputs is a small constant, an argument, or in host memory although
+    its GPU kernel reads it from the GPU's memory. Differs from ONNX Runtime in two ways: there is no exception for 16-bit
+    types, because a problem does not have them; and only an op that is a unit by itself moves. Ignores memory limits.
+    Time: N + E.
     """
     device = all_on(problem, "GPU").device.copy()
     op_device = device[problem.ops.unit]
@@ -31,23 +34,23 @@ def cpu_preferred_assignment(problem: PlacementProblem) -> Assignment:
     movable = (alone & problem.units.allowed[problem.ops.unit, problem.devices.host]).tolist()
     source = np.bincount(problem.consumers.op, minlength=problem.num_ops) == 0
     argument = (source & on_cpu)[problem.tensors.op] & ~problem.tensors.free
-    harmless = (argument | (problem.tensors.free & (problem.tensors.nbytes <= SMALL_BYTES))).tolist()
-    every, entries = np.arange(problem.num_tensors), np.arange(len(problem.consumers))
-    on_host = (problem.tensors.on_host[every, op_device[problem.tensors.op]] & ~on_cpu[problem.tensors.op]).tolist()
+    harmless = (argument | (problem.tensors.free & (problem.tensors.nbytes <= MAX_COPIED_CONSTANT_BYTES))).tolist()
+    tensors, entries = np.arange(problem.num_tensors), np.arange(len(problem.consumers))
+    on_host = (problem.tensors.on_host[tensors, op_device[problem.tensors.op]] & ~on_cpu[problem.tensors.op]).tolist()
     from_host = problem.consumers.on_host[entries, op_device[problem.consumers.op]].tolist()
 
-    makes, takes = grouped(problem.tensors.op, problem.num_ops), grouped(problem.consumers.op, problem.num_ops)
+    made_by, taken_by = grouped(problem.tensors.op, problem.num_ops), grouped(problem.consumers.op, problem.num_ops)
     start, consumer = problem.consumers.start.tolist(), problem.consumers.op.tolist()
     tensor_of, unit_of = problem.consumers.tensor.tolist(), problem.ops.unit.tolist()
     candidate, was_on_cpu = [False] * problem.num_ops, on_cpu.tolist()
     for op in range(problem.num_ops):
         stays = candidate[op] and (
             was_on_cpu[op]
-            or (movable[op] and all(harmless[t := tensor_of[e]] or (on_host[t] and not from_host[e]) for e in takes[op]))
+            or (movable[op] and all(harmless[t := tensor_of[e]] or (on_host[t] and not from_host[e]) for e in taken_by[op]))
         )
         if stays:
             device[unit_of[op]] = problem.devices.host
-        for t in makes[op]:
+        for t in made_by[op]:
             on_host[t] = on_host[t] or stays
             if on_host[t]:
                 for entry in range(start[t], start[t + 1]):
@@ -55,9 +58,6 @@ def cpu_preferred_assignment(problem: PlacementProblem) -> Assignment:
     return Assignment(device)
 
 
-cpu_preferred = partial(
-    Heuristic,
-    "cpu_preferred",
-    cpu_preferred_assignment,
-    ONNX_RUNTIME,
-)
+def solver() -> Heuristic:
+    """ONNX Runtime's rule for ops that work on values in host memory."""
+    return Heuristic("cpu_preferred", cpu_preferred_assignment, SOURCE)

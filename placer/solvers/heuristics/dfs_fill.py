@@ -1,21 +1,24 @@
-"""Filling devices in a depth-first order, which keeps branches together."""
+"""Fills devices in a depth-first order, which keeps the ops of a branch together."""
 
 from __future__ import annotations
-
-from functools import partial
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.filling import fill
-from placer.solvers.sources import TARNAWSKI
+
+SOURCE = (
+    "J. Tarnawski, A. Phanishayee, N. R. Devanur, D. Mahajan, F. Nina Paravecino, Efficient algorithms for device placement of "
+    "DNN graph operators, Advances in Neural Information Processing Systems (NeurIPS) 33, 2020, arXiv:2006.16423"
+)
 
 
 def dfs_assignment(problem: PlacementProblem) -> Assignment:
-    """GPU after GPU, then the CPU, in a topological order that goes on with what has just become ready.
+    """Fills the GPUs one after the other, then the CPU, in depth-first topological order.
 
-    The greedy for latency of its authors contracts cycles of units to blocks and counts the sum of sizes. Here a unit comes
-    when its first op does, and all that a device holds counts over its lifetime. Linear, and then see `fill`.
+    The greedy algorithm for latency of Tarnawski et al. (2020), with two differences. They contract cycles of units to blocks;
+    here a unit is placed when its first op is visited. They count the sum of sizes; here memory is counted over lifetimes.
+    Time: N + E, plus that of `fill`.
     """
     edges = step_edges_of(problem)
     waits = edges.waits_list.copy()
@@ -26,16 +29,13 @@ def dfs_assignment(problem: PlacementProblem) -> Assignment:
         op = stack.pop()
         units.setdefault(unit_of[op])
         for e in range(edges.start_list[op], edges.start_list[op + 1]):
-            to = edges.consumer_list[e]
-            waits[to] -= 1
-            if not waits[to]:
-                stack.append(to)
+            consumer = edges.consumer_list[e]
+            waits[consumer] -= 1
+            if not waits[consumer]:
+                stack.append(consumer)
     return fill(problem, list(units))
 
 
-dfs_fill = partial(
-    Heuristic,
-    "dfs_fill",
-    dfs_assignment,
-    TARNAWSKI,
-)
+def solver() -> Heuristic:
+    """Devices filled in depth-first order."""
+    return Heuristic("dfs_fill", dfs_assignment, SOURCE)

@@ -1,54 +1,49 @@
-"""From everything on the CPU, units move by what they gain, most first, where memory allows."""
+"""Starts with everything on the CPU and moves units that lower the total cost, within the memory limits."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.fixed import all_on
-from placer.solvers.primitives.incremental_cost import Ledger
-from placer.solvers.primitives.incremental_memory import Room
-from placer.solvers.sources import here
+from placer.solvers.primitives.incremental_cost import IncrementalCost
+from placer.solvers.primitives.incremental_memory import IncrementalMemory
+from placer.solvers.primitives.one_kind import all_on
+from placer.solvers.sources import own_work
 
-PASSES = 20
+MAX_PASSES = 20
 
 
 def greedy_benefit_assignment(problem: PlacementProblem) -> Assignment:
-    """Takes units by the time that their best device saves them, most first, and moves each where the total cost falls most.
+    """Tries units in the order of the time that their fastest device saves; moves each to where the total cost falls most.
 
-    Copies count as things stand, so that a unit follows its neighbours in a later pass; passes end when one moves nothing, or
-    after `PASSES`. A move that breaks a limit is not made. A pass is linear in what units touch, plus what `Room` takes where
-    limits can bind.
+    The cost of a move counts the copies to its neighbours where they are at that time, so a unit may follow them in a later
+    pass. Passes end when one moves nothing, or after `MAX_PASSES`. A move that exceeds a memory limit is not made.
+    Time: (N + E) D a pass, plus that of `IncrementalMemory`.
     """
     start = all_on(problem, "CPU").device
-    ledger, room = Ledger(problem, Assignment(start)), Room(problem)
+    cost, memory = IncrementalCost(problem, Assignment(start)), IncrementalMemory(problem)
     for unit, device in enumerate(start.tolist()):
-        room.move(unit, device)
-    every = np.arange(problem.num_units)
+        memory.move(unit, device)
+    units = np.arange(problem.num_units)
     best = np.where(problem.units.allowed, problem.unit_time_ns, np.iinfo(np.int64).max).min(axis=1)
-    order = np.argsort(best - problem.unit_time_ns[every, start], kind="stable").tolist()
+    order = np.argsort(best - problem.unit_time_ns[units, start], kind="stable").tolist()
     choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         moved = False
         for unit in order:
-            changes = sorted((ledger.change_ns(unit, d), d) for d in choices[unit] if d != ledger.device[unit])
+            changes = sorted((cost.change_ns(unit, d), d) for d in choices[unit] if d != cost.device[unit])
             for change, device in changes:
-                if change < 0 and room.take(unit, device):
-                    ledger.move(unit, device)
+                if change < 0 and memory.move_if_fits(unit, device):
+                    cost.move(unit, device)
                     moved = True
                     break
         if not moved:
             break
-    return ledger.assignment
+    return cost.assignment
 
 
-greedy_benefit = partial(
-    Heuristic,
-    "greedy_benefit",
-    greedy_benefit_assignment,
-    here("single moves from everything on the CPU, in the order of the time they save"),
-    note="no move lowers the total cost",
-)
+def solver() -> Heuristic:
+    """Moves from the CPU, by the time they save."""
+    source = own_work("single moves from everything on the CPU, in the order of the time they save")
+    return Heuristic("greedy_benefit", greedy_benefit_assignment, source, note="no move lowers the total cost")

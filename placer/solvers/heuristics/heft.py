@@ -1,38 +1,38 @@
-"""HEFT: ops by how far they are from the end, each where it finishes first."""
+"""HEFT: ops in the order of their longest way to the end, each on the device where it ends first."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from placer.problem.problem import PlacementProblem
+from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, upward_rank_ns
-from placer.solvers.sources import TOPCUOGLU
+
+SOURCE = (
+    "H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-effective and low-complexity task scheduling for heterogeneous computing, "
+    "IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, doi:10.1109/71.993206"
+)
 
 
 def heft_schedule(problem: PlacementProblem) -> Schedule:
-    """Takes ops by descending upward rank and gives each the device on which it ends first, in an idle stretch if one fits.
+    """Schedules ops by descending upward rank, each on the device where it ends first, in an idle interval if it fits in one.
 
-    Linear in edges times devices for the ranks and the choices, plus the idle stretches looked through. As in the paper,
-    save for what a problem here has more: means are over the devices that are allowed, an op of a unit that has its device
-    follows it, and a copy's cost depends on both ends. Knows no memory limits.
+    The algorithm of Topcuoglu, Hariri, Wu (2002), extended to this problem: means are over the allowed devices, an op
+    follows its unit once that has a device, and the time of a copy depends on both devices. Ignores memory limits.
+    Time: (N + E) D, plus the search through idle intervals.
     """
     schedule = Schedule(problem)
     rank = upward_rank_ns(schedule)
     for op in sorted(range(problem.num_ops), key=lambda op: (-rank[op], op)):
-        schedule.place(op, *earliest(schedule, op))
+        schedule.place(op, *earliest_end(schedule, op))
     return schedule
 
 
-def earliest(schedule: Schedule, op: int) -> tuple[int, int]:
-    """The device on which an op ends first, the first of equals, and when it would start there."""
-    starts = [(schedule.gap(op, d), d) for d in schedule.choices(op)]
+def earliest_end(schedule: Schedule, op: int) -> tuple[int, int]:
+    """The device where an op ends first, the lowest of equals, and when it starts there, in ns."""
+    starts = [(schedule.earliest_start(op, d), d) for d in schedule.choices(op)]
     _, device, start = min((start + schedule.time_ns[op][d], d, start) for start, d in starts)
     return device, start
 
 
-heft = partial(
-    list_scheduler,
-    "heft",
-    heft_schedule,
-    TOPCUOGLU,
-)
+def solver() -> Heuristic:
+    """Heterogeneous earliest finish time (HEFT), by list scheduling."""
+    return list_scheduler("heft", heft_schedule, SOURCE)

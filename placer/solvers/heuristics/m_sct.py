@@ -1,4 +1,4 @@
-"""m-SCT: m-ETF in which a device waits for the favourite child of what it ran last."""
+"""m-SCT: m-ETF in which a device waits for the favourite child of the op it ran last."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.problem import PlacementProblem
-from placer.solvers.heuristics.m_etf import EarliestStart, Queue
+from placer.solvers.heuristic import Heuristic
+from placer.solvers.heuristics.m_etf import BAECHI, EarliestStart, Queue
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
-from placer.solvers.sources import BAECHI, HANEN, lines
+from placer.solvers.sources import references
 
-WINDOW = 1_000
-"""Ops in one linear program. The simplex method takes about 0.2 s for these, and time grows faster than their number."""
-NS_PER_UNIT = 1_000
-"""It counts in microseconds, as its tolerances are absolute."""
+SCT = (
+    "C. Hanen, A. Munier, An approximation algorithm for scheduling dependent tasks on m processors with small communication "
+    "delays, IEEE Symposium on Emerging Technologies and Factory Automation (ETFA), 1995, https://hal.science/hal-01185825"
+)
+
+WINDOW_OPS = 1_000
+"""Ops in one linear program. The simplex method takes about 0.2 s for so many; its time grows faster than their number."""
+NS_PER_LP_UNIT = 1_000
+"""The linear program counts microseconds: the tolerances of its solver are absolute."""
 
 
-class _Favouring(EarliestStart):
+class _FavouriteChildFirst(EarliestStart):
     """The m-SCT algorithm; see `m_sct_schedule`."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         super().__init__(problem)
         self._child = favourite_children(self.schedule)
-        self._awaited = [-1] * problem.num_devices  # by device: the favourite child of the op it ran last
-        self._urgent = [Queue(partial(self.closed, d)) for d in self.devices]  # ops and when their inputs are everywhere
+        self._awaited = [-1] * problem.num_devices  # [D]: the favourite child of the op that a device ran last, or -1
+        self._urgent = [Queue(partial(self.closed, d)) for d in self.devices]  # [D]: ops, by when their inputs are on all devices
 
     def add(self, op: int) -> None:
         super().add(op)
@@ -46,7 +52,7 @@ class _Favouring(EarliestStart):
         if first is None or child < 0 or self.schedule.waits[child] or self.closed(device, child):
             return first
         if first[0] < max(self.schedule.end[self.schedule.producer[e]] for e in self.schedule.into[child]):
-            return first  # by then the child is not ready
+            return first  # the child is not ready by that time
         starts = {d: max(self.schedule.ready(child, d), self.queues[d].free) for d in self.open_to[self.unit_of[child]]}
         if starts[device] > min(starts.values()):
             return first
@@ -55,30 +61,32 @@ class _Favouring(EarliestStart):
 
 
 def favourite_children(schedule: Schedule) -> list[int]:
-    """[N]: for each op the one successor that should follow it on its device, or -1; no op follows two.
+    """[N]: for each op the successor that should run next on its device, or -1; no op is the favourite child of two.
 
-    From Hanen and Munier's linear program, solved for `WINDOW` ops in a row at a time: edges between windows have none.
+    By the linear program of Hanen and Munier (1995), solved for `WINDOW_OPS` consecutive ops at a time; no favourite child is in
+    another window than its producer.
     """
     problem = schedule.problem
-    time = mean_time_ns(problem) / NS_PER_UNIT
+    time = mean_time_ns(problem) / NS_PER_LP_UNIT
     pair = np.array(schedule.producer, np.int64) * problem.num_ops + np.array(schedule.consumer, np.int64)
     pairs, pair_of = np.unique(pair, return_inverse=True)
     copy = np.zeros(len(pairs))
-    np.maximum.at(copy, pair_of, mean_copy_ns(problem) / NS_PER_UNIT)
+    np.maximum.at(copy, pair_of, mean_copy_ns(problem) / NS_PER_LP_UNIT)
     producer, consumer = np.divmod(pairs, problem.num_ops)
     favourite = np.full(problem.num_ops, -1)
-    for begin in range(0, problem.num_ops, WINDOW):
-        inside = np.flatnonzero((producer >= begin) & (consumer < begin + WINDOW))
-        follows = _follows(time[begin : begin + WINDOW], producer[inside] - begin, consumer[inside] - begin, copy[inside])
-        favourite[producer[inside[follows]]] = consumer[inside[follows]]
+    for begin in range(0, problem.num_ops, WINDOW_OPS):
+        inside = np.flatnonzero((producer >= begin) & (consumer < begin + WINDOW_OPS))
+        saved = _copy_is_saved(time[begin : begin + WINDOW_OPS], producer[inside] - begin, consumer[inside] - begin, copy[inside])
+        favourite[producer[inside[saved]]] = consumer[inside[saved]]
     children: list[int] = favourite.tolist()
     return children
 
 
-def _follows(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -> Bools:
-    """[E]: the edges that save more than half of their copy in the optimum of the linear program.
+def _copy_is_saved(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -> Bools:
+    """[E]: whether an edge saves more than half of its copy in the optimum of the linear program.
 
-    The least makespan on devices without number, where the edges out of an op save one copy in all, and so do those into one.
+    The program minimises the makespan on an unlimited number of devices. The edges out of one op may save one copy together, and
+    so may the edges into one op.
     """
     from ortools.linear_solver.python import model_builder
 
@@ -97,25 +105,22 @@ def _follows(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -> Bool
         program.add(makespan - begin >= duration)
     program.minimize(makespan)
     simplex = model_builder.Solver("GLOP")
-    simplex.set_solver_specific_parameters("use_dual_simplex: true")  # twice as fast here
+    simplex.set_solver_specific_parameters("use_dual_simplex: true")  # twice as fast for this program
     if simplex.solve(program) != model_builder.SolveStatus.OPTIMAL:
         return np.zeros(len(copy), np.bool_)
     return np.array([simplex.value(part) > 0.5 for part in saved], np.bool_) & (copy > 0)
 
 
 def m_sct_schedule(problem: PlacementProblem) -> Schedule:
-    """m-ETF, save that a device whose last op has its favourite child ready, and could start it first of all, waits for it.
+    """m-ETF, except that a device may wait for the favourite child of the op it ran last (Baechi, 2023).
 
-    While it waits it takes only the child, or an op all of whose inputs are everywhere already. Beyond m-ETF it takes the time
-    of the linear programs. As in Baechi, with the differences of `m_etf_schedule`, mean times and copies in the program, and
-    the program in windows.
+    It waits if the child is ready and can start on no device earlier. While it waits it runs only the child, or an op whose
+    inputs are on all devices already. Differs from Baechi as `m_etf_schedule` does, and in the linear program: it has mean times
+    and copies, and is solved in windows. Time: that of m-ETF and of N / 1000 linear programs.
     """
-    return _Favouring(problem).run()
+    return _FavouriteChildFirst(problem).run()
 
 
-m_sct = partial(
-    list_scheduler,
-    "m_sct",
-    m_sct_schedule,
-    lines(BAECHI, HANEN),
-)
+def solver() -> Heuristic:
+    """Memory-constrained small communication times (m-SCT) of Baechi."""
+    return list_scheduler("m_sct", m_sct_schedule, references(BAECHI, SCT))

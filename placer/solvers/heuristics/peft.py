@@ -1,8 +1,7 @@
-"""PEFT: each op where it and the best that can follow it finish first."""
+"""PEFT: each op on the device from which the rest of the graph can end first."""
 
 from __future__ import annotations
 
-from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
@@ -10,25 +9,30 @@ import numpy as np
 from placer.problem.arrays import Floats
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
+from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns
-from placer.solvers.sources import ARABNEJAD
+
+SOURCE = (
+    "H. Arabnejad, J. G. Barbosa, List scheduling algorithm for heterogeneous systems by an optimistic cost table, IEEE "
+    "Transactions on Parallel and Distributed Systems 25(3), 2014, doi:10.1109/TPDS.2013.57"
+)
 
 
 def peft_schedule(problem: PlacementProblem) -> Schedule:
-    """Takes ready ops by descending mean optimistic cost and gives each the device with the least end plus optimistic cost.
+    """Schedules ready ops by descending mean optimistic cost, each on the device where end plus optimistic cost is least.
 
-    Linear in edges times devices squared, and N log N. As in the paper, save that the mean is over the devices that are
-    allowed, and an op of a unit that has its device follows it. Knows no memory limits.
+    The algorithm of Arabnejad, Barbosa (2014), extended to this problem: means are over the allowed devices, and an op
+    follows its unit once that has a device. Ignores memory limits. Time: N log N + E D².
     """
     schedule = Schedule(problem)
-    after = optimistic_cost_ns(schedule)
-    rank = np.where(problem.units.allowed[problem.ops.unit], after, np.nan)
+    cost_ns = optimistic_cost_ns(schedule)
+    rank = np.where(problem.units.allowed[problem.ops.unit], cost_ns, np.nan)
     order = (-np.nanmean(rank, axis=1)).tolist()
-    optimistic = after.tolist()
+    optimistic = cost_ns.tolist()
     queue = sorted((order[op], op) for op in range(problem.num_ops) if not schedule.waits[op])
     while queue:
         _, op = heappop(queue)
-        starts = [(schedule.gap(op, d), d) for d in schedule.choices(op)]
+        starts = [(schedule.earliest_start(op, d), d) for d in schedule.choices(op)]
         _, device, start = min((start + schedule.time_ns[op][d] + optimistic[op][d], d, start) for start, d in starts)
         for ready in schedule.place(op, device, start):
             heappush(queue, (order[ready], ready))
@@ -36,7 +40,7 @@ def peft_schedule(problem: PlacementProblem) -> Schedule:
 
 
 def optimistic_cost_ns(schedule: Schedule) -> Floats:
-    """[N, D]: from an op's end on a device to the end of all, every op after it free to choose its device and never waiting."""
+    """[N, D]: the time from an op's end on a device to the end of the step, if later ops choose devices freely and never wait."""
     problem = schedule.problem
     copy = mean_copy_ns(problem)
     time = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, np.inf)
@@ -46,15 +50,12 @@ def optimistic_cost_ns(schedule: Schedule) -> Floats:
     for op in reversed(range(problem.num_ops)):
         if out := schedule.out_of[op]:
             edges = slice(out.start, out.stop)
-            follows = cost[consumer[edges]] + time[consumer[edges]]
-            ways = follows[:, None, :] + copy[edges, None, None] * apart
-            cost[op] = ways.min(axis=2).max(axis=0)
+            rest = cost[consumer[edges]] + time[consumer[edges]]
+            paths = rest[:, None, :] + copy[edges, None, None] * apart
+            cost[op] = paths.min(axis=2).max(axis=0)
     return cost
 
 
-peft = partial(
-    list_scheduler,
-    "peft",
-    peft_schedule,
-    ARABNEJAD,
-)
+def solver() -> Heuristic:
+    """Predict earliest finish time (PEFT), by list scheduling."""
+    return list_scheduler("peft", peft_schedule, SOURCE)

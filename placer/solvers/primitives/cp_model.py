@@ -1,4 +1,4 @@
-"""Placement as a constraint program whose limits are added where they are exceeded."""
+"""Placement as a constraint program for CP-SAT, to which memory limits are added where they are exceeded."""
 
 from __future__ import annotations
 
@@ -17,21 +17,26 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Status
 from placer.solvers.primitives.symmetry import canonical, interchangeable
 
+PERRON = (
+    "L. Perron, F. Didier, S. Gay, The CP-SAT-LP solver, 29th International Conference on Principles and Practice of Constraint "
+    "Programming (CP), 2023, doi:10.4230/LIPIcs.CP.2023.3"
+)
+
 LINEARIZATION = 2
-"""All clauses are in the linear relaxation too: that of a cut is integral, and a few limits leave little to search. One worker
-with it proves in a second what eight strategies in turns do in a minute."""
-DETERMINISTIC_PER_SECOND = 0.3
-"""How much of its own unit of work the solver surely does in a second, so that this ends a search before the clock does."""
+"""Puts all clauses into the linear relaxation: that of a cut is integral, and a few limits leave little to search. With this
+setting, one worker proves in a second what eight strategies in turns prove in a minute."""
+DETERMINISTIC_TIME_PER_S = 0.3
+"""Deterministic time of CP-SAT that one second always suffices for, so that it ends a search before the time limit does."""
 HEAD_START_S = 0.2
-"""What is solved before that needs no second search beside it."""
-NEAR = 0.01
-"""The share of what devices hold to which the bytes that limits lack are told."""
+"""Time before the second search, which raises the bound, is started; in seconds."""
+EXCESS_REL_TOL = 0.01
+"""Tolerance of the least excess over the limits, as a share of the bytes that the overfull devices hold."""
 STRETCHES = 8
-"""Parts of a step in each of which the worst moment over a limit becomes a constraint."""
+"""The step is divided into so many parts; in each, the worst moment over a limit becomes a constraint."""
 
 
 class Model:
-    """The assignment as a CP-SAT model: a literal for each unit and device, a charge for each copy that could be due."""
+    """The problem as a CP-SAT model: a literal for each unit and device, and a charge for each possible copy."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         from ortools.sat.python import cp_model
@@ -39,12 +44,12 @@ class Model:
         self._problem = problem
         self._cp = cp_model
         self._model: Any = cp_model.CpModel()
-        self._never = self._model.new_constant(0)
-        self._always = self._model.new_constant(1)
+        self._false = self._model.new_constant(0)
+        self._true = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
-        self._most = int(2 * problem.num_devices * problem.tensors.held_bytes.sum() + problem.units.persistent_bytes.sum())
-        self._most += int(np.max(problem.ops.workspace_bytes, initial=0))
-        self._short = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # by how much limits are missed
+        self._max_excess = int(2 * problem.num_devices * problem.tensors.held_bytes.sum() + problem.units.persistent_bytes.sum())
+        self._max_excess += int(np.max(problem.ops.workspace_bytes, initial=0))
+        self._excess = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # [D]: bytes over the limit
         self._limited: set[tuple[int, int]] = set()
         self._groups = interchangeable(problem)
         self._break_symmetry()
@@ -53,11 +58,11 @@ class Model:
         self._cost = cp_model.LinearExpr.weighted_sum(literals + charges, problem.unit_time_ns.ravel().tolist() + costs)
 
     def _literals(self, allowed: list[bool]) -> list[Any]:
-        """By device: true where the unit is there."""
+        """[D]: a literal for each device, true if the unit is on it."""
         choices = [d for d, ok in enumerate(allowed) if ok]
-        row: list[Any] = [self._never] * len(allowed)
+        row: list[Any] = [self._false] * len(allowed)
         if len(choices) == 1:
-            row[choices[0]] = self._always
+            row[choices[0]] = self._true
         elif len(choices) == 2:
             row[choices[0]] = self._model.new_bool_var("")
             row[choices[1]] = ~row[choices[0]]
@@ -68,23 +73,23 @@ class Model:
         return row
 
     def _break_symmetry(self) -> None:
-        """Of devices that can trade places, one takes a unit only after the one before it took an earlier unit."""
+        """Of interchangeable devices, one may have a unit only if the one before it has an earlier unit."""
         for group in self._groups:
             for before, device in pairwise(group):
-                earlier = self._never
+                earlier = self._false
                 for row in self._on:
-                    if row[device] is not self._never:
+                    if row[device] is not self._false:
                         self._model.add_implication(row[device], earlier)
-                    if row[before] is not self._never:
-                        now = self._model.new_bool_var("")
-                        self._model.add_bool_or(row[before], earlier, ~now)
-                        earlier = now
+                    if row[before] is not self._false:
+                        used = self._model.new_bool_var("")
+                        self._model.add_bool_or(row[before], earlier, ~used)
+                        earlier = used
 
     def _charges(self) -> tuple[list[Any], list[int]]:
-        """A variable for each crossing, place and price: true where that copy is due."""
+        """A literal for each crossing, place and cost, true if that copy is made; and the costs, in ns."""
         problem, crossings = self._problem, crossings_of(self._problem)
         places = np.arange(2 * problem.num_devices)
-        prices = problem.links.copy_ns(
+        copy_ns = problem.links.copy_ns(
             crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], places
         ).tolist()
         start, user, user_place = crossings.start.tolist(), crossings.user.tolist(), crossings.user_place.tolist()
@@ -94,52 +99,52 @@ class Model:
             for q in places.tolist():
                 e = q % problem.num_devices
                 users = [user[i] for i in range(start[x], start[x + 1]) if user_place[i][e] == q]
-                wanted = self._any([self._on[u][e] for u in dict.fromkeys(users)])
-                by_price: dict[int, list[int]] = {}
-                for d, row in enumerate(prices[x]):
-                    if row[q] and self._on[maker][d] is not self._never:
-                        by_price.setdefault(row[q], []).append(d)
-                if wanted is self._never:
+                used = self._any([self._on[u][e] for u in dict.fromkeys(users)])
+                by_cost: dict[int, list[int]] = {}
+                for d, row in enumerate(copy_ns[x]):
+                    if row[q] and self._on[maker][d] is not self._false:
+                        by_cost.setdefault(row[q], []).append(d)
+                if used is self._false:
                     continue
-                for price, origins in by_price.items():
+                for cost, producers in by_cost.items():
                     charge = self._model.new_bool_var("")
-                    for d in origins:
-                        self._model.add_bool_or(~self._on[maker][d], ~wanted, charge)
+                    for d in producers:
+                        self._model.add_bool_or(~self._on[maker][d], ~used, charge)
                     due.append(charge)
-                    costs.append(price)
+                    costs.append(cost)
         return due, costs
 
     def _any(self, literals: list[Any]) -> Any:
-        """A literal that is true where one of these is; it may be true elsewhere too, which nothing rewards."""
-        literals = [literal for literal in literals if literal is not self._never]
-        if any(literal is self._always for literal in literals):
-            return self._always
+        """A literal that is true if one of these is. It may be true otherwise too, but that lowers no cost."""
+        literals = [literal for literal in literals if literal is not self._false]
+        if any(literal is self._true for literal in literals):
+            return self._true
         if len(literals) < 2:
-            return literals[0] if literals else self._never
+            return literals[0] if literals else self._false
         result = self._model.new_bool_var("")
         for literal in literals:
             self._model.add_implication(literal, result)
         return result
 
     def limit(self, moments: Iterable[tuple[int, int]]) -> None:
-        """Adds the limits of these devices at these moments."""
+        """Adds the memory limits at these pairs of a device and a moment."""
         for d, moment in moments:
             if (d, moment) not in self._limited:
                 self._limited.add((d, moment))
-                self._model.add(self._held(d, moment) <= int(self._problem.devices.memory_limit_bytes[d]) + self._short[d])
+                self._model.add(self._held(d, moment) <= int(self._problem.devices.memory_limit_bytes[d]) + self._excess[d])
 
-    def limit_where_exceeded(self, assignment: Assignment, by: Sequence[int] | None = None) -> None:
-        """Adds the limits that an assignment exceeds by more than so many bytes, [D], at its worst moment in each stretch."""
+    def limit_where_exceeded(self, assignment: Assignment, tolerance_bytes: Sequence[int] | None = None) -> None:
+        """Adds the limits that an assignment exceeds, by more than a tolerance [D], at the worst moment of each part."""
         held = usage(self._problem, assignment)
         for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
             for stretch in np.array_split(np.arange(self._problem.num_ops), STRETCHES):
                 if limit >= 0 and len(stretch):
                     moment = int(stretch[np.argmax(held[d, stretch])])
-                    if held[d, moment] > limit + (by[d] if by else 0):
+                    if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
                         self.limit([(d, moment)])
 
     def _held(self, device: int, moment: int) -> Any:
-        """Bytes of a device's memory in use while an op runs."""
+        """The bytes of a device's memory in use at a moment, as a linear expression."""
         held = holdings(self._problem, device, moment)
         holders = [self._on[u][d] for u, d in zip(held.unit.tolist(), held.on_device.tolist(), strict=True)]
         present = [self._any(holders[a:b]) for a, b in pairwise(held.start.tolist())]
@@ -148,10 +153,13 @@ class Model:
     def minimise(
         self, hint: Assignment, seconds: float, seed: int, *, proving: bool = False
     ) -> tuple[Status, Assignment | None, int]:
-        """What is known of this relaxation within the time: its status, its best assignment and its bound.
+        """Minimises the total cost under the limits added so far; returns the status, the best assignment and a bound in ns.
 
         Args:
-            proving: beside the search for assignments, on another processor, one raises the bound from below.
+            hint: the assignment to start from.
+            seconds: the time limit.
+            seed: of the search.
+            proving: also runs a second search on another processor, which raises the bound.
         """
         self._model.minimize(self._cost)
         self._hint(hint)
@@ -165,28 +173,28 @@ class Model:
         bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
             return Status.UNKNOWN, None, bound
-        found, value = self._found(solver), round(solver.objective_value)
+        assignment, value = self._assignment(solver), round(solver.objective_value)
         if status == self._cp.OPTIMAL or value <= bound:
-            return Status.OPTIMAL, found, value
-        return Status.FEASIBLE, found, bound
+            return Status.OPTIMAL, assignment, value
+        return Status.FEASIBLE, assignment, bound
 
     def _search_and_prove(self, solver: Any, seconds: float, seed: int) -> tuple[Any, Any, int]:
-        """A search with another beside it that raises the bound: the one that found the cheapest, its status, and the bound.
+        """Runs a search, and a second one that raises the bound; returns the one with the better result, its status, and a bound.
 
-        Each is done after so much work, whatever the clock says, and a tie goes to the first: equal runs give equal assignments.
+        Each ends after a fixed amount of work, and the first wins a tie, so that equal runs give equal assignments.
         """
         prover, proved, value, ended = self._solver(seconds, seed), 0, math.inf, Event()
         prover.parameters.use_objective_lb_search = True
         proof: Any = self._cp.UNKNOWN
         solved = (self._cp.OPTIMAL, self._cp.FEASIBLE)
 
-        def at_least(bound: float) -> None:
+        def raise_bound(bound: float) -> None:
             nonlocal proved
             proved = max(proved, math.ceil(bound - 0.5))
             if value <= proved:
                 solver.stop_search()
 
-        class Found(self._cp.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
+        class OnSolution(self._cp.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
             def on_solution_callback(self) -> None:
                 nonlocal value
                 value = round(self.objective_value)
@@ -198,11 +206,11 @@ class Model:
             if not ended.wait(HEAD_START_S):
                 proof = prover.solve(self._model)
 
-        prover.best_bound_callback = at_least
+        prover.best_bound_callback = raise_bound
         thread = Thread(target=prove)
         thread.start()
         try:
-            status = solver.solve(self._model, Found())
+            status = solver.solve(self._model, OnSolution())
             if status not in (self._cp.OPTIMAL, self._cp.INFEASIBLE) and value > proved:
                 thread.join()
         finally:
@@ -215,53 +223,54 @@ class Model:
         return solver, status, proved
 
     def least_excess(self, start: Assignment, seconds: float, seed: int) -> tuple[Assignment, int]:
-        """What misses all limits together by the fewest bytes, as far as found, and a lower bound on these bytes.
+        """Minimises the bytes over all limits together; returns the best assignment and a lower bound on these bytes.
 
-        Ends where what fits is found, or ruled out and the two are within `NEAR` of what the devices that are too full hold.
+        Ends if an assignment fits; or if none can, and the excess and its bound differ by at most `EXCESS_REL_TOL` of the bytes
+        that the overfull devices hold.
         """
         started, best, bound = time.perf_counter(), start, 0
         over = excess(self._problem, best)
-        for short in self._short:
-            short.proto.domain[:] = [0, self._most]
-        self._model.minimize(sum(self._short))
-        while (left := seconds - (time.perf_counter() - started)) > 0:
-            near = NEAR * int((self._problem.devices.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
-            if over.sum() <= bound + near:
+        for excess_bytes in self._excess:
+            excess_bytes.proto.domain[:] = [0, self._max_excess]
+        self._model.minimize(sum(self._excess))
+        while (remaining_s := seconds - (time.perf_counter() - started)) > 0:
+            tolerance = EXCESS_REL_TOL * int((self._problem.devices.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
+            if over.sum() <= bound + tolerance:
                 break
             self._hint(best)
-            solver = self._solver(left, seed)
+            solver = self._solver(remaining_s, seed)
             status = solver.solve(self._model)
             bound = max(bound, math.ceil(solver.best_objective_bound - 0.5))
             if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
                 break
-            found, limited = self._found(solver), len(self._limited)
-            if (missed := excess(self._problem, found)).sum() < over.sum():
-                best, over = found, missed
-            self.limit_where_exceeded(found, [solver.value(short) for short in self._short])
+            candidate, limited = self._assignment(solver), len(self._limited)
+            if (excess_now := excess(self._problem, candidate)).sum() < over.sum():
+                best, over = candidate, excess_now
+            self.limit_where_exceeded(candidate, [solver.value(excess_bytes) for excess_bytes in self._excess])
             if status == self._cp.FEASIBLE and len(self._limited) == limited:
                 break
-        for short in self._short:
-            short.proto.domain[:] = [0, 0]
+        for excess_bytes in self._excess:
+            excess_bytes.proto.domain[:] = [0, 0]
         return best, bound
 
     def _hint(self, assignment: Assignment) -> None:
-        """Where the next search begins."""
+        """Sets the assignment from which the next search starts."""
         self._model.clear_hints()
         for row, device in zip(self._on, canonical(assignment, self._groups).device.tolist(), strict=True):
-            open_to = [d for d, literal in enumerate(row) if literal is not self._never]
-            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # of two, one is the other's negation
+            open_to = [d for d, literal in enumerate(row) if literal is not self._false]
+            for d in open_to if len(open_to) > 2 else open_to[:-1]:  # the second of two is the negation of the first
                 self._model.add_hint(row[d], d == device)
 
-    def _found(self, solver: Any) -> Assignment:
+    def _assignment(self, solver: Any) -> Assignment:
         return Assignment(
             np.array([next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in self._on], np.int64)
         )
 
     def _solver(self, seconds: float, seed: int) -> Any:
         solver = self._cp.CpSolver()
-        solver.parameters.num_workers = 1  # equal runs are equal
+        solver.parameters.num_workers = 1  # so that equal runs give equal results
         solver.parameters.linearization_level = LINEARIZATION
         solver.parameters.random_seed = seed
         solver.parameters.max_time_in_seconds = seconds
-        solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_PER_SECOND
+        solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_TIME_PER_S
         return solver

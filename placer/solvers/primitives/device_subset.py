@@ -1,4 +1,4 @@
-"""A machine without some of its devices."""
+"""A problem on some of its devices."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from placer.solvers.primitives.partition import accelerators
 
 
 @dataclass(frozen=True, eq=False)
-class Fewer:
-    """A problem as it is on the machine that has only some of the devices, and the way back."""
+class DeviceSubset:
+    """A problem on a subset of the devices, and the way back to the original."""
 
     problem: PlacementProblem
     devices: Ints
-    """Of the original: what each device of `problem` is there."""
+    """[d]: the number that each device of `problem` has in the original."""
 
     def invert(self, assignment: Assignment) -> Assignment:
-        """The same assignment in the original: it costs, takes and holds the same there."""
+        """The same assignment of the original, with the same cost, step time and memory."""
         return Assignment(self.devices[assignment.device])
 
 
-def on_first(problem: PlacementProblem, count: int) -> Fewer | None:
-    """On the first so many accelerators and all else; None where an op has to be on the others."""
+def on_first(problem: PlacementProblem, count: int) -> DeviceSubset | None:
+    """The problem on all devices but the accelerators after the first `count`; None if an op must be on one of those."""
     kept = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
     if not problem.units.allowed[:, kept].any(axis=1).all():
         return None
-    return Fewer(problem.on_devices(kept), kept)
+    return DeviceSubset(problem.on_devices(kept), kept)
 
 
-def halved(problem: PlacementProblem) -> Iterator[Fewer]:
-    """On the first half of the accelerators, on a half of these, and so on down to one, as far as ops can be there."""
+def halved(problem: PlacementProblem) -> Iterator[DeviceSubset]:
+    """The problem on the first half of the accelerators, on half of these, and so on down to one, as far as ops allow."""
     count = len(accelerators(problem))
     while count > 1:
         count = (count + 1) // 2
-        if (fewer := on_first(problem, count)) is None:
+        if (subset := on_first(problem, count)) is None:
             return
-        yield fewer
+        yield subset

@@ -1,4 +1,4 @@
-"""Ideals of a graph: sets of units with all that comes before them. Contiguous splits are differences of such."""
+"""Ideals of a graph: sets of units that contain all their predecessors. A contiguous piece is a difference of two ideals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Edges = list[tuple[int, int]]
 
 
 def precedence(units: int, feeds: Iterable[tuple[int, int]]) -> Edges:
-    """The edges between units, in the order given, less those that would close a circle.
+    """The edges between units, in the given order, without those that would close a cycle.
 
-    Units of colocated ops can feed each other in circles, as layers do whose forward and backward ops share weights: taken in
-    the order of their users, the forward edges are kept.
+    Units of colocated ops can feed each other in cycles: so do layers whose forward and backward ops share weights. If the edges
+    come in the order of their users, the forward edges are kept.
     """
     after: list[dict[int, None]] = [{} for _ in range(units)]
     for a, b in feeds:
@@ -27,23 +27,27 @@ def precedence(units: int, feeds: Iterable[tuple[int, int]]) -> Edges:
 def _reaches(after: list[dict[int, None]], a: int, b: int) -> bool:
     seen, stack = {a}, [a]
     while stack:
-        here = stack.pop()
-        if here == b:
+        unit = stack.pop()
+        if unit == b:
             return True
-        for there in after[here]:
-            if there not in seen:
-                seen.add(there)
-                stack.append(there)
+        for following in after[unit]:
+            if following not in seen:
+                seen.add(following)
+                stack.append(following)
     return False
 
 
 def depth_first(units: int, edges: Edges, *, last_first: bool = False) -> list[int]:
-    """A topological order in which what a unit alone needs comes right before it."""
+    """A depth-first topological order: the predecessors that only one unit needs come right before it.
+
+    Args:
+        last_first: visit predecessors with higher numbers first.
+    """
     before: list[list[int]] = [[] for _ in range(units)]
     for a, b in edges:
         before[b].append(a)
-    for made in before:
-        made.sort(reverse=not last_first)  # the stack turns it around
+    for predecessors in before:
+        predecessors.sort(reverse=not last_first)  # the stack reverses the order
     ends = sorted(set(range(units)) - {a for a, _ in edges}, reverse=not last_first)
     order: list[int] = []
     state = [0] * units  # 1: its inputs are on the stack, 2: placed
@@ -52,7 +56,7 @@ def depth_first(units: int, edges: Edges, *, last_first: bool = False) -> list[i
         unit = stack[-1]
         if state[unit] == 0:
             state[unit] = 1
-            stack.extend(made for made in before[unit] if state[made] == 0)
+            stack.extend(earlier for earlier in before[unit] if state[earlier] == 0)
         else:
             stack.pop()
             if state[unit] == 1:
@@ -61,18 +65,18 @@ def depth_first(units: int, edges: Edges, *, last_first: bool = False) -> list[i
     return order
 
 
-def ideals(units: int, edges: Edges, most: int) -> tuple[Bools, bool]:
-    """[I, U]: ideals by size, from the empty one to the whole; and whether these are all.
+def ideals(units: int, edges: Edges, max_ideals: int) -> tuple[Bools, bool]:
+    """[I, U]: the ideals in the order of size, from the empty one to all units; and whether these are all ideals.
 
-    Where there are more than `most`, the prefixes of two depth-first orders, evenly thinned out to as many.
+    If there are more than `max_ideals`, only prefixes of two depth-first orders, about that many, at equal distances.
     """
-    found = _all(units, edges, most)
-    if found is not None:
+    masks = _all(units, edges, max_ideals)
+    if masks is not None:
         width = max(1, (units + 7) // 8)
-        packed = np.frombuffer(b"".join(ideal.to_bytes(width, "little") for ideal in found), np.uint8)
-        bits = np.unpackbits(packed.reshape(len(found), width), axis=1, count=units, bitorder="little")
+        packed = np.frombuffer(b"".join(ideal.to_bytes(width, "little") for ideal in masks), np.uint8)
+        bits = np.unpackbits(packed.reshape(len(masks), width), axis=1, count=units, bitorder="little")
         return bits.astype(np.bool_), True
-    lengths = np.unique(np.linspace(0, units, max(2, most // 2)).astype(np.int64))
+    lengths = np.unique(np.linspace(0, units, max(2, max_ideals // 2)).astype(np.int64))
     rows = []
     for last_first in (False, True):
         rank = np.empty(units, np.int64)
@@ -82,9 +86,9 @@ def ideals(units: int, edges: Edges, most: int) -> tuple[Bools, bool]:
     return family[np.argsort(family.sum(axis=1), kind="stable")], False
 
 
-def _all(units: int, edges: Edges, most: int) -> list[int] | None:
-    """Each ideal as a bit mask, by size, or None where there are more than `most`."""
-    if units >= most:
+def _all(units: int, edges: Edges, max_ideals: int) -> list[int] | None:
+    """All ideals as bit masks in the order of size; None if there are more than `max_ideals`."""
+    if units >= max_ideals:
         return None
     before = [0] * units
     for a, b in edges:
@@ -98,13 +102,13 @@ def _all(units: int, edges: Edges, most: int) -> list[int] | None:
                     grown[ideal | 1 << unit] = None
         fresh = list(grown)
         known = known + fresh
-        if len(known) > most:
+        if len(known) > max_ideals:
             return None
     return known
 
 
 def contained(family: Bools) -> Bools:
-    """[I, I]: whether ideal i lies within ideal j."""
+    """[I, I]: whether ideal i is a subset of ideal j."""
     counts = family.astype(np.float32)
     common = counts @ counts.T
     inside: Bools = common == counts.sum(axis=1)[:, None]

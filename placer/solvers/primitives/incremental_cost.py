@@ -1,4 +1,4 @@
-"""Moves of single units and what each changes in the total cost."""
+"""The total cost while single units move."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from placer.problem.crossings import crossings_of
 from placer.problem.problem import Assignment, PlacementProblem
 
 
-class Ledger:
-    """An assignment under change, with the number of users of each crossing at each place kept up to date.
+class IncrementalCost:
+    """An assignment that changes, and the change of the total cost by each move.
 
-    A move is priced in time linear in the crossings its unit touches, however many users those have.
+    It keeps the number of users of each crossing at each place. So the time of a move is linear in the crossings of its unit,
+    however many users they have.
     """
 
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
@@ -23,19 +24,19 @@ class Ledger:
         self._maker: list[int] = crossings.unit.tolist()
         self._made_at: list[list[int]] = crossings.place.tolist()
         self._places = range(places)
-        every = np.arange(len(crossings.unit))
+        numbers = np.arange(len(crossings.unit))
         self._copy: list[list[list[int]]] = problem.links.copy_ns(
             crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], np.arange(places)
-        ).tolist()  # [X, D, P]: from where device d makes it to each place
+        ).tolist()  # [X, D, P]: the copy from where device d makes the tensor to each place, in ns
 
-        here = crossings.user_place[np.arange(len(crossings.user)), assignment.device[crossings.user]]
-        users = np.bincount(crossings.user_crossing * places + here, minlength=len(every) * places)
+        taken_at = crossings.user_place[np.arange(len(crossings.user)), assignment.device[crossings.user]]
+        users = np.bincount(crossings.user_crossing * places + taken_at, minlength=len(numbers) * places)
         self._users: list[list[int]] = users.reshape(-1, places).tolist()
 
         touched = np.unique(
-            np.concatenate([crossings.unit * len(every) + every, crossings.user * len(every) + crossings.user_crossing])
+            np.concatenate([crossings.unit * len(numbers) + numbers, crossings.user * len(numbers) + crossings.user_crossing])
         )
-        unit, crossing = np.divmod(touched, max(1, len(every)))
+        unit, crossing = np.divmod(touched, max(1, len(numbers)))
         starts = np.searchsorted(unit, np.arange(problem.num_units + 1)).tolist()
         self._touches = [crossing[a:b].tolist() for a, b in pairwise(starts)]
         order = np.argsort(crossings.user, kind="stable")
@@ -52,7 +53,7 @@ class Ledger:
         return total
 
     def move(self, unit: int, device: int) -> int:
-        """Moves a unit and returns what that adds to the total cost, in ns."""
+        """Moves a unit; returns the change of the total cost, in ns."""
         old = self.device[unit]
         before = self._work[unit][old] + self._copies_ns(unit)
         for x, at in self._uses[unit]:
@@ -63,7 +64,7 @@ class Ledger:
         return self._work[unit][device] + self._copies_ns(unit) - before
 
     def change_ns(self, unit: int, device: int) -> int:
-        """What moving a unit would add to the total cost."""
+        """The change of the total cost if a unit moved, in ns."""
         old = self.device[unit]
         added = self.move(unit, device)
         self.move(unit, old)
@@ -71,5 +72,5 @@ class Ledger:
 
     @property
     def assignment(self) -> Assignment:
-        """As it stands."""
+        """The current assignment."""
         return Assignment(np.array(self.device, np.int64))

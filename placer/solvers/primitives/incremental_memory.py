@@ -1,23 +1,23 @@
-"""Placing and moving single units, and the memory that devices then hold."""
+"""The memory in use on each device while single units are placed and moved."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from placer.problem.grouping import grouped
 from placer.problem.memory import live_ranges_of
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import limits_can_bind
-from placer.solvers.primitives.grouping import grouped
 
 NOWHERE = -1
 
 
-class Room:
-    """What each device holds while units are placed one by one, and whether its limit still holds.
+class IncrementalMemory:
+    """The memory in use of a partial assignment that changes, and whether it meets the memory limits.
 
-    The definitions are those of `placer.problem.memory.usage`, as far as units are placed: once all are, `fits` is exact. A
-    tensor counts from when its maker is placed, a copy once its maker and a user elsewhere are. A move takes time linear in
-    the ops and edges of its unit, and in the length of the lifetimes it changes. Where no limit can bind, it costs nothing.
+    The definitions are those of `placer.problem.memory.usage`, for the units that are placed; once all are, `fits` is exact. A
+    tensor counts once its producer is placed, a copy once its producer and a user at another place are. The time of a move is
+    linear in the ops and edges of its unit and in the lifetimes that it changes. It is 0 if no limit can bind.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -51,8 +51,8 @@ class Room:
         self._uses = grouped(ranges.unit[tensors:], problem.num_units)
         self._tensor_of: list[int] = problem.consumers.tensor.tolist()
 
-    def take(self, unit: int, device: int) -> bool:
-        """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""
+    def move_if_fits(self, unit: int, device: int) -> bool:
+        """Moves a unit to a device if all limits hold afterwards; returns whether it moved."""
         if not self._binding:
             return True
         before = self._device[unit]
@@ -63,7 +63,7 @@ class Room:
         return False
 
     def fits(self) -> bool:
-        """Whether every limit holds."""
+        """Whether all limits hold."""
         if not self._binding:
             return True
         for d, limit in enumerate(self._limit):
@@ -76,7 +76,7 @@ class Room:
         return True
 
     def move(self, unit: int, device: int) -> None:
-        """Puts a unit on a device, or `NOWHERE`, whatever the limits."""
+        """Moves a unit to a device, or to `NOWHERE`, even if that exceeds a limit."""
         if not self._binding or (before := self._device[unit]) == device:
             return
         if before != NOWHERE:
@@ -103,11 +103,11 @@ class Room:
             self._peak[device] = None if nbytes < 0 or peak is None else max(peak, int(np.max(held, initial=0)))
 
     def _hold(self, tensor: int, place: int, first: int, last: int, sign: int) -> None:
-        """Adds a tensor to what a place holds over a stretch of the step, or takes it away."""
+        """Adds a tensor to the memory in use at a place from one moment to another (sign 1), or removes it (sign -1)."""
         self._pass(self._memory[place], first, last, sign * self._nbytes[tensor])
 
     def _make(self, tensor: int, place: int) -> None:
-        """A tensor is now made at a place; where it is taken elsewhere, that is a copy."""
+        """Sets the place where a tensor is made; uses of it at other places become copies."""
         before = self._source[tensor]
         if before != NOWHERE and not self._shared[tensor]:
             self._hold(tensor, before, self._begin[tensor], self._last[tensor], -1)
@@ -120,7 +120,7 @@ class Room:
             self._hold(tensor, place, self._begin[tensor], self._last[tensor], 1)
 
     def _join(self, entry: int, at: int) -> None:
-        """A consumer takes its tensor at a place."""
+        """Adds a use of a tensor at a place."""
         tensor, end = self._tensor_of[entry], self._taken[entry]
         until = self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}
@@ -135,7 +135,7 @@ class Room:
             until[at] = end
 
     def _leave(self, entry: int, at: int) -> None:
-        """A consumer takes its tensor there no more."""
+        """Removes a use of a tensor at a place."""
         tensor, end = self._tensor_of[entry], self._taken[entry]
         users, until = self._users[tensor][at], self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}

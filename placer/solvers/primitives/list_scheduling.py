@@ -1,4 +1,4 @@
-"""List scheduling: ops take their turn, and each is given a device and a time."""
+"""List scheduling: ops are scheduled one by one, each on a device and at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from itertools import pairwise
 import numpy as np
 
 from placer.problem.arrays import Floats
+from placer.problem.grouping import grouped
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.primitives.grouping import grouped
 
 
 class Schedule:
-    """Ops placed so far, on the machine of the list-scheduling papers.
+    """A partial schedule on the machine of the papers on list scheduling.
 
-    A device is one processor that runs one op at a time for its ``ops.time_ns``, threads and streams or not. Copies take their
-    time beside everything else and never queue. The first op of a unit to be placed decides for all of it.
+    A device is one processor that runs one op at a time for its ``ops.time_ns``, without threads or streams. Copies run beside
+    everything else and never queue. The first op of a unit to be scheduled decides the unit's device.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -33,30 +33,30 @@ class Schedule:
         self.consumer: list[int] = edges.consumer_list
         self.into = grouped(edges.consumer, problem.num_ops)
         self.out_of = [range(a, b) for a, b in pairwise(edges.start_list)]
-        self.waits: list[int] = edges.waits_list.copy()  # [N]: edges into each op whose producer is not placed
+        self.waits: list[int] = edges.waits_list.copy()  # [N]: number of edges into an op whose producer is not scheduled yet
         self.start, self.end = [0] * problem.num_ops, [0] * problem.num_ops
         self._unit: list[int] = problem.ops.unit.tolist()
         self._choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
         self._idle = [_Idle() for _ in range(problem.num_devices)]
 
     def choices(self, op: int) -> list[int]:
-        """The devices it may have: its unit's, once one is chosen."""
+        """The devices an op may use: only its unit's device, once that is decided."""
         return self._choices[self._unit[op]]
 
     def ready(self, op: int, device: int) -> int:
-        """When all that it takes is on a device; all its producers must be placed."""
+        """When all inputs of an op are on a device, in ns; all its producers must be scheduled."""
         at = 0
         for e in self.into[op]:
             source = self.producer[e]
             at = max(at, self.end[source] + self.copy_ns[e][self.choices(source)[0]][device])
         return at
 
-    def gap(self, op: int, device: int) -> int:
-        """The earliest it can start on a device, between ops placed before if it fits there (HEFT's insertion)."""
+    def earliest_start(self, op: int, device: int) -> int:
+        """The earliest start of an op on a device, in ns: in an idle interval if it fits in one (HEFT's insertion)."""
         return self._idle[device].first(self.ready(op, device), self.time_ns[op][device])
 
     def place(self, op: int, device: int, start: int) -> list[int]:
-        """Runs it on a device from `start`, where that is idle. Returns the ops that are ready now, in their order."""
+        """Schedules an op on a device that is idle from `start` on; returns the ops that this makes ready, in ascending order."""
         unit, duration = self._unit[op], self.time_ns[op][device]
         self._choices[unit] = [device]
         self.start[op], self.end[op] = start, start + duration
@@ -70,23 +70,23 @@ class Schedule:
 
     @property
     def makespan_ns(self) -> int:
-        """When the last op ends."""
+        """When the last op ends, in ns."""
         return max(self.end, default=0)
 
     @property
     def assignment(self) -> Assignment:
-        """Where everything is, once it is placed."""
+        """The assignment, once all ops are scheduled."""
         return Assignment(np.array([devices[0] for devices in self._choices], np.int64))
 
 
 class _Idle:
-    """When a device has nothing to do: stretches from start to end, in order, the last without end."""
+    """The idle intervals of a device, in order; the last one is infinite."""
 
     def __init__(self) -> None:
         self._starts, self._ends = [0], [float("inf")]
 
     def first(self, ready: int, duration: int) -> int:
-        """The earliest time from `ready` on from which it is idle for `duration`."""
+        """The earliest time, not before `ready`, from which the device is idle for `duration`."""
         k = max(0, bisect_right(self._starts, ready) - 1)
         while max(ready, self._starts[k]) + duration > self._ends[k]:
             k += 1
@@ -103,23 +103,26 @@ class _Idle:
 
 
 def list_scheduler(name: str, schedule: Callable[[PlacementProblem], Schedule], source: str) -> Heuristic:
-    """The placement of a list schedule, as a solver."""
-    return Heuristic(name, partial(_placed, schedule), source, note="list schedule done")
+    """A solver that gives the placement of a list schedule."""
+    return Heuristic(name, partial(_assignment, schedule), source, note="list schedule done")
 
 
-def _placed(schedule: Callable[[PlacementProblem], Schedule], problem: PlacementProblem) -> Assignment:
+def _assignment(schedule: Callable[[PlacementProblem], Schedule], problem: PlacementProblem) -> Assignment:
     return schedule(problem).assignment
 
 
 def mean_time_ns(problem: PlacementProblem) -> Floats:
-    """[N]: each op's time, the mean over the devices it may use."""
+    """[N]: the mean of an op's times on the devices it may use, in ns."""
     allowed = problem.units.allowed[problem.ops.unit]
     mean: Floats = np.where(allowed, problem.ops.time_ns, 0).sum(axis=1) / allowed.sum(axis=1)
     return mean
 
 
 def mean_copy_ns(problem: PlacementProblem) -> Floats:
-    """[E]: each edge's copy, the mean over pairs of different devices that its ends may use; within one where there is none."""
+    """[E]: the mean time of an edge's copy over the pairs of different devices that its ends may use, in ns.
+
+    If both ends may use one device only, and the same, the copy within that device.
+    """
     edges = step_edges_of(problem)
     allowed = problem.units.allowed[problem.ops.unit]
     ends = allowed[edges.producer][:, :, None] & allowed[edges.consumer][:, None, :]
@@ -132,7 +135,7 @@ def mean_copy_ns(problem: PlacementProblem) -> Floats:
 
 
 def upward_rank_ns(schedule: Schedule) -> list[float]:
-    """[N]: the longest way from an op's start to the end of all, in mean times and copies (HEFT, equation 9)."""
+    """[N]: the longest path from an op's start to the end of the step, in mean times and copies, in ns (HEFT, equation 9)."""
     rank: list[float] = mean_time_ns(schedule.problem).tolist()
     copy = mean_copy_ns(schedule.problem).tolist()
     for op in reversed(range(len(rank))):

@@ -1,4 +1,4 @@
-"""Better assignments within the memory limits: single moves, and moves that another unit makes room for."""
+"""Local search of the total cost within the memory limits: moves of one unit, or of two that exchange memory."""
 
 from __future__ import annotations
 
@@ -9,48 +9,57 @@ import numpy as np
 
 from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.primitives.incremental_cost import Ledger
-from placer.solvers.primitives.incremental_memory import Room
+from placer.solvers.primitives.incremental_cost import IncrementalCost
+from placer.solvers.primitives.incremental_memory import IncrementalMemory
 
-PARTNERS = 8
-"""How many units are asked to make room for one."""
+MAX_PARTNERS = 8
+"""Limit of the number of units that are tried as partners of a move that exceeds a limit."""
 
 
-def exchange(problem: PlacementProblem, assignment: Assignment, *, passes: int, time_limit_s: float = math.inf) -> Assignment:
-    """Moves units, in order, where that lowers the total cost, until no move does.
+def local_search(
+    problem: PlacementProblem, assignment: Assignment, *, max_passes: int, time_limit_s: float = math.inf
+) -> Assignment:
+    """Moves units, in order, if that lowers the total cost, until no move does.
 
-    One that would not fit is tried once more with some of those that could leave its device at a lower cost than it saves, as
-    costs were before the pass. `assignment` must fit.
+    A move that exceeds a memory limit is tried again with a partner: a unit that leaves the device and costs less than the move
+    saves, by the costs before the pass.
+
+    Args:
+        assignment: it must fit.
+        max_passes: limit of the number of passes over all units.
+        time_limit_s: in seconds.
     """
     ends = time.perf_counter() + time_limit_s
-    ledger, room = Ledger(problem, assignment), Room(problem)
-    for unit, device in enumerate(ledger.device):
-        room.move(unit, device)
+    cost, memory = IncrementalCost(problem, assignment), IncrementalMemory(problem)
+    for unit, device in enumerate(cost.device):
+        memory.move(unit, device)
     choices = [(unit, np.flatnonzero(row).tolist()) for unit, row in enumerate(problem.units.allowed) if row.sum() > 1]
-    for _ in range(passes):
-        moved, leaving = False, _leaving(problem, ledger.assignment)
+    for _ in range(max_passes):
+        moved, leaving = False, _leaving(problem, cost.assignment)
         for unit, devices in choices:
             for device in devices:
-                here = ledger.device[unit]
-                if device == here:
+                current = cost.device[unit]
+                if device == current:
                     continue
-                added = ledger.move(unit, device)
-                if added < 0 and (room.take(unit, device) or _made_room(ledger, room, unit, here, -added, leaving[device])):
+                added = cost.move(unit, device)
+                if added < 0 and (
+                    memory.move_if_fits(unit, device) or _partner_moved(cost, memory, unit, current, -added, leaving[device])
+                ):
                     moved = True
                 else:
-                    ledger.move(unit, here)
+                    cost.move(unit, current)
             if time.perf_counter() > ends:
-                return ledger.assignment
+                return cost.assignment
         if not moved:
             break
-    return ledger.assignment
+    return cost.assignment
 
 
 def _leaving(problem: PlacementProblem, assignment: Assignment) -> list[list[tuple[int, int, int]]]:
-    """For each device the units on it, each with where it could go and what that adds to the total cost, the cheapest first."""
-    every = np.arange(problem.num_units)
-    there = problem.unit_time_ns + move_costs_ns(problem, assignment)
-    added = there - there[every, assignment.device][:, None]
+    """For each device its units' moves to other devices: (unit, device, change of the total cost in ns), the cheapest first."""
+    units = np.arange(problem.num_units)
+    cost_at = problem.unit_time_ns + move_costs_ns(problem, assignment)
+    added = cost_at - cost_at[units, assignment.device][:, None]
     unit, to = np.nonzero(problem.units.allowed & (np.arange(problem.num_devices) != assignment.device[:, None]))
     order = np.argsort(added[unit, to], kind="stable")
     moves = list(zip(unit[order].tolist(), to[order].tolist(), added[unit, to][order].tolist(), strict=True))
@@ -58,20 +67,25 @@ def _leaving(problem: PlacementProblem, assignment: Assignment) -> list[list[tup
     return [[move for move in moves if device[move[0]] == d] for d in range(problem.num_devices)]
 
 
-def _made_room(ledger: Ledger, room: Room, unit: int, here: int, saved: int, leaving: list[tuple[int, int, int]]) -> bool:
-    """Whether another unit left the device that `unit` moved to, so that it fits there and something is saved."""
-    device, asked = ledger.device[unit], 0
-    room.move(unit, device)
-    for other, elsewhere, about in leaving:
-        if about >= saved or asked == PARTNERS:
+def _partner_moved(
+    cost: IncrementalCost, memory: IncrementalMemory, unit: int, previous: int, saved: int, leaving: list[tuple[int, int, int]]
+) -> bool:
+    """Whether a partner could leave the device that `unit` moved to, so that all limits hold and the total cost falls.
+
+    If not, all units are where they were, but `cost` still has `unit` on its new device.
+    """
+    device, tried = cost.device[unit], 0
+    memory.move(unit, device)
+    for other, elsewhere, added in leaving:
+        if added >= saved or tried == MAX_PARTNERS:
             break
-        if other == unit or ledger.device[other] != device:
+        if other == unit or cost.device[other] != device:
             continue
-        asked += 1
-        if room.take(other, elsewhere):
-            if ledger.move(other, elsewhere) < saved:
+        tried += 1
+        if memory.move_if_fits(other, elsewhere):
+            if cost.move(other, elsewhere) < saved:
                 return True
-            ledger.move(other, device)
-            room.move(other, device)
-    room.move(unit, here)
+            cost.move(other, device)
+            memory.move(other, device)
+    memory.move(unit, previous)
     return False

@@ -1,9 +1,9 @@
-"""Large-neighbourhood search: parts of an assignment are decided anew, by constraint programming, with the rest as it is."""
+"""Large neighbourhood search: constraint programming optimises part of the units while the others stay."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -12,69 +12,90 @@ from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.bounds.lagrangian import Relaxed
 from placer.solvers.primitives.cp_model import Model
-from placer.solvers.primitives.repair import fit
+from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduce import reduce
 
+SHAW = (
+    "P. Shaw, Using constraint programming and local search methods to solve vehicle routing problems, 4th International "
+    "Conference on Principles and Practice of Constraint Programming (CP), 1998, doi:10.1007/3-540-49481-2_30"
+)
+
 ROUNDS = 8
-LARGEST = 400
-"""Units in a neighbourhood."""
-TIGHTENINGS = 4
+MAX_UNITS = 400
+"""Limit of the number of units in a neighbourhood."""
+MAX_TIGHTENINGS = 4
+"""Limit of the number of solutions of one neighbourhood, each with more memory limits."""
 
 
-def improved(problem: PlacementProblem, best: Assignment, relaxed: Relaxed, *, seconds: float, seed: int) -> Assignment:
-    """A cheaper assignment that fits, or `best`, which must fit (Shaw 1998).
+def search_neighbourhoods(
+    problem: PlacementProblem,
+    best: Assignment,
+    assignments: Sequence[Assignment],
+    moments: Collection[tuple[int, int]],
+    *,
+    seconds: float,
+    seed: int,
+) -> Assignment:
+    """Lowers the total cost of an assignment that fits (Shaw 1998); returns the best that fits.
 
-    What is decided anew is, in turn, what another good assignment has elsewhere, and what lies around a unit at a border.
+    The neighbourhoods are, in turn, the units that another good assignment has on another device, and the units around one whose
+    tensors are copied.
+
+    Args:
+        best: an assignment that fits.
+        assignments: other good assignments.
+        moments: pairs of a device and a moment at which memory is scarce.
+        seconds: the time limit.
+        seed: of the neighbourhoods and of constraint programming.
     """
-    others = [other for other in relaxed.found if other.device.tobytes() != best.device.tobytes()]
+    others = [other for other in assignments if other.device.tobytes() != best.device.tobytes()]
     ends, rng = time.perf_counter() + seconds, np.random.default_rng(seed)
     several = problem.units.allowed.sum(axis=1) > 1
     for k in range(ROUNDS):
-        left = ends - time.perf_counter()
-        if left <= 0 or not several.any():
+        remaining_s = ends - time.perf_counter()
+        if remaining_s <= 0 or not several.any():
             break
         other = others[k // 2 % len(others)] if others and k % 2 == 0 else None
         free = several & (_around(problem, best, rng) if other is None else other.device != best.device)
         if free.any():
-            best = _decided_anew(problem, best, free, relaxed.moments, min(left, seconds / ROUNDS), seed)
+            best = _optimised(problem, best, free, moments, min(remaining_s, seconds / ROUNDS), seed)
     return best
 
 
 def _around(problem: PlacementProblem, assignment: Assignment, rng: np.random.Generator) -> Bools:
-    """[U]: at most `LARGEST` units, neighbours of neighbours of one whose copies cross."""
+    """[U]: at most `MAX_UNITS` units around one whose tensors are copied: its neighbours, their neighbours, and so on."""
     maker, user = crossings_of(problem).unit[crossings_of(problem).user_crossing], crossings_of(problem).user
     near = np.zeros(problem.num_units, np.bool_)
     crossing = np.flatnonzero(assignment.device[maker] != assignment.device[user])
     near[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
-    while near.sum() < LARGEST:
+    while near.sum() < MAX_UNITS:
         more = near.copy()
         more[user[near[maker]]] = more[maker[near[user]]] = True
         added = np.flatnonzero(more & ~near)
         if not len(added):
             break
-        near[rng.permutation(added)[: LARGEST - int(near.sum())]] = True
+        near[rng.permutation(added)[: MAX_UNITS - int(near.sum())]] = True
     return near
 
 
-def _decided_anew(
-    problem: PlacementProblem, best: Assignment, free: Bools, moments: Iterable[tuple[int, int]], seconds: float, seed: int
+def _optimised(
+    problem: PlacementProblem, best: Assignment, free: Bools, moments: Collection[tuple[int, int]], seconds: float, seed: int
 ) -> Assignment:
-    """The best found with all other units where they are."""
-    there = best.device[:, None] == np.arange(problem.num_devices)
-    part = reduce(problem.with_allowed(np.where(free[:, None], problem.units.allowed, there)))
+    """The best assignment that fits and has all units outside the neighbourhood `free` where they are."""
+    current = best.device[:, None] == np.arange(problem.num_devices)
+    part = reduce(problem.with_allowed(np.where(free[:, None], problem.units.allowed, current)))
     model, hint, least = Model(part.problem), part.forward(best), total_cost_ns(problem, best)
     model.limit(moments)
-    for _ in range(TIGHTENINGS):
-        _, found, _ = model.minimise(hint, seconds / TIGHTENINGS, seed)
-        if found is None or total_cost_ns(part.problem, found) >= least:
+    for _ in range(MAX_TIGHTENINGS):
+        _, candidate, _ = model.minimise(hint, seconds / MAX_TIGHTENINGS, seed)
+        if candidate is None or total_cost_ns(part.problem, candidate) >= least:
             break
-        fitting = fit(part.problem, found)
+        fitting = repair(part.problem, candidate)
         if fitting is not None and total_cost_ns(part.problem, fitting) < least:
             hint, least = fitting, total_cost_ns(part.problem, fitting)
             best = part.invert(fitting)
-        if not excess(part.problem, found).any():
+        if not excess(part.problem, candidate).any():
             break
-        model.limit_where_exceeded(found)
+        model.limit_where_exceeded(candidate)
     return best

@@ -1,4 +1,4 @@
-"""Making an assignment meet the memory limits."""
+"""Repair: changes an assignment until it meets the memory limits."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from placer.problem.memory import held_by_unit, usage
 from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, PlacementProblem
 
-ROUNDS = 200
-NEVER = np.iinfo(np.int64).max // 4
+MAX_ROUNDS = 200
+FORBIDDEN_NS = np.iinfo(np.int64).max // 4
 
 
-def fit(problem: PlacementProblem, assignment: Assignment, staying: Ints | None = None) -> Assignment | None:
-    """Moves units off overfull devices, those first that add least to the total cost per byte they hold at the peak.
+def repair(problem: PlacementProblem, assignment: Assignment, staying: Ints | None = None) -> Assignment | None:
+    """Moves units off overfull devices, first those that add least to the total cost per byte they hold at the peak.
 
-    A heuristic: None says that it found nothing, not that there is nothing. A unit never comes back to a device it left, so
-    it ends.
+    A heuristic: None does not prove that no assignment fits. It ends because a unit never returns to a device it left.
 
     Args:
-        staying: units that are not moved; none if not given.
+        staying: numbers of units that must not move.
     """
     device = assignment.device.copy()
     open_to = problem.units.allowed.copy()
     if staying is not None:
         open_to[staying] = False
     units = np.arange(problem.num_units)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         current = Assignment(device)
         held = usage(problem, current)
         over = np.where(
@@ -37,16 +36,16 @@ def fit(problem: PlacementProblem, assignment: Assignment, staying: Ints | None 
         if over[full] <= 0:
             return current
         part = held_by_unit(problem, current, full, int(np.argmax(held[full])))
-        open_to[:, full] &= device == full  # who is elsewhere stays elsewhere
-        there = problem.unit_time_ns + move_costs_ns(problem, current)
-        there[~open_to] = NEVER
-        now = np.where(open_to[units, device], there[units, device], 0)
-        there[:, full] = NEVER
-        to = there.argmin(axis=1)
-        movable = np.flatnonzero((part > 0) & (there[units, to] < NEVER))
+        open_to[:, full] &= device == full  # no unit moves to the full device
+        cost_at = problem.unit_time_ns + move_costs_ns(problem, current)
+        cost_at[~open_to] = FORBIDDEN_NS
+        current_cost = np.where(open_to[units, device], cost_at[units, device], 0)
+        cost_at[:, full] = FORBIDDEN_NS
+        to = cost_at.argmin(axis=1)
+        movable = np.flatnonzero((part > 0) & (cost_at[units, to] < FORBIDDEN_NS))
         if not len(movable):
             return None
-        added = (there[movable, to[movable]] - now[movable]) / part[movable]
+        added = (cost_at[movable, to[movable]] - current_cost[movable]) / part[movable]
         order = movable[np.argsort(added, kind="stable")]
         enough = int(np.searchsorted(np.cumsum(part[order]), over[full])) + 1
         device = device.copy()

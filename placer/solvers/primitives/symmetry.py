@@ -1,4 +1,4 @@
-"""Devices that can trade places."""
+"""Interchangeable devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 
 def interchangeable(problem: PlacementProblem) -> list[list[int]]:
-    """Groups of devices, ascending, any two of which can be swapped without a change to what assignments cost and hold."""
+    """Groups of devices, ascending, such that a swap of any two changes neither the cost nor the memory of an assignment."""
     groups: list[list[int]] = []
     for d in range(problem.num_devices):
         for group in groups:
@@ -42,11 +42,11 @@ def _alike(problem: PlacementProblem, a: int, b: int) -> bool:
 
 
 def canonical(assignment: Assignment, groups: list[list[int]]) -> Assignment:
-    """The same up to swaps: the devices of each group are taken in order of their first units."""
+    """The assignment with the devices of each group swapped so that their first units are in ascending order."""
     device = assignment.device.copy()
     for group in groups:
-        there = np.isin(assignment.device, group)
-        used, first = np.unique(assignment.device[there], return_index=True)
+        in_group = np.isin(assignment.device, group)
+        used, first = np.unique(assignment.device[in_group], return_index=True)
         order = used[np.argsort(first)]
         for old, new in zip(order.tolist(), group, strict=False):
             device[assignment.device == old] = new

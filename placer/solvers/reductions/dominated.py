@@ -1,4 +1,4 @@
-"""A device is ruled out for a unit that works so much faster on another that no copies outweigh it."""
+"""Rules out a device for a unit that is faster on another by more than any copies can cost."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from itertools import permutations
 import numpy as np
 
 from placer.solvers.reductions.moves import Moves
-from placer.solvers.reductions.reduced import Reduced, lends, roomy
+from placer.solvers.reductions.reduced import Reduced, holds_anything, lends_memory
 
 
 def dominated(reduced: Reduced) -> Reduced:
-    """Rules out each device that another is no worse than, wherever all other units are.
+    """Rules out a device for a unit if another device is no worse for it, wherever all other units are.
 
-    That other device must be roomy, and the first one too for a unit that lends memory: what any other unit leaves never holds
-    more then, nor does a third device. Since the bound holds wherever the others are, all units may be narrowed at once.
+    The other device must be one that `holds_anything`, so that the move exceeds no memory limit; for a unit that lends memory, so
+    must the first device, which may hold more after the move. The test holds wherever the other units are, so all units may be
+    treated at once.
     """
     problem = reduced.problem
-    moves, has_room, lender = Moves(problem), roomy(problem), lends(problem)
+    moves, unlimited, lender = Moves(problem), holds_anything(problem), lends_memory(problem)
     allowed = problem.units.allowed.copy()
-    for here, there in permutations(range(problem.num_devices), 2):
-        if has_room[there]:
-            change = problem.unit_time_ns[:, there] - problem.unit_time_ns[:, here] + moves.copies_ns(here, there)
-            no_worse = (change < 0) | ((change == 0) & (there < here))
-            no_worse &= has_room[here] | ~lender
-            allowed[:, here] &= ~(no_worse & problem.units.allowed[:, there])
+    for old, new in permutations(range(problem.num_devices), 2):
+        if unlimited[new]:
+            change = problem.unit_time_ns[:, new] - problem.unit_time_ns[:, old] + moves.copies_ns(old, new)
+            no_worse = (change < 0) | ((change == 0) & (new < old))
+            no_worse &= unlimited[old] | ~lender
+            allowed[:, old] &= ~(no_worse & problem.units.allowed[:, new])
     return reduced.then("dominated", np.arange(problem.num_units), allowed)

@@ -1,4 +1,4 @@
-"""A unit that may as well be where a neighbour is goes with it: links of chains, constants, nodes without cost."""
+"""Joins a unit with a neighbour whose device is always as good for it as any other."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.problem import PlacementProblem
 from placer.solvers.reductions.moves import Moves
-from placer.solvers.reductions.reduced import Reduced, lends, roomy
+from placer.solvers.reductions.reduced import Reduced, holds_anything, lends_memory
 
 
 def followers(reduced: Reduced) -> Reduced:
-    """Joins each unit with a neighbour whose device is as good for it as any other, wherever the rest is.
+    """Joins each unit with a neighbour whose device is as good for it as any other, wherever all other units are.
 
-    Such is a unit in a chain whose copies outweigh what it gains elsewhere. Where the neighbour's device is not roomy, the
-    unit must hold nothing there that is not held anyway; one that lends memory must not leave a device that is not. One unit
-    of those joined leads, and the others come to it in turn, none of them at a loss.
+    Examples are a unit of a chain whose copies cost more than it gains elsewhere, a constant, and a node without cost. If the
+    neighbour's device may be one that does not hold anything (see `holds_anything`), the unit must add no memory there; a unit
+    that lends memory must not leave such a device. In each set of joined units one leads; the others can move to its device in
+    turn, and no move raises the cost.
     """
-    problem, has_room = reduced.problem, roomy(reduced.problem)
+    problem, unlimited = reduced.problem, holds_anything(reduced.problem)
     allowed, work, crossings = problem.units.allowed, problem.unit_time_ns, crossings_of(problem)
     moves = Moves(problem)
     entry = np.flatnonzero(~moves.own)
     x = crossings.user_crossing[entry]
     maker, user = crossings.unit[x], crossings.user[entry]
     pairs, pair = np.unique(np.append(user * problem.num_units + maker, maker * problem.num_units + user), return_inverse=True)
-    as_user, as_maker = pair[: len(entry)], pair[len(entry) :]  # the pair in which an entry's user follows, its maker does
+    user_pair, maker_pair = pair[: len(entry)], pair[len(entry) :]  # the pairs in which an entry's user and its producer follow
     follower, leader = np.divmod(pairs, problem.num_units)
 
     good = (allowed[follower].sum(axis=1) > 1) & ~(allowed[leader] & ~allowed[follower]).any(axis=1)
-    crowded = (allowed & ~has_room).sum(axis=1) > 0
-    good &= _weightless(problem, follower, leader) | ~(crowded[leader] | (lends(problem) & crowded)[follower])
-    for here, there in permutations(range(problem.num_devices), 2):
-        change = (work[:, there] - work[:, here] + moves.copies_ns(here, there))[follower]
-        # With the leader there, what it makes comes from there, and what it takes is surely taken there.
-        known = moves.of_users(here, there)[entry] - moves.by_origin(here, there)[entry, there]
-        np.subtract.at(change, as_user, known)
-        more, worst = moves.of_makers(here, there)
-        taken, first = np.unique(np.stack([as_maker, x, crossings.user_place[entry, there]]), axis=1, return_index=True)
+    limited = (allowed & ~unlimited).sum(axis=1) > 0
+    good &= _adds_no_memory(problem, follower, leader) | ~(limited[leader] | (lends_memory(problem) & limited)[follower])
+    for old, new in permutations(range(problem.num_devices), 2):
+        change = (work[:, new] - work[:, old] + moves.copies_ns(old, new))[follower]
+        # With the leader on the new device, its outputs come from there, and its inputs are certainly taken there.
+        known = moves.use_moves_ns(old, new)[entry] - moves.use_moves_by_producer_ns(old, new)[entry, new]
+        np.subtract.at(change, user_pair, known)
+        more, worst = moves.producer_moves_ns(old, new)
+        taken, first = np.unique(np.stack([maker_pair, x, crossings.user_place[entry, new]]), axis=1, return_index=True)
         place = taken[2]
         np.subtract.at(change, taken[0], worst[x[first], place] - more[x[first], place])
-        good &= ~(allowed[follower, here] & allowed[leader, there] & (change > 0))
+        good &= ~(allowed[follower, old] & allowed[leader, new] & (change > 0))
 
     leads = np.arange(problem.num_units)
     chosen = np.flatnonzero(good)[::-1]
@@ -50,11 +51,11 @@ def followers(reduced: Reduced) -> Reduced:
     return reduced.then("followers", _roots(leads), allowed)
 
 
-def _weightless(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bools:
-    """Whether the follower, beside the leader, holds nothing that is not held without it, on any device.
+def _adds_no_memory(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bools:
+    """Whether the follower, on the leader's device, adds no memory on any device.
 
-    It keeps nothing and needs no workspace, what it takes is made by the leader where it is taken, and what it makes is used
-    by the leader alone, where it is made.
+    It has no variables and no workspace, its inputs are outputs of the leader at the places where it takes them, and only the
+    leader uses its outputs, at the places where they are made.
     """
     none = -1
     units, sized = problem.num_units, problem.tensors.nbytes > 0
@@ -62,7 +63,7 @@ def _weightless(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bool
     user, t = problem.ops.unit[problem.consumers.op], problem.consumers.tensor
     in_place = (problem.consumer_place == problem.tensor_place[t]).all(axis=1)
 
-    low, high = np.full(units, units), np.full(units, none - 1)  # the units that a unit must be beside
+    low, high = np.full(units, units), np.full(units, none - 1)  # the lowest and highest unit whose device a unit must share
 
     def demand(unit: Ints, beside: Ints) -> None:
         np.minimum.at(low, unit, beside)
@@ -80,9 +81,9 @@ def _weightless(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bool
 
 
 def _roots(leads: Ints) -> Ints:
-    """For each unit the one that all it is joined with are called after, where each unit joins the one it names."""
+    """[U]: the representative of the set that each unit belongs to, if each unit is joined with the one it names."""
     least, ahead = np.arange(len(leads)), leads
     for _ in range(len(leads).bit_length()):
         least = np.minimum(least, least[ahead])
         ahead = ahead[ahead]
-    return least[ahead]  # `ahead` is on the ring that the unit comes to, `least` the first of that ring
+    return least[ahead]  # `ahead` is on the cycle that the unit's path ends in, `least` is the lowest unit of that cycle

@@ -1,4 +1,4 @@
-"""Units that can only be on one device are one unit."""
+"""Joins the units that can be on one device only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placer.solvers.reductions.reduced import Reduced
 
 
 def forced(reduced: Reduced) -> Reduced:
-    """Joins the units of each device that nothing else can take. Any limits, any objective."""
+    """Joins, for each device, the units that no other device can run. Valid for any memory limits and any objective."""
     allowed = reduced.problem.units.allowed
     alone = allowed.sum(axis=1) == 1
     group = np.where(alone, len(allowed) + allowed.argmax(axis=1), np.arange(len(allowed)))

@@ -1,4 +1,4 @@
-"""What moving one unit adds to the cost of copies at most, wherever all others are."""
+"""Upper bounds on the change of the cost of copies by the move of one unit, wherever all other units are."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.problem import PlacementProblem
 
-NEVER = np.iinfo(np.int64).min // 4
+FORBIDDEN_NS = np.iinfo(np.int64).min // 4
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Bounds on moves of one unit from device `here` to device `there`, crossing by crossing."""
+    """Upper bounds on the change of the cost of copies if one unit moves from device `old` to device `new`, by crossing."""
 
     problem: PlacementProblem
 
     @cached_property
-    def price(self) -> Ints:
-        """[X, D, P]: a copy from where device d makes it to each place."""
+    def copy_ns(self) -> Ints:
+        """[X, D, P]: the copy from where device d makes the tensor to each place, in ns."""
         crossings, places = crossings_of(self.problem), np.arange(2 * self.problem.num_devices)
         return self.problem.links.copy_ns(
             crossings.nbytes[:, None, None], crossings.count[:, None, None], crossings.place[:, :, None], places
@@ -30,24 +30,24 @@ class Moves:
 
     @cached_property
     def own(self) -> Bools:
-        """[E]: uses by the unit that makes the crossing."""
+        """[E]: whether a use is by the unit that makes the tensor."""
         crossings = crossings_of(self.problem)
         result: Bools = crossings.user == crossings.unit[crossings.user_crossing]
         return result
 
     @cached_property
-    def reach(self) -> Ints:
-        """[X, P]: how many uses can be there."""
+    def possible_uses(self) -> Ints:
+        """[X, P]: the number of uses that can be at each place."""
         return self._counted(np.ones(len(self.own), np.bool_), self.problem.units.allowed)
 
     @cached_property
-    def others(self) -> Ints:
-        """[X, P]: the same, the maker's own aside."""
+    def possible_other_uses(self) -> Ints:
+        """[X, P]: the same without the uses by the producer's unit."""
         return self._counted(~self.own, self.problem.units.allowed)
 
     @cached_property
-    def sure(self) -> Ints:
-        """[X, P]: how many uses must be there, the maker's own aside."""
+    def certain_other_uses(self) -> Ints:
+        """[X, P]: the number of uses that must be at each place, without those by the producer's unit."""
         allowed = self.problem.units.allowed
         return self._counted(~self.own, allowed & (allowed.sum(axis=1) == 1)[:, None])
 
@@ -58,31 +58,31 @@ class Moves:
         np.add.at(count, (crossings.user_crossing[entry], crossings.user_place[entry, d]), 1)
         return count
 
-    def by_origin(self, here: int, there: int) -> Ints:
-        """[E, D]: what a use that moves adds to its crossing at most, by the device of the maker."""
+    def use_moves_by_producer_ns(self, old: int, new: int) -> Ints:
+        """[E, D]: the change of a crossing's copies at most, if one use moves, for each device of the producer, in ns."""
         crossings = crossings_of(self.problem)
-        x, leaves, arrives = crossings.user_crossing, crossings.user_place[:, here], crossings.user_place[:, there]
-        added = np.where((self.sure[x, arrives] > 0)[:, None], 0, self.price[x, :, arrives])
-        saved = np.where((self.reach[x, leaves] == 1)[:, None], self.price[x, :, leaves], 0)
-        # The maker's own use moves with it: it is paid from there, and nothing is sure to be saved.
-        return np.where(self.own[:, None], self.price[x, there, arrives][:, None], added - saved)
+        x, leaves, arrives = crossings.user_crossing, crossings.user_place[:, old], crossings.user_place[:, new]
+        added = np.where((self.certain_other_uses[x, arrives] > 0)[:, None], 0, self.copy_ns[x, :, arrives])
+        saved = np.where((self.possible_uses[x, leaves] == 1)[:, None], self.copy_ns[x, :, leaves], 0)
+        # A use by the producer's unit moves with it: its copy starts on the new device, and no saving is certain.
+        return np.where(self.own[:, None], self.copy_ns[x, new, arrives][:, None], added - saved)
 
-    def of_users(self, here: int, there: int) -> Ints:
-        """[E]: the same, whatever the maker's device."""
+    def use_moves_ns(self, old: int, new: int) -> Ints:
+        """[E]: the change of a crossing's copies at most, if one use moves, in ns."""
         able = self.problem.units.allowed[crossings_of(self.problem).unit[crossings_of(self.problem).user_crossing]]
-        worst: Ints = np.where(able, self.by_origin(here, there), NEVER).max(axis=1, initial=NEVER)
+        worst: Ints = np.where(able, self.use_moves_by_producer_ns(old, new), FORBIDDEN_NS).max(axis=1, initial=FORBIDDEN_NS)
         return worst
 
-    def of_makers(self, here: int, there: int) -> tuple[Ints, Ints]:
-        """[X, P]: what a crossing whose maker moves costs more at a place: if it is taken there, and at most."""
-        more = self.price[:, there] - self.price[:, here]
-        worst = np.where(self.sure > 0, more, np.where(self.others > 0, np.maximum(more, 0), 0))
+    def producer_moves_ns(self, old: int, new: int) -> tuple[Ints, Ints]:
+        """[X, P] twice: the change of the copy to a place if the producer moves: if the place is used, and at most; in ns."""
+        more = self.copy_ns[:, new] - self.copy_ns[:, old]
+        worst = np.where(self.certain_other_uses > 0, more, np.where(self.possible_other_uses > 0, np.maximum(more, 0), 0))
         return more, worst
 
-    def copies_ns(self, here: int, there: int) -> Ints:
-        """[U]: what the move adds to all copies at most."""
+    def copies_ns(self, old: int, new: int) -> Ints:
+        """[U]: the change of the cost of all copies at most, in ns."""
         crossings = crossings_of(self.problem)
         total = np.zeros(self.problem.num_units, np.int64)
-        np.add.at(total, crossings.user, self.of_users(here, there))
-        np.add.at(total, crossings.unit, self.of_makers(here, there)[1].sum(axis=1))
+        np.add.at(total, crossings.user, self.use_moves_ns(old, new))
+        np.add.at(total, crossings.unit, self.producer_moves_ns(old, new)[1].sum(axis=1))
         return total

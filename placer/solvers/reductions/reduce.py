@@ -1,4 +1,4 @@
-"""All reductions in turn, until nothing changes."""
+"""Applies all reductions in turn, until none changes the problem."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from placer.solvers.reductions.reduced import Reduced, choices
 from placer.solvers.reductions.towers import towers
 
 REDUCTIONS = (forced, dominated, followers, towers)
-ROUNDS = 10
+MAX_ROUNDS = 10
 
 
 def reduce(problem: PlacementProblem) -> Reduced:
-    """A problem whose optima for the total cost are optima of `problem`, under its limits, once expanded.
+    """A smaller problem whose optima of the total cost, inverted, are optima of `problem` within its memory limits.
 
-    What shares a state or a loop variable is one unit already (`placer.problem.constraints`).
+    Ops that share a state or a loop variable are one unit already (`placer.problem.constraints`).
     """
     reduced = Reduced.nothing(problem)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = choices(reduced.problem)
         for reduction in REDUCTIONS:
             reduced = reduction(reduced)

@@ -1,4 +1,4 @@
-"""A smaller problem, and the way back: units that are decided together, and devices that are ruled out."""
+"""A problem with fewer units or devices, and the way back to the original."""
 
 from __future__ import annotations
 
@@ -13,41 +13,49 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A problem of fewer units on the same ops, so that an assignment costs and holds the same in both."""
+    """A problem with the same ops in fewer units: an assignment has the same cost and memory in both."""
 
     problem: PlacementProblem
     unit: Ints
-    """[U] of the original: the unit of `problem` that decides it."""
+    """[U] of the original: the unit of `problem` that each unit belongs to."""
     steps: tuple[tuple[str, float], ...] = ()
-    """What helped, in turn, and by what factor it made the units fewer that have a choice."""
+    """The reductions that had an effect, in order, each with the factor by which it reduced the units that have a choice."""
 
     @classmethod
     def nothing(cls, problem: PlacementProblem) -> Reduced:
-        """The problem as it is."""
+        """The problem itself, not reduced."""
         return cls(problem, np.arange(problem.num_units))
 
     def invert(self, assignment: Assignment) -> Assignment:
-        """The assignment of the original that an assignment of `problem` stands for."""
+        """The assignment of the original that corresponds to an assignment of `problem`."""
         return Assignment(assignment.device[self.unit])
 
     def forward(self, assignment: Assignment) -> Assignment:
-        """An assignment of the original as one of `problem`; each unit goes with the last of those it stands for."""
+        """An assignment of the original as one of `problem`; a unit has the device of the last original unit in it."""
         device = np.empty(self.problem.num_units, np.int64)
         device[self.unit] = assignment.device
         return Assignment(device)
 
     def then(self, name: str, group: Ints, allowed: Bools) -> Reduced:
-        """Decides units of `problem` that have one group number together; shapes [U] and [U, D]."""
+        """Joins the units of `problem` that have the same group number.
+
+        Args:
+            name: of the reduction.
+            group: shape [U].
+            allowed: shape [U, D], the devices that remain allowed.
+        """
         problem, number = contract(self.problem, group, allowed)
         factor = max(1, choices(self.problem)) / max(1, choices(problem))
         return Reduced(problem, number[self.unit], (*self.steps, (name, factor)) if factor > 1 else self.steps)
 
 
 def contract(problem: PlacementProblem, group: Ints, allowed: Bools) -> tuple[PlacementProblem, Ints]:
-    """One unit for each group, on the devices allowed to all of it, and the new number of each unit, in order of first ops.
+    """Makes each group one unit, on the devices that are allowed to all of it; returns the problem and each unit's new number.
+
+    New units are numbered in the order of their first ops.
 
     Raises:
-        ValueError: a group is left without a device.
+        ValueError: no device is allowed to all units of a group.
     """
     present, first, number = np.unique(group[problem.ops.unit], return_index=True, return_inverse=True)
     rank = np.empty(len(present), np.int64)
@@ -61,24 +69,24 @@ def contract(problem: PlacementProblem, group: Ints, allowed: Bools) -> tuple[Pl
 
 
 def choices(problem: PlacementProblem) -> int:
-    """How many units may be on more than one device."""
+    """The number of units that may be on more than one device."""
     return int((problem.units.allowed.sum(axis=1) > 1).sum())
 
 
-def roomy(problem: PlacementProblem) -> Bools:
-    """[D]: nothing that is moved to this device can break a limit, its own or, for what it keeps in host memory, the host's."""
-    most = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
-    most += int(np.max(problem.ops.workspace_bytes, initial=0))
-    enough = (problem.devices.memory_limit_bytes < 0) | (problem.devices.memory_limit_bytes >= most)
+def holds_anything(problem: PlacementProblem) -> Bools:
+    """[D]: whether no move to the device can exceed a limit: its own, or the host's for values that it keeps in host memory."""
+    everything_bytes = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
+    everything_bytes += int(np.max(problem.ops.workspace_bytes, initial=0))
+    enough = (problem.devices.memory_limit_bytes < 0) | (problem.devices.memory_limit_bytes >= everything_bytes)
     result: Bools = enough & enough[problem.devices.host]
     return result
 
 
-def lends(problem: PlacementProblem) -> Bools:
-    """[U]: the unit makes something in memory that is counted elsewhere and that other units take.
+def lends_memory(problem: PlacementProblem) -> Bools:
+    """[U]: whether a unit makes a tensor in memory that is counted for another tensor, and that other units use.
 
-    Beside the unit that takes nothing, and its whole size where a copy of it has to be. So where such a unit leaves, more may be
-    held than before.
+    Such a tensor uses no memory where it is made, but its whole size where it is copied to. So if the unit leaves a device, the
+    device may hold more than before.
     """
     entry_maker = problem.ops.unit[problem.tensors.op][problem.consumers.tensor]
     lent = problem.tensors.shared[problem.consumers.tensor] & (problem.tensors.held_bytes[problem.consumers.tensor] > 0)

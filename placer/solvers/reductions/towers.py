@@ -1,4 +1,4 @@
-"""Identical towers are decided as one."""
+"""Joins the units of identical towers, which are placed alike."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from placer.problem.arrays import Ints
 from placer.problem.crossings import crossings_of
+from placer.problem.grouping import components, grouped
 from placer.problem.problem import PlacementProblem
-from placer.solvers.primitives.grouping import components, grouped
-from placer.solvers.reductions.reduced import Reduced, roomy
+from placer.solvers.reductions.reduced import Reduced, holds_anything
 
-ROUNDS = 100
-"""How far a difference is looked for."""
+MAX_ROUNDS = 100
+"""Limit of the distance, in edges, over which a difference between two units is noticed."""
 
 
 def towers(reduced: Reduced) -> Reduced:
-    """Decides pieces together that are equal, take the same from the rest and share nothing else; needs room on every device.
+    """Joins towers: equal connected sets of units that have the same inputs from the rest and share nothing else.
 
-    With the rest as it is, a tower's cost is its own plus copies into it, which towers at the same places share. So putting
-    all of them where the one is whose own cost is least adds nothing. Candidates come from colours, refined by those of
-    neighbours (Weisfeiler, Leman 1968); each is then compared.
+    Requires that no memory limit can bind. With the rest fixed, a tower costs its own cost plus the copies into it, which towers
+    on the same devices share. So it costs no more to place all towers like the one whose own cost is least. Candidates are
+    found by colour refinement (Weisfeiler, Leman 1968) and then compared exactly.
     """
     problem = reduced.problem
     group = np.arange(problem.num_units)
-    if roomy(problem).all():
+    if holds_anything(problem).all():
         for copies in _candidates(problem):
             first = copies[0]
             for other in copies[1:]:
@@ -37,37 +37,37 @@ def towers(reduced: Reduced) -> Reduced:
 
 
 def _candidates(problem: PlacementProblem) -> list[list[Ints]]:
-    """Classes of equal towers, each tower its units in an order that matches those of the others."""
+    """Classes of equal towers. Each tower is an array of units; units at one position correspond to each other."""
     crossings = crossings_of(problem)
     colour = _colours(problem)
     several = np.bincount(colour)[colour] > 1
     maker = crossings.unit[crossings.user_crossing]
     joined = several[maker] & several[crossings.user]
     made, taken = grouped(crossings.unit, problem.num_units), grouped(crossings.user, problem.num_units)
-    told: dict[Hashable, list[Ints]] = {}
+    towers_by_description: dict[Hashable, list[Ints]] = {}
     for piece in components(problem.num_units, maker[joined], crossings.user[joined]):
         members = np.array(piece)[np.argsort(colour[piece], kind="stable")]
         if several[members[0]] and len(np.unique(colour[members])) == len(members):
-            told.setdefault(_told(problem, members.tolist(), made, taken), []).append(members)
-    return [copies for copies in told.values() if len(copies) > 1]
+            towers_by_description.setdefault(_description(problem, members.tolist(), made, taken), []).append(members)
+    return [copies for copies in towers_by_description.values() if len(copies) > 1]
 
 
 def _colours(problem: PlacementProblem) -> Ints:
-    """[U]: a number for each kind of unit, equal where time, devices and all that is near are."""
+    """[U]: colours of units; equal if their times, allowed devices and neighbourhoods are equal."""
     crossings, units = crossings_of(problem), problem.num_units
     own = _numbered(np.concatenate([problem.unit_time_ns, problem.units.allowed], axis=1))
-    what = _numbered(np.column_stack([crossings.nbytes, crossings.count, crossings.place]))
-    how = _numbered(crossings.user_place)
+    tensor_kind = _numbered(np.column_stack([crossings.nbytes, crossings.count, crossings.place]))
+    use_kind = _numbered(crossings.user_place)
     colour = own
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         kinds = int(np.max(colour, initial=-1)) + 1
-        use = _mixed(np.column_stack([colour[crossings.user], how]))
-        crossing = np.zeros(len(what), np.uint64)
+        use = _hashed(np.column_stack([colour[crossings.user], use_kind]))
+        crossing = np.zeros(len(tensor_kind), np.uint64)
         np.add.at(crossing, crossings.user_crossing, use)
-        whole = _mixed(np.column_stack([what, colour[crossings.unit], crossing.view(np.int64)]))
+        whole = _hashed(np.column_stack([tensor_kind, colour[crossings.unit], crossing.view(np.int64)]))
         near = np.zeros(units, np.uint64)
         np.add.at(near, crossings.unit, whole)
-        part = _mixed(np.column_stack([whole[crossings.user_crossing].view(np.int64), how]))
+        part = _hashed(np.column_stack([whole[crossings.user_crossing].view(np.int64), use_kind]))
         np.add.at(near, crossings.user, part)
         colour = _numbered(np.column_stack([colour, near.view(np.int64)]))
         if int(np.max(colour, initial=-1)) + 1 == kinds:
@@ -76,22 +76,22 @@ def _colours(problem: PlacementProblem) -> Ints:
 
 
 def _numbered(rows: NDArray[Any]) -> Ints:
-    """[len(rows)]: equal rows have equal numbers, from 0."""
+    """[len(rows)]: numbers from 0, equal for equal rows."""
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _mixed(rows: Ints) -> NDArray[np.uint64]:
-    """[len(rows)]: rows to numbers whose sums tell sets of rows apart, all but surely (the finisher of MurmurHash3)."""
-    mixed = np.zeros(len(rows), np.uint64)
+def _hashed(rows: Ints) -> NDArray[np.uint64]:
+    """[len(rows)]: hashes of rows, whose sums very likely differ for different sets of rows (the finisher of MurmurHash3)."""
+    hashed = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):
-        mixed = (mixed ^ column) * np.uint64(0xFF51AFD7ED558CCD)
-        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-        mixed ^= mixed >> np.uint64(33)
-    return mixed
+        hashed = (hashed ^ column) * np.uint64(0xFF51AFD7ED558CCD)
+        hashed = (hashed ^ (hashed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        hashed ^= hashed >> np.uint64(33)
+    return hashed
 
 
-def _told(problem: PlacementProblem, members: list[int], made: list[list[int]], taken: list[list[int]]) -> Hashable:
-    """All that a tower's costs depend on, its own units by their position, others by their number."""
+def _description(problem: PlacementProblem, members: list[int], made: list[list[int]], taken: list[list[int]]) -> Hashable:
+    """Everything that a tower's costs depend on. Its own units are named by their position, others by their number."""
     crossings = crossings_of(problem)
     position = {unit: ("own", k) for k, unit in enumerate(members)}
 

@@ -14,11 +14,15 @@ from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
-from placer.solvers.primitives.incremental_cost import Ledger
-from placer.solvers.primitives.incremental_memory import Room
+from placer.solvers.primitives.incremental_cost import IncrementalCost
+from placer.solvers.primitives.incremental_memory import IncrementalMemory
 from placer.solvers.primitives.metropolis import is_accepted, temperature_at
-from placer.solvers.primitives.repair import fit
-from placer.solvers.sources import KIRKPATRICK
+from placer.solvers.primitives.repair import repair
+
+SOURCE = (
+    "S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by simulated annealing, Science 220(4598), 1983, "
+    "doi:10.1126/science.220.4598.671"
+)
 
 SECONDS, MOVES_PER_UNIT = 2.0, 100
 """The effort without a time limit: the lesser of the two."""
@@ -39,7 +43,7 @@ class _Moves(Protocol):
 
 
 class _StepTime:
-    """A `Ledger` for the step time."""
+    """A `IncrementalCost` for the step time."""
 
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
         self._simulator, self._device = Simulator(problem), assignment.device.copy()
@@ -73,8 +77,8 @@ def anneal(
     if not len(free):
         return start
     choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
-    state: _Moves = Ledger(problem, start) if objective == "total_cost" else _StepTime(problem, start)
-    room, device = Room(problem), start.device.tolist()
+    state: _Moves = IncrementalCost(problem, start) if objective == "total_cost" else _StepTime(problem, start)
+    room, device = IncrementalMemory(problem), start.device.tolist()
     for unit, d in enumerate(device):
         room.move(unit, d)
     best, lowest, value, rises, hottest = device.copy(), 0, 0, [], 1.0
@@ -92,7 +96,7 @@ def anneal(
             rises.append(abs(rise))
             hottest = max(1.0, sum(rises) / len(rises))
         temperature = temperature_at(gone, hottest, COOLEST)
-        if not (is_accepted(rise, temperature, rng.random) and room.take(unit, to)):
+        if not (is_accepted(rise, temperature, rng.random) and room.move_if_fits(unit, to)):
             state.move(unit, here)
             continue
         device[unit] = to
@@ -127,7 +131,7 @@ class Annealing:
             seed: of the moves.
         """
         started = time.perf_counter()
-        start = fit(problem, default_assignment(problem))
+        start = repair(problem, default_assignment(problem))
         if start is None:
             seconds, detail = time.perf_counter() - started, "no start could be repaired"
             return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, seconds, StopReason.NOT_FOUND, detail)
@@ -140,4 +144,7 @@ class Annealing:
 
     def cite(self) -> str:
         """The method."""
-        return KIRKPATRICK
+        return SOURCE
+
+
+solver = Annealing

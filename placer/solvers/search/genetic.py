@@ -1,4 +1,4 @@
-"""A genetic search over keys that a greedy rule decodes."""
+"""Genetic search over random keys, which a greedy rule decodes to assignments."""
 
 from __future__ import annotations
 
@@ -16,26 +16,35 @@ from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution
 from placer.solvers.primitives.filling import in_order
-from placer.solvers.primitives.incremental_memory import Room
-from placer.solvers.sources import GONCALVES, PALIWAL, lines
+from placer.solvers.primitives.incremental_memory import IncrementalMemory
+from placer.solvers.sources import references
 
-SECONDS, DECODINGS = 2.0, 500
-"""The effort without a time limit: the lesser of the two."""
+RANDOM_KEYS = (
+    "J. F. Gonçalves, M. G. C. Resende, Biased random-key genetic algorithms for combinatorial optimization, Journal of "
+    "Heuristics 17, 2011, doi:10.1007/s10732-010-9143-1"
+)
+PLACEMENT_BY_GENETIC_SEARCH = (
+    "A. Paliwal, F. Gimeno, V. Nair, Y. Li, M. Lubin, P. Kohli, O. Vinyals, Reinforced genetic algorithm learning for optimizing "
+    "computation graphs, International Conference on Learning Representations (ICLR), 2020, arXiv:1905.02494"
+)
+
+DEFAULT_S, MAX_DECODINGS = 2.0, 500
+"""Effort without a time limit: seconds, or decoded assignments if that is less."""
 DECODED_OPS_PER_S = {False: 100_000, True: 20_000}
-"""By whether limits can bind. Counting these rather than looking at the clock makes equal runs equal."""
-ELITE, MUTANTS, FROM_ELITE = 0.2, 0.15, 0.7
-"""Shares of a generation, and how often a key comes from the elite parent."""
-POPULATION, GENERATIONS = 50, 10
-"""The most of the one, where there is time for at least the other."""
-BEND = 64.0
-"""Keys change what counts by up to a factor of 8 either way."""
+"""Speed of decoding, by whether memory limits can bind. Counting ops instead of reading the clock makes equal runs equal."""
+ELITE_SHARE, MUTANT_SHARE, ELITE_KEY_PROBABILITY = 0.2, 0.15, 0.7
+"""Shares of a generation, and the probability that a child's key comes from its elite parent."""
+MAX_POPULATION, MIN_GENERATIONS = 50, 10
+"""Limit of the population, which is smaller if there is no time for so many generations."""
+KEY_RANGE = 64.0
+"""Keys multiply costs by factors between 1/8 and 8."""
 
 
 class _Decoder:
-    """Keys to an assignment: units in the order of their first op, each where it is cheapest beside those placed before.
+    """Decodes keys to an assignment: units in the order of their first op, each on the device of least cost.
 
-    What counts is its time there and a copy for each unit that it takes from or gives to, times `BEND` ** (key - 1/2). Keys of
-    a half are the plain greedy rule. What a device has no room for goes to the next best.
+    The cost is the unit's time on the device plus the copies from and to units placed before, times `KEY_RANGE` ** (key - 1/2).
+    With all keys 1/2 this is a greedy heuristic. If a unit exceeds a memory limit, the device of next higher cost is tried.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -46,7 +55,7 @@ class _Decoder:
             crossings.count[x][:, None, None],
             crossings.place[x][:, :, None],
             crossings.user_place[:, None, :],
-        )  # [E, D, D]: from the maker's device to the user's
+        )  # [E, D, D]: from the producer's device to the user's, in ns
         self._problem = problem
         self._order = in_order(problem)
         turn = np.argsort(self._order).tolist()
@@ -63,82 +72,88 @@ class _Decoder:
         self._choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
 
     def decode(self, keys: Floats) -> Assignment:
-        """The assignment of keys [U, D]."""
-        bent: list[list[float]] = (BEND ** (keys - 0.5)).tolist()
-        room = Room(self._problem)
-        device = [0] * len(bent)
+        """The assignment of keys, shape [U, D]."""
+        factor: list[list[float]] = (KEY_RANGE ** (keys - 0.5)).tolist()
+        memory = IncrementalMemory(self._problem)
+        device = [0] * len(factor)
         for unit in self._order:
             costs = []
             for d in self._choices[unit]:
                 cost = self._alone[unit][d]
                 for other, copy in self._before[unit]:
                     cost += copy[device[other]][d]
-                costs.append((cost * bent[unit][d], d))
+                costs.append((cost * factor[unit][d], d))
             costs.sort()
-            device[unit] = next((d for _, d in costs if room.take(unit, d)), costs[0][1])
-            room.move(unit, device[unit])
+            device[unit] = next((d for _, d in costs if memory.move_if_fits(unit, d)), costs[0][1])
+            memory.move(unit, device[unit])
         return Assignment(np.array(device, np.int64))
 
 
 def evolve(
     problem: PlacementProblem, objective: Objective, population: int, generations: int, rng: np.random.Generator
 ) -> Assignment:
-    """The fittest assignment: least over the memory limits, then of the least objective.
+    """The best assignment: first by the bytes over memory limits, then by the objective.
 
-    The elite stays; a child takes each key from a parent of the elite with probability `FROM_ELITE`, otherwise from any other;
-    the rest are new. The first generation has the plain greedy rule in it.
+    A biased random-key genetic algorithm (Gonçalves, Resende 2011). The elite survives. A child takes each key from a parent in
+    the elite with probability `ELITE_KEY_PROBABILITY`, otherwise from a parent outside it. The rest of a generation is random.
+    The first generation contains the greedy heuristic.
     """
     decoder, simulator = _Decoder(problem), Simulator(problem)
 
-    def graded(keys: Floats) -> tuple[tuple[int, int], Floats, Assignment]:
+    def evaluated(keys: Floats) -> tuple[tuple[int, int], Floats, Assignment]:
         assignment = decoder.decode(keys)
         over = int(excess(problem, assignment).sum()) if limits_can_bind(problem) else 0
         value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulator.step_ns(assignment)
         return (over, value), keys, assignment
 
     shape = (problem.num_units, problem.num_devices)
-    elite, mutants = max(1, round(ELITE * population)), round(MUTANTS * population)
-    people = [graded(np.full(shape, 0.5)), *(graded(rng.random(shape)) for _ in range(population - 1))]
-    people.sort(key=lambda person: person[0])
+    elite, mutants = max(1, round(ELITE_SHARE * population)), round(MUTANT_SHARE * population)
+    individuals = [evaluated(np.full(shape, 0.5)), *(evaluated(rng.random(shape)) for _ in range(population - 1))]
+    individuals.sort(key=lambda individual: individual[0])
     for _ in range(generations - 1):
         children = []
         for _ in range(population - elite - mutants):
             parents = rng.integers(elite), rng.integers(elite, population)
-            children.append(np.where(rng.random(shape) < FROM_ELITE, people[parents[0]][1], people[parents[1]][1]))
+            children.append(
+                np.where(rng.random(shape) < ELITE_KEY_PROBABILITY, individuals[parents[0]][1], individuals[parents[1]][1])
+            )
         children.extend(rng.random(shape) for _ in range(mutants))
-        people[elite:] = [graded(child) for child in children]
-        people.sort(key=lambda person: person[0])
-    return people[0][2]
+        individuals[elite:] = [evaluated(child) for child in children]
+        individuals.sort(key=lambda individual: individual[0])
+    return individuals[0][2]
 
 
 @dataclass(frozen=True, slots=True)
 class Genetic:
-    """A genetic search with biased random keys. Meets memory limits as far as its greedy decoding does."""
+    """A genetic search with biased random keys. The result may exceed memory limits: only the decoding considers them."""
 
     name: str = "genetic"
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """It takes everything."""
+        """Empty: it solves every problem."""
         return ""
 
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Evolves for as many decodings as take about the time.
+        """Runs as many generations as take about the time limit.
 
         Args:
-            time_limit_s: None spends `SECONDS`, or `DECODINGS` if that is less.
-            seed: of the keys.
+            time_limit_s: None spends `DEFAULT_S`, or `MAX_DECODINGS` if that is less.
+            seed: of the keys and the parents.
         """
         started = time.perf_counter()
         per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.num_ops)
-        decodings = min(SECONDS * per_s, DECODINGS) if time_limit_s is None else time_limit_s * per_s
-        population = min(POPULATION, max(4, int(decodings / GENERATIONS)))
+        decodings = min(DEFAULT_S * per_s, MAX_DECODINGS) if time_limit_s is None else time_limit_s * per_s
+        population = min(MAX_POPULATION, max(4, int(decodings / MIN_GENERATIONS)))
         generations = max(1, int(decodings / population))
-        found = evolve(problem, objective, population, generations, np.random.default_rng(seed))
+        best = evolve(problem, objective, population, generations, np.random.default_rng(seed))
         detail = f"{generations} generations of {population} placements"
-        return answer(problem, objective, found, solver=self.name, started=started, stop_detail=detail)
+        return answer(problem, objective, best, solver=self.name, started=started, stop_detail=detail)
 
     def cite(self) -> str:
-        """The method, and where it was used for placement."""
-        return lines(GONCALVES, PALIWAL)
+        """The method, and its use for placement."""
+        return references(RANDOM_KEYS, PLACEMENT_BY_GENETIC_SEARCH)
+
+
+solver = Genetic

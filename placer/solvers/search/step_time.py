@@ -1,4 +1,4 @@
-"""Step time: the best of many starts on the execution model, improved by local search."""
+"""Step time: the best of many starts, improved by local search on the execution model."""
 
 from __future__ import annotations
 
@@ -13,118 +13,113 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
-from placer.solvers.bounds.lagrangian import lagrangian
+from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
-from placer.solvers.exact.min_cut import minimum_cut
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
-from placer.solvers.heuristics.fixed import all_on
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
+from placer.solvers.heuristics.heft import SOURCE as HEFT
 from placer.solvers.heuristics.heft import heft_schedule
+from placer.solvers.heuristics.peft import SOURCE as PEFT
 from placer.solvers.heuristics.peft import peft_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
+from placer.solvers.primitives.coarsening import KARYPIS
 from placer.solvers.primitives.device_subset import halved
-from placer.solvers.primitives.hill_climbing import Search
-from placer.solvers.primitives.local_search import exchange
-from placer.solvers.primitives.partition import accelerators, partitions
-from placer.solvers.primitives.repair import fit
+from placer.solvers.primitives.graph_cut import STONE, minimum_cut
+from placer.solvers.primitives.hill_climbing import HANSEN, HillClimbing
+from placer.solvers.primitives.local_search import local_search
+from placer.solvers.primitives.one_kind import all_on
+from placer.solvers.primitives.partition import BARNARD, accelerators, partitions
+from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduced import Reduced, choices
+from placer.solvers.search.annealing import SOURCE as ANNEALING
 from placer.solvers.search.annealing import anneal, moves_within
-from placer.solvers.search.genetic import Genetic
-from placer.solvers.sources import (
-    ARABNEJAD,
-    BARNARD,
-    GONCALVES,
-    HANSEN,
-    KARYPIS,
-    KIRKPATRICK,
-    STONE,
-    TOPCUOGLU,
-    here,
-    lines,
-)
+from placer.solvers.search.genetic import RANDOM_KEYS, Genetic
+from placer.solvers.sources import own_work, references
 
-CUTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
-"""Weights of copies, and whether dispatch is hidden, in the cuts to start from: overlap hides what a sum charges in full, and
-queues lengthen it."""
-LARGE = 5_000
-"""Ops from which on fewer starts are tried."""
+CUT_VARIANTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
+"""Minimum cuts to start from: the weight of copies, and whether dispatch is ignored. The total cost counts work that overlaps in
+the step, and ignores queues, so other weights can give a shorter step."""
+MAX_OPS_ALL_STARTS = 5_000
+"""Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
-"""Ops played in all simulations of one search without a time limit, about a quarter of a second; starts are tried anyway."""
+"""Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
 OP_RUNS_PER_S = 400_000
-"""The same per second of a time limit. Counting these rather than looking at the clock makes equal runs equal."""
-BOUND_S, SHARE = 0.5, 0.2
-"""For a bound that knows the limits: seconds where there is no time limit, enough for some hundred ops, and its share of one."""
-SEVERAL = 4
-"""Accelerators up to whose number the effort grows with it."""
-RELAXED = 20
-"""Assignments of the relaxation that are tried, those of least total cost."""
-CLIMBED = 3
-"""The best so far from which units are moved, where limits or several accelerators make it likely that one leads nowhere, or a
-time limit leaves room for it."""
-CLIMBING = 0.25
-"""The most of the effort that climbing takes before other searches have their turn."""
-HOPELESS = 2
-"""Times the best step: fewer accelerators are given up where all that is quickly found on them takes longer."""
-CLIMBS, LARGE_CLIMBS, PASSES = 8, 2, 3
-"""Partitions that are improved, fewer of a large problem, and how often all units are tried."""
+"""Effort per second of a time limit. Counting ops instead of reading the clock makes equal runs give equal results."""
+BOUND_S, BOUND_SHARE = 0.5, 0.2
+"""Time for the bound under memory limits: seconds if there is no time limit, enough for some hundred ops; its share of one."""
+MAX_EFFORT_FACTOR = 4
+"""Limit of the factor of the effort, which grows with the number of accelerators."""
+MAX_RELAXATION_STARTS = 20
+"""Limit of the number of starts from the Lagrangian relaxation, those of least total cost."""
+MAX_CLIMBS = 3
+"""Number of the best assignments from which units are moved, with memory limits, several accelerators or a long time limit: one
+alone often ends in a poor local optimum."""
+FIRST_CLIMB_SHARE = 0.25
+"""Limit of the share of the effort that is used before the other searches run."""
+MAX_START_RATIO = 2
+"""A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
+MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
+"""Limits of the number of partitions that are improved, in small and large problems, and of the passes of local search."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The least simulated step time of the usual placements, minimum cuts, list schedules and local moves from the best.
+    """Minimises the predicted step time: tries simple placements, minimum cuts and list schedules, and improves the best.
 
-    Never worse, by the model, than TensorFlow's default, all-CPU or all-GPU where those fit; with several accelerators a copy
-    counts beyond what it adds to the step, see `climbing.WORTH`.
+    The result is no worse, by the execution model, than TensorFlow's default, everything on the CPU, or everything on the GPU, if
+    those fit. With several accelerators, copies between them have an extra cost, `hill_climbing.COPY_WEIGHT`.
     """
 
     name: str = "step_time"
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Other objectives."""
+        """Says that the objective is another."""
         return "" if objective == "step_time" else f"it minimises step_time, not {objective}"
 
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Tries each start, then moves from the best, until a local optimum, the bound, or the end of the effort; where limits
-        or several accelerators make single moves hard, from the best few.
+        """Tries all starts, then makes moves from the best, until a local optimum, the bound, or the end of the effort.
 
-        A time limit in which each unit could be moved at random goes to the searches among the heuristics too, which do what they
-        do by themselves with that limit and seed, and to moves from what they find.
+        With memory limits or several accelerators, single moves often lead nowhere, so it makes moves from the best few starts.
+        If the time limit allows a random move of each unit, `genetic` and `annealing` run too, with this time limit and seed, and
+        moves are made from their results.
 
-        With several accelerators, starts are partitions too, and in the best of these whole clusters are moved before units. The
-        same is done with half of them, down to one, and the shortest step is kept: of one accelerator what copies add counts for
-        nothing, so that a plan for it can be shorter.
+        With several accelerators, partitions are starts too; in the best of these, whole clusters are moved before units. All of
+        this is repeated on half of the accelerators, on half of these, down to one, and the shortest step is kept: copies to one
+        accelerator have no extra cost, so its plan can be shorter.
 
         Args:
-            time_limit_s: of which each of these searches has half of what is left, the last all of it. None spends an effort
-                by size: about 0.4 s at 10,000 ops, 3 s at 100,000, and as many times that as there are accelerators, up to
-                `SEVERAL`, for each number of them.
-            seed: of those searches.
+            time_limit_s: each of these searches gets half of the time that remains, the last one all of it. None gives an effort
+                by size: about 0.4 s at 10,000 ops and 3 s at 100,000, times the number of accelerators, at most
+                `MAX_EFFORT_FACTOR`, for each subset of them.
+            seed: of `genetic` and `annealing`.
         """
         started = time.perf_counter()
-        fewer = [*halved(problem)]
-        found = self._on_all(problem, objective, _part(time_limit_s, 0, len(fewer)), seed)
-        if found.status is Status.OPTIMAL or not fewer:
-            return found
-        bound_ns = found.lower_bound_ns
-        for k, some in enumerate(fewer, 1):
-            most_ns = None if found.assignment is None else HOPELESS * found.objective_ns
-            other = self._on_all(some.problem, objective, _part(time_limit_s, k, len(fewer)), seed, bound_ns, most_ns)
-            if other.assignment is not None and (found.assignment is None or other.objective_ns < found.objective_ns):
-                found = replace(other, assignment=some.invert(other.assignment))
-        if found.assignment is None:
-            return replace(found, seconds=time.perf_counter() - started)
+        subsets = [*halved(problem)]
+        best = self._on_all(problem, objective, _time_share(time_limit_s, 0, len(subsets)), seed)
+        if best.status is Status.OPTIMAL or not subsets:
+            return best
+        bound_ns = best.lower_bound_ns
+        for k, subset in enumerate(subsets, 1):
+            max_start_ns = None if best.assignment is None else MAX_START_RATIO * best.objective_ns
+            other = self._on_all(
+                subset.problem, objective, _time_share(time_limit_s, k, len(subsets)), seed, bound_ns, max_start_ns
+            )
+            if other.assignment is not None and (best.assignment is None or other.objective_ns < best.objective_ns):
+                best = replace(other, assignment=subset.invert(other.assignment))
+        if best.assignment is None:
+            return replace(best, seconds=time.perf_counter() - started)
         return answer(
             problem,
             objective,
-            found.assignment,
+            best.assignment,
             solver=self.name,
             started=started,
-            stop_reason=found.stop_reason,
-            stop_detail=found.stop_detail,
+            stop_reason=best.stop_reason,
+            stop_detail=best.stop_detail,
             lower_bound_ns=bound_ns,
         )
 
@@ -134,137 +129,144 @@ class StepTime:
         objective: Objective,
         time_limit_s: float | None,
         seed: int,
-        known_ns: int = 0,
-        most_ns: float | None = None,
+        known_bound_ns: int = 0,
+        max_start_ns: float | None = None,
     ) -> Solution:
-        """The best found from starts on all devices.
+        """The best assignment from starts on all devices of the problem.
 
         Args:
-            known_ns: a bound for more devices, so that none need be looked for here.
-            most_ns: it gives up where no simple start makes a step as short as this; None for never.
+            known_bound_ns: a bound for a superset of the devices; 0 if a bound is to be computed.
+            max_start_ns: the search is given up if no simple start has a step as short as this; None to never give up.
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        bound = max(known_ns, step_bound_ns(Simulator(problem)))
-        if not known_ns and limits_can_bind(problem) and (time_limit_s is not None or problem.num_ops <= LARGE):
-            bounding = BOUND_S if time_limit_s is None else SHARE * time_limit_s
-            bound = max(bound, limited_load_ns(Simulator(problem), seconds=bounding))
-        search = Search(
+        bound = max(known_bound_ns, step_bound_ns(Simulator(problem)))
+        if (
+            not known_bound_ns
+            and limits_can_bind(problem)
+            and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS)
+        ):
+            bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
+            bound = max(bound, limited_load_ns(Simulator(problem), seconds=bound_s))
+        search = HillClimbing(
             problem,
             bound_ns=bound,
-            effort=int(runs * min(SEVERAL, max(1, len(accelerators(problem)))) / max(1, problem.num_ops)),
+            effort=int(runs * min(MAX_EFFORT_FACTOR, max(1, len(accelerators(problem)))) / max(1, problem.num_ops)),
             ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
         )
         for start in _starts(problem):
-            if search.offer(start) is None and (search.best is None or problem.num_ops <= LARGE):
-                search.offer_fitting(start)
-        parts = _parts(search)
-        if most_ns is not None and (search.best is None or search.step_ns(search.best) > most_ns):
-            taken = time.perf_counter() - started
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, StopReason.ABANDONED)
-        if search.limited and (search.best is None or problem.num_ops <= LARGE):
-            for fitting in lagrangian(problem, halves=False).found[:RELAXED]:
+            if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+                search.offer_repaired(start)
+        clusterings = _clusterings(search)
+        if max_start_ns is not None and (search.best is None or search.step_ns(search.best) > max_start_ns):
+            elapsed_s = time.perf_counter() - started
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.ABANDONED)
+        if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+            for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
                 search.offer(fitting)
         if search.best is None:
-            taken, detail = time.perf_counter() - started, "no start could be repaired"
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, taken, StopReason.NOT_FOUND, detail)
-        for reduced, start in parts:
-            search.climb(reduced, start, search.effort // (2 * len(parts)))
+            elapsed_s, detail = time.perf_counter() - started, "no start could be repaired"
+            return Solution(
+                None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.NOT_FOUND, detail
+            )
+        for reduced, start in clusterings:
+            search.climb(reduced, start, search.effort // (2 * len(clusterings)))
         seconds = time_limit_s or 0.0
-        searching = 0 < choices(problem) <= moves_within(problem, objective, seconds)
-        several = problem.num_ops <= LARGE and (searching or search.limited or len(accelerators(problem)) > 1)
-        starts = CLIMBED if several else 1
-        reason = _climbed(search, starts, search.effort * (CLIMBING if searching else 1))
-        if searching and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
-            for found in _searched(problem, seconds, seed, search.ends):
-                if search.offer(found) is None:
-                    search.offer_fitting(found)
-            reason = _climbed(search, starts, search.effort)
+        run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
+        several = problem.num_ops <= MAX_OPS_ALL_STARTS and (run_searches or search.limited or len(accelerators(problem)) > 1)
+        starts = MAX_CLIMBS if several else 1
+        reason = _climb(search, starts, search.effort * (FIRST_CLIMB_SHARE if run_searches else 1))
+        if run_searches and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
+            for result in _search_results(problem, seconds, seed, search.ends):
+                if search.offer(result) is None:
+                    search.offer_repaired(result)
+            reason = _climb(search, starts, search.effort)
         return answer(
             problem, objective, search.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
         )
 
     def cite(self) -> str:
-        """Its parts."""
-        return lines(
-            here("local search on the execution model from the best of many starts"),
+        """The methods that it combines."""
+        return references(
+            own_work("local search on the execution model from the best of many starts"),
             HANSEN,
             STONE,
-            TOPCUOGLU,
-            ARABNEJAD,
+            HEFT,
+            PEFT,
             BARNARD,
             KARYPIS,
-            KIRKPATRICK,
-            GONCALVES,
+            ANNEALING,
+            RANDOM_KEYS,
         )
 
 
-def _part(seconds: float | None, k: int, last: int) -> float | None:
-    """A half, a quarter and so on of the time, and once more the last of these."""
+def _time_share(seconds: float | None, k: int, last: int) -> float | None:
+    """The time limit of search k: a half, a quarter, and so on of all the time; the last two are equal."""
     return None if seconds is None else seconds / 2 ** min(k + 1, last)
 
 
-def _parts(search: Search) -> list[tuple[Reduced, Assignment]]:
-    """Offers partitions, and the best ones improved unit by unit in problems that are not large; gives those, to be improved.
+def _clusterings(search: HillClimbing) -> list[tuple[Reduced, Assignment]]:
+    """Offers partitions to the search; returns the best, with the reduced problems whose units are their clusters.
 
-    Those that leave out one accelerator too, where half of them are fewer still: three of four may be nearer to each other.
+    In small problems the best are also improved by local search and offered again. With more than three accelerators, partitions
+    over all but the last one are offered as well: three of four accelerators may be closer to each other.
     """
     problem = search.problem
-    found: list[tuple[float, Reduced, Assignment]] = []
+    scored: list[tuple[float, Reduced, Assignment]] = []
     group, machines = accelerators(problem), [problem]
     if len(group) > 3:
         allowed = problem.units.allowed & (np.arange(problem.num_devices) != group[-1])
         allowed = np.where(allowed.any(axis=1)[:, None], allowed, problem.units.allowed)
         machines.append(problem.with_allowed(allowed))
     for reduced, start in itertools.chain.from_iterable(map(partitions, machines)):
-        coarse = fit(reduced.problem, start) if search.limited else start
+        coarse = repair(reduced.problem, start) if search.limited else start
         if coarse is None:
-            search.offer_fitting(reduced.invert(start))
+            search.offer_repaired(reduced.invert(start))
         elif (score := search.offer(reduced.invert(coarse))) is not None:
-            found.append((score, reduced, coarse))
-    found.sort(key=lambda entry: entry[0])
-    if problem.num_ops > LARGE:
-        return [(reduced, coarse) for _, reduced, coarse in found[:LARGE_CLIMBS]]
-    for _, reduced, coarse in found[:CLIMBS]:
-        search.offer(exchange(problem, reduced.invert(coarse), passes=PASSES))
-    return [(reduced, coarse) for _, reduced, coarse in found[:CLIMBS]]
+            scored.append((score, reduced, coarse))
+    scored.sort(key=lambda entry: entry[0])
+    if problem.num_ops > MAX_OPS_ALL_STARTS:
+        return [(reduced, coarse) for _, reduced, coarse in scored[:MAX_CLUSTERINGS_LARGE]]
+    for _, reduced, coarse in scored[:MAX_CLUSTERINGS]:
+        search.offer(local_search(problem, reduced.invert(coarse), max_passes=MAX_PASSES))
+    return [(reduced, coarse) for _, reduced, coarse in scored[:MAX_CLUSTERINGS]]
 
 
-def _climbed(search: Search, starts: int, effort: float) -> StopReason:
-    """Moves units from each of the best few on; says why that ended."""
-    everything, least = Reduced.nothing(search.problem), search.effort - effort
+def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
+    """Makes moves of units from each of the best assignments; returns why that ended."""
+    unreduced, reserve = Reduced.nothing(search.problem), search.effort - effort
     for start in search.ranked()[:starts]:
-        reason = search.climb(everything, start, search.effort - least)
+        reason = search.climb(unreduced, start, search.effort - reserve)
         if reason is not StopReason.LOCAL_OPTIMUM:
             break
     return reason
 
 
-def _searched(problem: PlacementProblem, seconds: float, seed: int, ends: float) -> Iterator[Assignment]:
-    """What the searches among the heuristics find with this limit and seed."""
-    found = Genetic().solve(problem, "step_time", time_limit_s=seconds, seed=seed).assignment
-    if found is not None:
-        yield found
-    start = fit(problem, default_assignment(problem))
+def _search_results(problem: PlacementProblem, seconds: float, seed: int, ends: float) -> Iterator[Assignment]:
+    """The results of `genetic` and `annealing` with this time limit and seed."""
+    evolved = Genetic().solve(problem, "step_time", time_limit_s=seconds, seed=seed).assignment
+    if evolved is not None:
+        yield evolved
+    start = repair(problem, default_assignment(problem))
     if start is not None:
         moves = moves_within(problem, "step_time", seconds)
         yield anneal(problem, "step_time", start, moves, np.random.default_rng(seed), ends)
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
-    """The simple placements, so that nothing found is worse than they are, and what may be better."""
-    large = problem.num_ops > LARGE
+    """The simple placements, so that the result is no worse than they are; then minimum cuts and heuristics."""
+    large = problem.num_ops > MAX_OPS_ALL_STARTS
     yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")
-    hidden = np.zeros((problem.num_units, problem.num_devices), np.int64)
-    np.add.at(hidden, problem.ops.unit, np.where(problem.devices.asynchronous, problem.ops.compute_ns, problem.ops.time_ns))
+    undispatched = np.zeros((problem.num_units, problem.num_devices), np.int64)
+    np.add.at(undispatched, problem.ops.unit, np.where(problem.devices.asynchronous, problem.ops.compute_ns, problem.ops.time_ns))
     for other in range(problem.num_devices):
         pair = (problem.devices.host, other)
         if other != problem.devices.host and problem.units.allowed[:, pair].any(axis=1).all():
-            for copies, overlapped in CUTS[:2] if large else CUTS:
-                yield minimum_cut(problem, pair, work_ns=hidden if overlapped else None, copies=copies).assignment
-    if not large or problem.num_devices == 2:  # these look at each device in turn, and partitions are better starts on several
+            for copies, ignore_dispatch in CUT_VARIANTS[:2] if large else CUT_VARIANTS:
+                yield minimum_cut(problem, pair, work_ns=undispatched if ignore_dispatch else None, copies=copies).assignment
+    if not large or problem.num_devices == 2:  # partitions are better starts on several accelerators
         if limits_can_bind(problem):
             yield greedy_benefit_assignment(problem)
         yield earliest_finish_assignment(problem)
@@ -272,3 +274,6 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         yield heft_schedule(problem).assignment
         yield peft_schedule(problem).assignment
         yield greedy_assignment(problem)
+
+
+solver = StepTime

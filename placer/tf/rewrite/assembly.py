@@ -14,7 +14,7 @@ from placer.tf.rewrite.crossings import Crossings, takes_on_host
 from placer.tf.rewrite.custom_gradients import copied_gradient
 from placer.tf.rewrite.frame_nodes import FrameNodes, keep_node
 from placer.tf.trace.bodies import LOOPS, Body, input_text, split_input
-from placer.tf.trace.optypes import functions_of, is_stateful
+from placer.tf.trace.op_types import functions_of, is_stateful
 from placer.tf.trace.requests import requested_device
 
 

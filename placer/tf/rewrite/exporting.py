@@ -1,4 +1,4 @@
-"""What is saved of a placed function: the function without devices, since where it is loaded others are there."""
+"""Functions without devices, for a SavedModel: it is loaded in processes that have other devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placer.tf.trace.tracing import Trace
 
 
 def without_devices(trace: Trace) -> Any:
-    """A private copy of a traced function in which no op has a device, neither a planned one nor one that the user asked for.
+    """A private copy of a traced function in which no op has a device, neither a planned nor a requested one.
 
     Raises:
         RewriteError: see `placer.tf.rewrite.rewriting.rewrite`.
@@ -24,8 +24,8 @@ def without_devices(trace: Trace) -> Any:
     return rewrite(trace, defaultdict(str))
 
 
-def around(placed: Any) -> Any:
-    """A tf.function that calls a placed one and has its parameters."""
+def calling_function(placed: Any) -> Any:
+    """A tf.function that calls a placed function and has its parameters."""
 
     @functools.wraps(placed)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -35,13 +35,18 @@ def around(placed: Any) -> Any:
 
 
 class ExportableFunction(ConcreteFunction):  # type: ignore[misc]
-    """A placed ConcreteFunction to whoever calls it; to `tf.saved_model.save`, which reads its graph, one without devices."""
+    """A ConcreteFunction whose graph has no devices, as `tf.saved_model.save` reads it, and whose calls run a placed one.
 
-    def __init__(self, placed: Any, bare: Any) -> None:
-        super().__init__(bare.inference_fn)
-        copy_flat_signature(bare, self)
+    Args:
+        placed: the function that calls run.
+        without_devices: the function that is saved, with the same signature.
+    """
+
+    def __init__(self, placed: Any, without_devices: Any) -> None:
+        super().__init__(without_devices.inference_fn)
+        copy_flat_signature(without_devices, self)
         self._placed = placed
-        self._bare = bare  # it keeps the Python callbacks and closures that its graph refers to
+        self._without_devices = without_devices  # keeps alive the Python callbacks and closures to which its graph refers
 
     def _call_flat(self, tensor_inputs: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
         if is_saving():

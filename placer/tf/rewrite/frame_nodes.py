@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.tf.trace.bodies import input_text, split_input
-from placer.tf.trace.optypes import is_stateful
+from placer.tf.trace.op_types import is_stateful
 
 _KEPT = "_grappler_do_not_remove"
 

@@ -1,7 +1,7 @@
-"""Calls under a tape: a forward function that also gives what the gradient needs, and its backward function, by one plan.
+"""Calls under a tape: a forward function that also returns the tensors that the gradient needs, and its backward function.
 
-TensorFlow builds such pairs and records their calls. Here a pair is built from an unplaced private copy of the trace, read and
-planned as one graph, so that what is saved for the gradient has its price, and rewritten as the two functions that run.
+TensorFlow builds such pairs and records their calls. This module builds a pair from an unplaced private copy of the trace. The
+pair is read and planned as one graph, so that tensors saved for the gradient have their cost, and is rewritten as two functions.
 """
 
 from __future__ import annotations
@@ -39,34 +39,35 @@ Shape = tuple[int | None, ...] | None
 
 @dataclass(frozen=True)
 class Taping:
-    """What a `TapedFunction` asks of the function it belongs to."""
+    """Functions that a `TapedFunction` calls, given by the function that owns it."""
 
     plan: Callable[[Trace, bool], Placement]
-    """Plans a pair, read as one trace; True if it serves gradients of higher order too."""
+    """Plans a pair, given as one trace; the second argument is True for a pair that has gradients of higher order too."""
     on_call: Callable[[Placement], None]
-    """Told the plan of each call that a tape records."""
+    """Called with the plan of each call that a tape records."""
     on_unplaced: Callable[[str], None]
-    """Told why a recorded call runs as TensorFlow has it."""
+    """Called with the reason when a recorded call runs as TensorFlow built it."""
     on_error: Callable[[Placement, Any], None]
     """Called with the plan and an error of one of the ops of a pair that runs by it, before the error is raised."""
     on_moved: Callable[[], None]
-    """Told that one of its variables was moved from where the plan has it."""
+    """Called when one of its variables was moved from its device in the plan."""
 
 
 class TapedFunction(ConcreteFunction):  # type: ignore[misc]
-    """A placed ConcreteFunction whose calls under a tape run placed pairs; where that cannot be, pairs as TensorFlow built them.
+    """A placed ConcreteFunction whose calls under a tape run placed pairs, or, where a pair cannot be placed, TensorFlow's pairs.
 
-    A call that no tape records runs like that of any ConcreteFunction. A pair is made when a call or gradient first needs it: one
-    for gradients of first order; one for higher order, whose backward function takes gradients of what was saved too; and, for
-    gradients taken by a function around this one, one for each number of outputs that have gradients.
+    A call that no tape records runs like a call of any ConcreteFunction. A pair is made when a call or gradient first needs it.
+    There is one pair for gradients of first order, and one for higher orders, whose backward function also takes gradients of the
+    saved tensors. For gradients that a function around this one takes, there is one pair for each number of outputs with
+    gradients.
     """
 
     def __init__(self, placed: Any, trace: Trace, result_shapes: Sequence[Shape], taping: Taping) -> None:
         """Args:
         placed: the rewritten function.
-        trace: what it was rewritten from.
-        result_shapes: of the flat results, as well as they are known.
-        taping: its owner.
+        trace: the trace from which it was rewritten.
+        result_shapes: shapes of the flat results, as far as they are known.
+        taping: see `Taping`.
         """
         super().__init__(placed.inference_fn)
         copy_flat_signature(placed, self)
@@ -92,19 +93,19 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         return TapedFunction(fresh, builder.trace, builder.result_shapes, replace(builder.taping, on_call=both))
 
     def pair_plan(self) -> Placement | None:
-        """The plan of a call under one tape and of its gradient; None where these run as TensorFlow has them."""
+        """The plan of a call under one tape and of its gradient; None where they run as TensorFlow built them."""
         pair = self._pair(FIRST_ORDER)
         pair.forward((), ())
-        planned: Placement | None = pair.placement
-        return planned
+        placement: Placement | None = pair.placement
+        return placement
 
     def with_pairs_of(self, other: TapedFunction) -> TapedFunction:
-        """Itself, for calls under a tape as the other one, of the same trace."""
+        """Makes calls under a tape run the pairs of another function of the same trace; returns this function."""
         self._pairs = other._pairs
         return self
 
     def outdated(self) -> None:
-        """Tells its owner that a variable was moved."""
+        """Called when one of its variables was moved for another function."""
         self._builder.taping.on_moved()
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
@@ -117,7 +118,10 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         return super()._select_forward_and_backward_functions(args, gradients, eager)
 
     def _get_gradient_function(self) -> Any:
-        """Of one call in a graph: by the copy that its forward function is of, as side outputs differ from copy to copy."""
+        """The gradient of one call in a graph.
+
+        It must be of the copy of the trace to which the call's forward function belongs: the saved tensors differ between copies.
+        """
         makers: list[Any] = []
 
         def gradient(op: Any, *upstream: Any) -> Any:
@@ -138,7 +142,7 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
 
 
 class _Backward(ConcreteFunction):  # type: ignore[misc]
-    """A placed backward function; where its own calls are recorded, for a higher order, the unplaced one runs."""
+    """A placed backward function. Where its own calls are recorded, for gradients of higher order, the unplaced one runs."""
 
     def __init__(self, placed: Any, unplaced: Any) -> None:
         super().__init__(placed.inference_fn)
@@ -156,7 +160,7 @@ class _Backward(ConcreteFunction):  # type: ignore[misc]
 
 @dataclass
 class _Builder:
-    """Makes placed pairs of the pairs that TensorFlow builds."""
+    """Rewrites the pairs that TensorFlow builds to placed pairs."""
 
     trace: Trace
     result_shapes: Sequence[Shape]
@@ -167,7 +171,7 @@ class _Builder:
         self.attributes = dict(self.trace.concrete.inference_fn.attributes or {})
 
     def copy(self) -> Any:
-        """The function unplaced. TensorFlow adds to the graph it takes gradients of, so each kind of pair has its own."""
+        """An unplaced copy of the function. Each kind of pair needs its own, since TensorFlow adds gradients to its graph."""
         with tf.init_scope():
             return rewrite(self.trace, None)
 
@@ -176,7 +180,7 @@ class _Builder:
         return self.copy()
 
     def place(self, forward: Any, backward: Any, higher: bool) -> tuple[Any, Any, Placement | None]:
-        """The two functions by a plan for both, and the plan; as they are, with None, where they cannot be placed."""
+        """The two functions rewritten by a plan for both, and the plan; unchanged, with None, where they cannot be placed."""
         try:
             with tf.init_scope():
                 pair = _traced(self.trace, forward, backward, self.result_shapes)
@@ -185,7 +189,7 @@ class _Builder:
                 on_error = self.taping.on_error
                 forward_placed = rewrite_by_plan(Trace(ConcreteFunction(forward), first, ()), placement, on_error)
                 backward_placed = rewrite_by_plan(Trace(backward, second, ()), placement, on_error)
-        except Exception as error:  # whatever is wrong with the plan, the plain function's gradient is right
+        except Exception as error:  # the plain function's gradient is right in any case
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
@@ -193,7 +197,7 @@ class _Builder:
 
 
 class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
-    """TensorFlow's maker of pairs for gradients taken by a function around this one."""
+    """Builds pairs as TensorFlow does for gradients that a function around this one takes."""
 
     def __init__(self, placed: Any, builder: _Builder, copy: Any = None) -> None:
         super().__init__(placed, None)
@@ -217,20 +221,20 @@ class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
 
 
 class _TapePair:
-    """Mixed into TensorFlow's two makers of a pair for a tape."""
+    """Mixed into the two classes of TensorFlow that build a pair for a tape."""
 
     higher: bool
 
     def __init__(self, placed: Any, builder: _Builder) -> None:
         graph = builder.copy().graph
         self.delayed = _DelayedPairs(placed.inference_fn, builder, graph)
-        """For gradients that a function around this one takes of a call of the forward function."""
+        """Builds pairs for gradients that a function around this one takes of a call of the forward function."""
         super().__init__(graph, builder.attributes, None, (), self.delayed, False)  # type: ignore[call-arg]
         self._builder = builder
         self.placement: Placement | None = None
 
     def runs(self, name: str) -> bool:
-        """Whether its forward function is called so."""
+        """Whether its forward function has this name."""
         made = self._forward  # type: ignore[attr-defined]
         return made is not None and tf.compat.as_str(made.name) == name
 
@@ -256,20 +260,20 @@ class _HigherOrderPair(_TapePair, HigherOrderPair):  # type: ignore[misc]
 
 
 def _output_gradient(shape: Any, dtype: tf.DType) -> Argument:
-    """The gradient of an output, which a caller brings from where TensorFlow puts it."""
+    """The gradient of an output as an argument, on the device where TensorFlow computes it in the caller."""
     gpus = [d for d in process_devices() if d.startswith("GPU")]
     return Argument(tf.TensorShape(shape), dtype, full_name(gpus[0] if gpus and dtype.is_floating else "CPU:0"))
 
 
 def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[Shape]) -> Trace:
-    """The Trace of a function that calls the two, handing on what the second captured of the first."""
+    """The Trace of a function that calls both functions and passes on the tensors of the first that the second captured."""
     first, second, outer = forward.graph, backward.inference_fn, trace.concrete.graph
     graph = FuncGraph(f"{outer.name}_with_backward")
     graph.variables = outer.variables
     with graph.as_default():
         names = (trace.root.names[t.op.name] for t in trace.root.input_tensors)
         inputs = [_placeholder(t, name) for t, name in zip(first.inputs, names, strict=True)]
-        # The backward function takes the gradients of the first outputs that have any, then what it captured.
+        # The arguments of the backward function: gradients of the first outputs that have any, then its captures.
         taken = backward.inputs[: len(backward.inputs) - len(backward.captured_inputs)]
         outputs = [i for i, t in enumerate(first.outputs) if is_trainable(t)][: len(taken)]
         gradients = [_placeholder(t, f"gradient_{i}") for i, t in zip(outputs, taken, strict=True)]

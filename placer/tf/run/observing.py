@@ -1,4 +1,4 @@
-"""What really ran where: the partition graphs of a real call, compared with the plan."""
+"""Where the ops of a real call ran, compared with the plan: read from TensorFlow's partition graphs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
 from placer.tf._private.gradients import is_trainable
 from placer.tf._private.runtime import recorded_partitions
+from placer.tf.run.executed_names import planned_names
 
-# Lowering names the ops of an inlined body "<caller>/_<number>/<op>".
-_INLINED = re.compile(r"/_\d+/")
-# Dependency optimisation names what it adds, to wait for several ops of one device at once, after the op that waits.
+TRANSFER_OPS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})
+"""Ops that TensorFlow adds to copy a tensor to another device."""
+
+# Grappler's dependency optimiser names a node that it adds, to wait for several ops of one device, after the op that waits.
 _JOINED_WAITS = re.compile(r"GroupCrossDeviceControlEdges_\d+/")
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An op that ran elsewhere than planned."""
+    """An op that ran on another device than planned."""
 
     op: str
     planned: str
@@ -37,29 +39,30 @@ class Observation:
 
     outputs: Any
     ran: Mapping[str, str]
-    """Device by op, for every planned op that survived optimisation, parts of fused ops included."""
+    """By op: the device that it ran on. It has all planned ops but those in `folded`, parts of fused ops included."""
     mismatches: tuple[Mismatch, ...]
     fused: Mapping[str, str]
-    """By op: the fused op it became a part of."""
+    """By op: the fused op that it became a part of."""
     folded: tuple[str, ...]
     """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
 
     def __str__(self) -> str:
         ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(self.ran.values()).items()))
         lines = [f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"]
-        lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches] or ["each where its plan says"]
-        return "\n".join(lines)
+        lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches]
+        return "\n".join(lines if self.mismatches else [*lines, "each op ran on its planned device"])
 
 
 def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:
-    """Calls a placed function for real and reads TensorFlow's partition graphs.
+    """Makes a call of a placed function and reads TensorFlow's partition graphs.
 
     Args:
-        call: makes the call; TensorFlow hands out partition graphs only when a function first runs, so it must be a fresh one.
-        placement_of: the plan it ran by, asked for after the call.
-        functions: how many functions the plan is carried out by.
+        call: makes the call. The functions behind it must not have run before, since TensorFlow gives out partition graphs only
+            at a function's first run.
+        placement_of: gives the plan that the call ran by; called after `call`.
+        functions: how many functions the plan is for: 1, or 2 with a backward function.
     """
-    with recorded_partitions() as found:
+    with recorded_partitions() as recorded:
         outputs = call()
         tf.nest.map_structure(
             lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
@@ -67,21 +70,21 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
     placement = placement_of()
     graph, planned = placement.graph, {name: plan.device for name, plan in placement.ops.items()}
     ran: dict[str, str] = {}
-    fusions: dict[str, frozenset[str]] = {}
-    # Eager ops whose inputs are on several devices run as functions of one op: the placed ones are the largest.
-    largest = sorted((f.partition_graphs for f in found), key=lambda parts: -sum(len(g.node) for g in parts))
+    members_of_fused: dict[str, frozenset[str]] = {}
+    # Eager ops whose inputs are on several devices run as functions of one op: the placed functions are the largest.
+    largest = sorted((f.partition_graphs for f in recorded), key=lambda parts: -sum(len(g.node) for g in parts))
     for partition in itertools.chain(*largest[:functions]):
         for node in partition.node:
             name = next((n for n in planned_names(node.name) if n in planned), None)
-            if name is None or node.op in ("_Send", "_Recv", "_HostSend", "_HostRecv") or _JOINED_WAITS.match(node.name):
+            if name is None or node.op in TRANSFER_OPS or _JOINED_WAITS.match(node.name):
                 continue
-            if node.op == "Const" and graph.graph.nodes[name]["op"].op_type != "Const":
-                continue  # folded into a constant that kept its name
+            if node.op == "Const" and graph.op(name).op_type != "Const":
+                continue  # folded into a constant of the same name
             spec = tf.DeviceSpec.from_string(node.device)
             ran[name] = f"{spec.device_type}:{spec.device_index}"
-            if members := _members(node):
-                fusions[name] = members
-    fused = {part: whole for whole, members in fusions.items() for part in _parts(graph, whole, members, ran)}
+            if members := _member_types(node):
+                members_of_fused[name] = members
+    fused = {part: whole for whole, members in members_of_fused.items() for part in _parts(graph, whole, members, ran)}
     ran |= {part: ran[whole] for part, whole in fused.items()}
     mismatches = tuple(
         Mismatch(name, planned[name], device)
@@ -90,11 +93,6 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
     )
     folded = tuple(n for n in planned if n not in ran)
     return Observation(outputs, ran, mismatches, fused, folded)
-
-
-def _has_a_place(op: OpNode) -> bool:
-    """Whether it runs for its own sake: not what enters, a constant, or what nothing needs and a function may leave out."""
-    return op.role not in ("argument", "capture", "constant") and op.count > 0
 
 
 def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -108,16 +106,13 @@ def with_gradient(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return outputs
 
 
-def planned_names(name: str) -> Iterator[str]:
-    """Names that a node of the executed graph may have in the plan, longest first."""
-    name = name.removesuffix("/unary_ops_composition")
-    yield name
-    for match in _INLINED.finditer(name):
-        yield name[match.end() :]
+def _has_a_place(op: OpNode) -> bool:
+    """Whether an op's device matters: not for inputs, constants, and ops on which nothing depends and that may be left out."""
+    return op.role not in ("argument", "capture", "constant") and op.count > 0
 
 
-def _members(node: Any) -> frozenset[str]:
-    """Types of the ops a fused op stands for; empty for any other op."""
+def _member_types(node: Any) -> frozenset[str]:
+    """Types of the ops that a fused op replaces; empty for any other op."""
     names = [s.decode() for key in ("fused_ops", "op_names") if key in node.attr for s in node.attr[key].list.s]
     if "activation_mode" in node.attr and node.op.startswith("_Fused"):
         names.append(node.attr["activation_mode"].s.decode())
@@ -128,12 +123,11 @@ def _members(node: Any) -> frozenset[str]:
 
 
 def _parts(graph: OpGraph, whole: str, members: frozenset[str], ran: Mapping[str, str]) -> Iterator[str]:
-    """Ops that vanished into the fused op `whole`: those that feed it and nothing that ran by itself."""
+    """Ops that became part of the fused op `whole`: of its types, with a result for it alone, and that did not run themselves."""
     stack, seen = [whole], {whole}
     while stack:
         for before in graph.graph.pred[stack.pop()]:
-            node = graph.graph.nodes[before]["op"]
-            if before in seen or before in ran or node.op_type not in members:
+            if before in seen or before in ran or graph.op(before).op_type not in members:
                 continue
             if all(after in seen for after in graph.graph.succ[before]):
                 seen.add(before)

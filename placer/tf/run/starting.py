@@ -1,4 +1,4 @@
-"""Starting TensorFlow for a command: its import takes seconds and says things that are of no use there."""
+"""Starts TensorFlow for a command. Its import takes seconds and writes messages that do not help the user of a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def start(cpus: int = 1) -> None:
         OptionError: it is not installed.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with progress("starting TensorFlow"), _held_back():
+    with progress("starting TensorFlow"), _deferred_stderr():
         try:
             import tensorflow as tf
         except ImportError as error:
@@ -35,19 +35,19 @@ def start(cpus: int = 1) -> None:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    """Keeps what is written to the process's standard error, C++ included, and writes it only if the block fails."""
+def _deferred_stderr() -> Iterator[None]:
+    """Collects the text that Python and C++ write to the process's standard error, and writes it only if the block fails."""
     sys.stderr.flush()
-    with tempfile.TemporaryFile("w+") as kept:
-        shown = os.dup(2)
-        os.dup2(kept.fileno(), 2)
+    with tempfile.TemporaryFile("w+") as collected:
+        stderr = os.dup(2)
+        os.dup2(collected.fileno(), 2)
         try:
             yield
         except BaseException:
-            os.dup2(shown, 2)
-            kept.seek(0)
-            shutil.copyfileobj(kept, sys.stderr)
+            os.dup2(stderr, 2)
+            collected.seek(0)
+            shutil.copyfileobj(collected, sys.stderr)
             raise
         finally:
-            os.dup2(shown, 2)
-            os.close(shown)
+            os.dup2(stderr, 2)
+            os.close(stderr)

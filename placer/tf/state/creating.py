@@ -1,4 +1,4 @@
-"""Variables that take memory only once it is decided where: until then they have a handle and no value."""
+"""Variables that are created after they are planned: before that they have a handle and no value, and take no memory."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ import numpy as np
 import tensorflow as tf
 
 from placer.errors import TraceError
-from placer.tf._private.func_graphs import living_variables
+from placer.tf._private import func_graphs
 from placer.tf._private.functions import ConcreteFunction, UnliftableError, deferred_initialisers, run_initialisers
 from placer.tf._private.handles import PlainVariable, UninitializedVariable
 from placer.tf._private.runtime import eager_scopes
 from placer.tf._private.scratch import Scratch, in_scratch_graph
 from placer.tf.devices import full_name, process_devices
-from placer.tf.state import variables
-from placer.tf.state.objects import living
+from placer.tf.state.live_objects import live_objects
+from placer.tf.state.moving import move
+from placer.tf.state.variables import needed_moves
 from placer.tf.trace.tracing import Trace
 
 _planning: ContextVar[int | None] = ContextVar("_planning", default=None)
-"""While a function is traced that will not run before its variables are created: the `eager_scopes` around that."""
+"""`eager_scopes` around the trace of a function that does not run before its variables are created; None outside of one."""
 
 
-def host() -> Any:
-    """The scope in which initial values are computed, whatever device they are for: there the variable may be all that fits."""
+def host_scope() -> Any:
+    """The device scope in which initial values are computed. On their own device, there may be room for the variable alone."""
     return tf.device(full_name("CPU:0"))
 
 
 @dataclass
 class Deferred:
-    """Variables whose initial values wait until they are created."""
+    """Variables whose initial values are computed when they are created."""
 
     waiting: list[Any] = field(default_factory=list)
     lifted: list[tuple[Any, list[Any]]] = field(default_factory=list)
-    """tf.functions, each with what TensorFlow found to initialise when it first traced them."""
+    """tf.functions, each with the initialisers that TensorFlow collected when it first traced them."""
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Variables that are made inside wait, and what is computed there is in the host's memory.
+        """Defers variables that are made inside; other values that are computed inside are in host memory.
 
         Raises:
             TraceError: a function is being traced, which may run often.
@@ -52,72 +53,72 @@ class Deferred:
             raise TraceError(
                 "a function that is being traced calls plan_then_create: call it outside, and what it returns inside."
             )
-        with self.making(), host():
+        with self.making(), host_scope():
             yield
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """Variables that are made inside wait, save those that a tf.function makes."""
+        """Defers variables that are made inside, except those that a tf.function makes."""
         with tf.variable_creator_scope(self._make):
             yield
 
     @contextmanager
     def tracing(self, function: Any) -> Iterator[None]:
-        """Those too that this one makes, which is first traced inside."""
-        found: list[Any] = []
+        """Defers variables that are made inside, with those that `function` makes, which is first traced inside."""
+        initialisers: list[Any] = []
         before = _planning.set(eager_scopes())
         try:
-            with deferred_initialisers(function, found), self.making():
+            with deferred_initialisers(function, initialisers), self.making():
                 yield
         finally:
             _planning.reset(before)
-        if found:
-            self.lifted.append((function, found))
+        if initialisers:
+            self.lifted.append((function, initialisers))
 
-    def _make(self, next_creator: Callable[..., Any], **given: Any) -> Any:
+    def _make(self, next_creator: Callable[..., Any], **options: Any) -> Any:
         try:
-            return self._made(next_creator, given)
+            return self._deferred(next_creator, options)
         except TypeError as error:
             if "is out of scope" not in str(error):
                 raise
             raise TraceError(
-                f"what gives variable {given.get('name')!r} its initial value uses a tensor that such a function has made and "
-                "kept, as functools.cache does: make that tensor before, outside of them"
+                f"the function for the initial value of variable {options.get('name')!r} uses a tensor that such a function has "
+                "made and kept, as functools.cache does: make that tensor before, outside of them"
             ) from error
 
-    def _made(self, next_creator: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    def _deferred(self, next_creator: Callable[..., Any], options: Mapping[str, Any]) -> Any:
         described = None
         if tf.executing_eagerly() and not tf.distribute.has_strategy():
-            described = _described(given.get("initial_value"), given.get("dtype"))
+            described = _describe(options.get("initial_value"), options.get("dtype"))
         if described is None:
-            return next_creator(**given)
-        made = _Waiting(*described, given)
-        self.waiting.append(made)
-        return made
+            return next_creator(**options)
+        variable = _WaitingVariable(*described, options)
+        self.waiting.append(variable)
+        return variable
 
     def create(self, trace: Trace | None = None, device_of: Mapping[str, str] | None = None) -> None:
-        """Gives the variables their values, each where a plan of a trace has it, those that none has where they were made.
+        """Creates the variables on their planned devices; variables that are not in the plan where they were made.
 
         Args:
-            trace: what was planned.
-            device_of: full names by op; where one of them is not here, it is as if there were no plan.
+            trace: of the planned function.
+            device_of: full device names by op. If one of the devices is not in this process, the plan is ignored.
 
         Raises:
             TraceError: an initial value depends on the arguments of the function that makes the variable.
         """
-        ours = {*map(id, self.waiting), *(id(variable) for _, found in self.lifted for variable, _ in found)}
+        ours = {*map(id, self.waiting), *(id(variable) for _, initialisers in self.lifted for variable, _ in initialisers)}
         if trace is not None and device_of and {*device_of.values()} <= {*map(full_name, process_devices())}:
-            variables.move([m for m in variables.moves(trace, device_of) if id(m.variable) in ours])
+            move([m for m in needed_moves(trace, device_of) if id(m.variable) in ours])
         while self.waiting:
             variable = self.waiting.pop(0)
-            if isinstance(variable, _Waiting):  # it may have been used
-                variable.settle()
+            if isinstance(variable, _WaitingVariable):  # it may have been used, and is then like any other
+                variable.initialise()
             del variable
         while self.lifted:
-            function, found = self.lifted.pop()
+            function, initialisers = self.lifted.pop()
             try:
-                with host():
-                    run_initialisers(function, found)
+                with host_scope():
+                    run_initialisers(function, initialisers)
             except UnliftableError as error:
                 raise TraceError(
                     f"{function.__name__} gives its variables initial values from its arguments: make it again, and call it "
@@ -125,56 +126,59 @@ class Deferred:
                 ) from error
 
     def abandon(self) -> None:
-        """Leaves the variables to be created when they are used, by functions too that were traced already."""
+        """Leaves each variable to be created when it is used, by functions too that were traced already."""
         if self.lifted:
             self.create()
-        waiting = {id(v._handle): v for v in self.waiting if isinstance(v, _Waiting)}
+        waiting = {id(v._handle): v for v in self.waiting if isinstance(v, _WaitingVariable)}
         self.waiting.clear()
-        for function in living(ConcreteFunction) if waiting else ():
+        for function in live_objects(ConcreteFunction) if waiting else ():
             captured = vars(function).get("_captured_inputs", ())
             if any(id(t) in waiting for t in captured):
-                # TensorFlow calls what is no tensor, at each call of the function.
-                used = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
-                function.set_external_captures(used)
+                # At each call of the function, TensorFlow calls a captured input that is callable.
+                captures = [partial(getattr, waiting[id(t)], "handle") if id(t) in waiting else t for t in captured]
+                function.set_external_captures(captures)
 
 
 def forget_deleted(graph: Any) -> None:
-    """Leaves a function those variables that are still there: it may have used others, that waited, only while it was traced."""
-    graph.variables = living_variables(graph)
+    """Removes deleted variables from a function's graph: it may have made variables only for the time of its trace."""
+    graph.variables = func_graphs.living_variables(graph)
 
 
-def settle(concrete: Any) -> None:
-    """Gives the variables of a function their values, those that were abandoned."""
+def initialise_variables(concrete: Any) -> None:
+    """Gives the variables of a function that were abandoned their initial values."""
     for variable in concrete.variables:
-        if isinstance(variable, _Waiting):
-            variable.settle()
+        if isinstance(variable, _WaitingVariable):
+            variable.initialise()
 
 
-class _Waiting(UninitializedVariable):  # type: ignore[misc]
-    """A variable that gets its value once it is told to, or is used, save by what is being planned; then it is like any other."""
+class _WaitingVariable(UninitializedVariable):  # type: ignore[misc]
+    """A variable that gets its value when it is created, or when anything but the function that is being planned uses it.
 
-    def __init__(self, initial: Any, spec: tf.TensorSpec, given: Mapping[str, Any]) -> None:
+    Afterwards it is like any other variable.
+    """
+
+    def __init__(self, initial: Any, spec: tf.TensorSpec, options: Mapping[str, Any]) -> None:
         self._initial = initial
         kept = ("trainable", "caching_device", "name", "constraint", "synchronization", "aggregation")
-        shape = spec.shape if given.get("shape") is None else given["shape"]
-        super().__init__(shape=shape, dtype=spec.dtype, **{key: given.get(key) for key in kept})
+        shape = spec.shape if options.get("shape") is None else options["shape"]
+        super().__init__(shape=shape, dtype=spec.dtype, **{key: options.get(key) for key in kept})
 
     @property
     def handle(self) -> Any:
         if tf.executing_eagerly() or not (_planning.get() == eager_scopes() or in_scratch_graph()):
-            self.settle()  # a function that captures it may run at any time from now on
+            self.initialise()  # a function that captures it may run at any time from now on
         return self._handle
 
     @property
     def device(self) -> str:
         return str(self._handle.device)
 
-    def settle(self) -> None:
-        """Takes its initial value and becomes like any other."""
+    def initialise(self) -> None:
+        """Gives the variable its initial value and makes it like any other."""
         with tf.init_scope():
             if not tf.executing_eagerly():
-                return  # a graph of TensorFlow 1, which cannot use what was made outside
-            with host():
+                return  # a graph of TensorFlow 1, which cannot use a variable that was made outside
+            with host_scope():
                 initial = self._initial() if callable(self._initial) else self._initial
                 value = tf.convert_to_tensor(initial, self.dtype)
             del self._initial
@@ -183,41 +187,43 @@ class _Waiting(UninitializedVariable):  # type: ignore[misc]
                 self.assign(value)
 
 
-def _described(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
-    """An initial value, or the function that gives it, and its type; None where that cannot be told without computing it.
+def _describe(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
+    """An initial value, or the function that gives it, and its type; None where the type is only known once it is computed.
 
-    Such a function runs in a graph, which computes nothing yet: the value is computed from that. Where its ops may then give
-    another one it runs again at once: later, what it uses may be another, such as a variable or what a loop counts.
+    A function for an initial value is called in a scratch graph, which computes nothing: the value is computed later from that
+    graph. If the graph's ops could then give another value, the function is called again, eagerly and at once: later, the objects
+    that it uses may have changed, such as a variable or the counter of a loop.
     """
     if not callable(initial):
         return _value(initial, dtype)
-    drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
+    generator_states = np.random.get_state(), random.getstate()  # noqa: NPY002
     scratch = Scratch()
     try:
-        with scratch.graph.as_default(), host():
-            made = initial()
-    except Exception:  # what it needs that a graph has not is there when it is run
-        made = None
-    if made is not None and not tf.is_symbolic_tensor(made):
-        return _value(made, dtype)
-    known = made is not None and made.shape.is_fully_defined()
-    if known and made.op.type == "Const" and dtype in (None, made.dtype):
-        return _value(tf.get_static_value(made), dtype)
-    if known and scratch.is_repeatable():
-        return partial(scratch.value, made), tf.TensorSpec(made.shape, dtype or made.dtype)
-    np.random.set_state(drawn[0])  # noqa: NPY002
-    random.setstate(drawn[1])
+        with scratch.graph.as_default(), host_scope():
+            traced = initial()
+    except Exception:  # it needs something that a graph does not have and an eager call does
+        traced = None
+    if traced is not None and not tf.is_symbolic_tensor(traced):
+        return _value(traced, dtype)
+    is_known = traced is not None and traced.shape.is_fully_defined()
+    if is_known and traced.op.type == "Const" and dtype in (None, traced.dtype):
+        return _value(tf.get_static_value(traced), dtype)
+    if is_known and scratch.is_repeatable():
+        return partial(scratch.value, traced), tf.TensorSpec(traced.shape, dtype or traced.dtype)
+    np.random.set_state(generator_states[0])  # noqa: NPY002
+    random.setstate(generator_states[1])
     scratch.return_seeds()
-    if not known:
+    if not is_known:
         return None
-    with host():
+    with host_scope():
         return _value(initial(), dtype)
 
 
 def _value(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
+    """A value as a tensor in host memory, and its type; None where TensorFlow refuses it, which then says why."""
     try:
-        with host():
+        with host_scope():
             value = tf.convert_to_tensor(initial, dtype)
     except (TypeError, ValueError):
-        return None  # TensorFlow says why
+        return None
     return value, tf.TensorSpec(value.shape, value.dtype)

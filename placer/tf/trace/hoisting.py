@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from cost_models.ops import entry_of
 from placer.tf.trace.bodies import Body, Hoist, split_input
-from placer.tf.trace.optypes import runs_unseen_code
+from placer.tf.trace.op_types import runs_unseen_code
 
 
 def find_hoists(cond: Body, inner: Body) -> None:

@@ -20,7 +20,7 @@ from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
 from placer.tf.trace.known_sizes import KnownSizes
-from placer.tf.trace.optypes import functions_of, is_stateful, may_differ, takes_handles_from_afar
+from placer.tf.trace.op_types import accepts_remote_handles, functions_of, is_stateful, may_differ
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import Signatures
@@ -103,7 +103,7 @@ class _Reader:
                 self.resolver.last_nodes[body.names[name]] = self.resolver.finished_body(children[0])
 
     def _add_op(self, body: Body, name: str, node: NodeDef, count: float, waits: Sequence[str]) -> None:
-        builder, path = self.builder, body.names[name]
+        builder, path, op_type = self.builder, body.names[name], node.op
         sources = [self.resolver.source(body, *split_input(i)) for i in node.input if not i.startswith("^")]
         inputs = tuple(builder.specs[n][k] for n, k in sources)
         outputs = tuple(self.signatures.spec(path, k, t) for k, t in enumerate(body.results(name)))
@@ -113,7 +113,7 @@ class _Reader:
             self.stateful.append(path)
         requested = requested_device(body, node)
         inner: tuple[OpSignature, ...] = ()
-        if entry_of(node.op).unseen_code == "python":
+        if entry_of(op_type).unseen_code == "python":
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
         elif "f" in node.attr:
@@ -125,13 +125,13 @@ class _Reader:
         if any(s.dtype == "resource" for s in outputs) and not any(s.dtype == "resource" for s in inputs):
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
             resource = path
-            self.inputs.resources[path] = Resource(path, node.op, "", 0)
+            self.inputs.resources[path] = Resource(path, op_type, "", 0)
         builder.add(
             path,
-            op_type=node.op,
-            signature=self.signatures.signature(node.op, inputs, outputs, attributes, key, inner),
+            op_type=op_type,
+            signature=self.signatures.signature(op_type, inputs, outputs, attributes, key, inner),
             count=count,
-            role="constant" if node.op == "Const" else "op",
+            role="constant" if op_type == "Const" else "op",
             support=self.kernels.lookup(node),
             requested=requested,
             planned=planned_by(body, name),
@@ -139,11 +139,12 @@ class _Reader:
             flags=tuple(flags),
             body=body.frame.path,
         )
-        handle_binds = not takes_handles_from_afar(node)
+        handle_binds = not accepts_remote_handles(node)
         for position, source in enumerate(sources):
             builder.edge(source, path, position, handle_binds)
-        builder.wait(path, waits)
-        if node.op == "Switch":
+        if waits:
+            builder.wait(path, waits)
+        if op_type == "Switch":
             builder.groups.join(sources[0][0], path, "TensorFlow runs a Switch where its value comes from")
         if "_class" in node.attr:
             for constraint in node.attr["_class"].list.s:

@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from placer.graph.sizes import Shape
 from placer.tf._private.func_graphs import FuncGraph, import_nodes, static_value
 from placer.tf._private.handles import copy_handle_data
-from placer.tf.trace.optypes import function_attributes
+from placer.tf.trace.op_types import function_attributes
 
 Ref: TypeAlias = tuple[str, int]
 """A node of the scratch graph and one of its outputs."""

@@ -1,4 +1,4 @@
-"""What a command line can name: argument types in words, and a signature of a SavedModel."""
+"""Functions and argument types that a command line names: types as text, and signatures of SavedModels."""
 
 from __future__ import annotations
 
@@ -13,39 +13,43 @@ import tensorflow as tf
 from placer.errors import OptionError, TraceError
 
 _SPEC = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*(?:,|$)")
-_UNKNOWN = ("?", "None", "-1")
-GIVEN = "--signature gives a tensor type for each positional argument; dicts, lists, keywords and Python values cannot be given"
+_UNKNOWN_SIZES = ("?", "None", "-1")
+USAGE = "--signature gives a tensor type for each positional argument; dicts, lists, keywords and Python values cannot be given"
 
 
 def parse_specs(text: str) -> tuple[tf.TensorSpec, ...]:
-    """Specs from text such as "float32[8,224,224,?], int32[]", where "?", "None" or "-1" is an unknown dimension.
+    """Parses types such as "float32[8,224,224,?], int32[]", where "?", "None" or "-1" is an unknown size.
 
     Raises:
-        OptionError: anything else, or an unknown element type.
+        OptionError: the text is no such list, or has an unknown element type.
     """
-    specs, at = [], 0
-    while at < len(text):
-        match = _SPEC.match(text, at)
+    specs, position = [], 0
+    while position < len(text):
+        match = _SPEC.match(text, position)
         if match is None:
-            rest = text[at:].strip()
+            rest = text[position:].strip()
             scalar = f"; a scalar is written {rest.partition(',')[0].strip()}[]" if re.match(r"\w+\s*(,|$)", rest) else ""
-            raise OptionError(f"cannot read a type at {rest!r} of {text!r}: write 'float32[8,?,3], int32[]'{scalar}. {GIVEN}.")
+            raise OptionError(f"cannot read a type at {rest!r} of {text!r}: write 'float32[8,?,3], int32[]'{scalar}. {USAGE}.")
         name, dims = match.groups()
         try:
             sizes = [dim.strip() for dim in dims.split(",")] if dims.strip() else []
-            shape = [None if size in _UNKNOWN else int(size) for size in sizes]
+            shape = [None if size in _UNKNOWN_SIZES else int(size) for size in sizes]
             specs.append(tf.TensorSpec(shape, tf.dtypes.as_dtype(name)))
         except (TypeError, ValueError) as error:
             raise OptionError(
                 f"{match.group().strip(' ,')!r} in {text!r} is not a tensor type ({error}): "
                 "write an element type and its sizes, '?' for an unknown one."
             ) from error
-        at = match.end()
+        position = match.end()
     return tuple(specs)
 
 
 def check_call(fn: Any, specs: Sequence[tf.TensorSpec], target: str) -> None:
-    """OptionError unless `fn`, which `target` names, can be called with as many arguments as there are types."""
+    """Checks that `fn`, which `target` names, can be called with as many arguments as there are types.
+
+    Raises:
+        OptionError: it is no function, or takes other arguments.
+    """
     if not callable(fn):
         raise OptionError(f"{target!r} is {fn!r}, which is not a function.")
     if getattr(fn, "input_signature", None) is not None and not specs:
@@ -57,18 +61,21 @@ def check_call(fn: Any, specs: Sequence[tf.TensorSpec], target: str) -> None:
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        return  # tracing will tell
+        return  # an error while tracing will show it
     try:
         signature.bind(*specs)
     except TypeError as error:
         count = f"{len(specs) or 'no'} type{'' if len(specs) == 1 else 's'}"
         raise OptionError(
-            f"{target!r} takes {signature}, and --signature gives {count}: {error}. {GIVEN}: wrap the function in one of tensors."
+            f"{target!r} takes {signature}, and --signature gives {count}: {error}. {USAGE}: wrap the function in one of tensors."
         ) from error
 
 
 def load_saved_model(folder: Path, signature: str) -> tuple[Any, Any]:
-    """A loaded SavedModel, which owns its variables, and the ConcreteFunction of one of its signatures.
+    """Loads a SavedModel.
+
+    Returns:
+        The model, which owns the variables, and the ConcreteFunction of one of its signatures.
 
     Raises:
         OptionError: there is no SavedModel, or it has no such signature.
@@ -81,6 +88,6 @@ def load_saved_model(folder: Path, signature: str) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         raise TraceError(f"{folder} cannot be loaded as a SavedModel: {error}") from error
     if signature not in model.signatures:
-        there = ", ".join(model.signatures) or "none; save it with signatures=..."
-        raise OptionError(f"{folder} has no signature {signature!r}; it has {there}")
+        names = ", ".join(model.signatures) or "none; save it with signatures=..."
+        raise OptionError(f"{folder} has no signature {signature!r}; it has {names}")
     return model, model.signatures[signature]

@@ -19,7 +19,7 @@ from placer.research.arena.problem_file import fingerprint, load_problem, save_p
 from placer.research.arena.problems import problem_of
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
-from placer.solvers.heuristics.fixed import all_on
+from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.graphs import layers
 from tests.helpers.published import THROUGHPUT
 from tests.helpers.random_problems import problems

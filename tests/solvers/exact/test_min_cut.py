@@ -10,7 +10,8 @@ from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Status
-from placer.solvers.exact.min_cut import MinCut, expansion, minimum_cut
+from placer.solvers.exact.min_cut import MinCut
+from placer.solvers.primitives.graph_cut import expansion, minimum_cut
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import assignments, problems, random_assignment
 
@@ -44,14 +45,14 @@ def test_exact_where_copies_within_a_device_cost_no_more_than_from_the_other(pro
 
 @settings(deadline=None, max_examples=150)
 @given(problems(limits=False), st.integers(0, 2**32 - 1))
-def test_no_moves_to_a_device_cost_less_than_the_bound_with_rent(problem: PlacementProblem, seed: int) -> None:
+def test_no_moves_to_a_device_cost_less_than_the_bound_with_memory_prices(problem: PlacementProblem, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    rent = rng.random((problem.num_devices, problem.num_ops)) * rng.integers(0, 2, (problem.num_devices, problem.num_ops))
+    memory_price = rng.random((problem.num_devices, problem.num_ops)) * rng.integers(0, 2, (problem.num_devices, problem.num_ops))
     stay, to = random_assignment(problem, seed), int(rng.integers(problem.num_devices))
-    cut = expansion(problem, stay, to, rent=rent)
+    cut = expansion(problem, stay, to, memory_price=memory_price)
     assert ((cut.assignment.device == stay.device) | (cut.assignment.device == to)).all()
     sums = [
-        total_cost_ns(problem, a) + float((rent * usage(problem, a)).sum())
+        total_cost_ns(problem, a) + float((memory_price * usage(problem, a)).sum())
         for a in assignments(problem)
         if ((a.device == stay.device) | (a.device == to)).all()
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placer.problem.memory import peaks
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.primitives.incremental_memory import NOWHERE, Room
+from placer.solvers.primitives.incremental_memory import NOWHERE, IncrementalMemory
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment
 
@@ -29,7 +29,7 @@ def test_room_fits_exactly_where_the_whole_assignment_does(
     for limits, fits in ((most, True), (most - (np.arange(problem.num_devices) == tight % problem.num_devices), False)):
         if (limits < 0).any():  # nothing is held there, and -1 would be no limit
             continue
-        room = Room(changed(problem, devices_memory_limit_bytes=limits))
+        room = IncrementalMemory(changed(problem, devices_memory_limit_bytes=limits))
         for unit, device in moves:
             room.move(unit % problem.num_units, min(device, problem.num_devices - 1))
         for unit, device in enumerate(assignment.device.tolist()):
@@ -41,12 +41,12 @@ def test_room_fits_exactly_where_the_whole_assignment_does(
 @given(problems(limits=True), st.integers(0, 2**32 - 1))
 def test_a_unit_is_taken_where_it_fits_and_stays_where_it_was_where_not(problem: PlacementProblem, seed: int) -> None:
     device = random_assignment(problem, seed).device
-    room, moved = Room(problem), random_assignment(problem, seed + 1).device
+    room, moved = IncrementalMemory(problem), random_assignment(problem, seed + 1).device
     for unit, d in enumerate(device.tolist()):
         room.move(unit, d)
     for unit, d in enumerate(moved.tolist()):
         there = device.copy()
         there[unit] = d
         held = peaks(problem, Assignment(there))
-        assert room.take(unit, d) == bool((held <= problem.devices.memory_limit_bytes).all())
-        device = there if room.take(unit, d) else device
+        assert room.move_if_fits(unit, d) == bool((held <= problem.devices.memory_limit_bytes).all())
+        device = there if room.move_if_fits(unit, d) else device

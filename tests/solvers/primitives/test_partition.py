@@ -11,7 +11,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.research.instances.families import SHAPES, synthetic
-from placer.solvers.bounds.lagrangian import lagrangian
+from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
 from placer.solvers.primitives.device_subset import halved
 from placer.solvers.primitives.partition import partitions
 from tests.helpers.random_problems import alike, interchangeable, problems, random_assignment
@@ -49,5 +49,5 @@ def test_on_fewer_devices_all_is_as_it_was(problem: PlacementProblem, seed: int)
 
 def test_a_chain_that_two_gpus_can_hold_is_not_cut_again_for_two_more() -> None:
     two, four = (synthetic("chain", ops=40, gpus=k, memory=0.7, cpu_only=0.0, on_host=0.0) for k in (2, 4))
-    least, found = (total_cost_ns(p, lagrangian(p).found[0]) for p in (two, four))
+    least, found = (total_cost_ns(p, lagrangian_relaxation(p).assignments[0]) for p in (two, four))
     assert found <= least

@@ -16,7 +16,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
-from placer.solvers.exact.min_cut import minimum_cut
+from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.reductions.dominated import dominated
 from placer.solvers.reductions.followers import followers
 from placer.solvers.reductions.forced import forced

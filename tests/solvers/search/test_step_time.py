@@ -18,7 +18,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
-from placer.solvers.auto import WORTH_MOVING
+from placer.solvers.auto import MIN_GAIN
 from placer.solvers.base import Status, StopReason
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
@@ -90,7 +90,7 @@ def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem
     assert validate(problem, chosen.assignment).ok
     assert chosen.objective_ns == simulate(problem, chosen.assignment).step_ns
     assert chosen.lower_bound_ns <= chosen.objective_ns
-    clear = best.objective_ns < (1 - WORTH_MOVING) * default.objective_ns
+    clear = best.objective_ns < (1 - MIN_GAIN) * default.objective_ns
     if default.status is Status.UNKNOWN or clear or best.objective_ns == default.objective_ns:  # it does not fit, or is no better
         assert chosen.objective_ns == best.objective_ns
     else:

@@ -124,7 +124,7 @@ def test_kernels_and_copies_of_a_gpu_are_given_to_the_nodes_that_started_them() 
         _add(device, "gemm", step * 1000 + 10, 20 + step, tf_op="MatMul:MatMul")
         _add(device, "reduce", step * 1000 + 60, 5, tf_op="MatMul:MatMul")
         _add(device, "sin", step * 1000 + 70, 3, tf_op="Sin:Sin")
-    found = harvesting.read(space.SerializeToString(), placement, STEPS)
+    found = harvesting.read_record(space.SerializeToString(), placement, STEPS)
     assert found.nodes["MatMul"] == harvesting.NodeTime("MatMul", (6_000,) * 4, (25_000, 26_000, 27_000, 28_000))
     assert found.nodes["Sin"].device_ns == (3_000,) * 4
     streams = [span for span in found.spans if span.process == "GPU:0 measured"]

@@ -31,7 +31,7 @@ def test_a_wait_that_tensorflow_adds_for_another_device_is_not_the_op_that_waits
     assert seen.mismatches == ()
     told = str(seen).splitlines()
     assert told[0].startswith(f"{len(seen.ran)} ops ran, ")
-    assert told[1:] == ["each where its plan says"]
+    assert told[1:] == ["each op ran on its planned device"]
     elsewhere = replace(seen, mismatches=(Mismatch("f", "CPU:0", "CPU:1"),))
     assert str(elsewhere).splitlines()[1:] == ["f: planned for CPU:0, ran on CPU:1"]
 

@@ -1,4 +1,4 @@
-"""Several devices taken as two: a relaxation, so that what bounds two devices bounds any number."""
+"""A relaxation of several devices to two: a bound on its total cost is one on the original's."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from placer.problem.arrays import Ints
 from placer.problem.parts import Devices, Links
 from placer.problem.problem import PlacementProblem
 
-NEVER = np.iinfo(np.int64).max // 4
+FORBIDDEN = np.iinfo(np.int64).max // 4
 
 
-def merged(problem: PlacementProblem) -> PlacementProblem | None:
-    """The devices of each of the two `sides` as one.
+def two_sided_relaxation(problem: PlacementProblem) -> PlacementProblem | None:
+    """The problem with the devices of each of the two `sides` replaced by one device.
 
-    An op takes the least of a side's times, a copy the least between any two places of the sides, and copies within a side's
-    memory are left out; the side's limit is the sum. No assignment costs or holds less in the original. None where the
-    kernels of one side differ in what they keep in host memory.
+    An op takes the least of its times on a side's devices. A copy takes the least time between any two places of the sides;
+    copies within a side's memory are free. The memory limit of a side is the sum of its devices' limits. No assignment costs
+    less or holds less in the original. None if the kernels of one side differ in what they keep in host memory.
     """
     side = sides(problem)
     members = [np.flatnonzero(side == g) for g in range(2)]
@@ -28,12 +28,12 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
             return None
 
     allowed = problem.units.allowed
-    time = np.where(allowed, problem.unit_time_ns, NEVER)
+    time = np.where(allowed, problem.unit_time_ns, FORBIDDEN)
     fastest = np.stack([group[time[:, group].argmin(axis=1)] for group in members], axis=1)[problem.ops.unit]
     ops = np.arange(problem.num_ops)[:, None]
-    workspace = np.where(allowed[problem.ops.unit], problem.ops.workspace_bytes, NEVER)
+    workspace = np.where(allowed[problem.ops.unit], problem.ops.workspace_bytes, FORBIDDEN)
     able = np.stack([allowed[:, group].any(axis=1) for group in members], axis=1)
-    least = np.stack([workspace[:, group].min(axis=1, initial=NEVER) for group in members], axis=1)
+    least = np.stack([workspace[:, group].min(axis=1, initial=FORBIDDEN) for group in members], axis=1)
     limits = [problem.devices.memory_limit_bytes[group] for group in members]
     places = [np.append(group, group + problem.num_devices) for group in members]
     places = [part[part % problem.num_devices == part] for part in places] + [
@@ -70,7 +70,7 @@ def merged(problem: PlacementProblem) -> PlacementProblem | None:
 
 
 def sides(problem: PlacementProblem) -> Ints:
-    """[D]: 0 for devices of the host's kind, 1 for all others; where there is one kind only, 1 for all but the host."""
+    """[D]: 0 for devices of the host's kind and 1 for the others; with one kind only, 0 for the host and 1 for the others."""
     kinds = np.array(problem.devices.kinds)
     alike = kinds == kinds[problem.devices.host]
     return np.where(np.arange(problem.num_devices) == problem.devices.host if alike.all() else alike, 0, 1)

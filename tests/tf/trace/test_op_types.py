@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 from cost_models.ops import Difference, types_where
-from placer.tf.trace.optypes import is_stateful
+from placer.tf.trace.op_types import is_stateful
 
 BOUNDS_SENSITIVE = types_where(lambda entry: Difference.BOUNDS in entry.differs)
 INTEGER_ERRORS = types_where(lambda entry: entry.differs & {Difference.DIVISION, Difference.POWER})

@@ -1,4 +1,4 @@
-"""A user's own function as a solver."""
+"""A user's function as a solver."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from placer.solvers.answer import checked
 from placer.solvers.heuristic import Heuristic, Rule
 
 
-def own(function: Rule) -> Heuristic:
-    """Calls itself what the function is called, and cites its docstring. What it returns is checked."""
+def heuristic_of(function: Rule) -> Heuristic:
+    """A heuristic with the function's name, whose source is the first line of its docstring. Its assignments are checked."""
     name = getattr(function, "__name__", type(function).__name__)
     source = (function.__doc__ or "").strip().partition("\n")[0]
     return Heuristic(name, partial(_checked, function, name), source or "A function of the user's.")

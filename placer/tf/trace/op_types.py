@@ -1,4 +1,4 @@
-"""Op types whose behaviour, not only whose speed, depends on the device."""
+"""Properties of ops that follow from TensorFlow's definition of their type and from the table of ops."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tensorflow.python.framework import op_def_registry
 from cost_models.ops import Difference, entry_of
 
 FLAGGED = (Difference.BOUNDS, Difference.DIVISION, Difference.POWER, Difference.RANDOM)
-"""Differences between devices that a report mentions, each by a flag of its name."""
+"""Differences between devices that become flags of an `OpNode`, each with the name of its difference."""
 
 
 def may_differ(node: NodeDef) -> Iterator[Difference]:
-    """The flagged reasons why what this node does may depend on the device."""
+    """The flagged differences that a node's results may have between devices."""
     differs = entry_of(node.op).differs
-    for difference in FLAGGED:
+    for difference in FLAGGED if differs else ():
         if difference in differs and (difference is not Difference.BOUNDS or depends_on_bounds(node)):
             yield difference
 
 
 def depends_on_bounds(node: NodeDef) -> bool:
-    """Whether what this node does with an index out of range depends on the device; some are told what to do on any."""
+    """Whether it depends on the device what a node does for an index out of range; an attribute of some nodes decides that."""
     if node.op == "SparseToDense":
         return not node.attr["validate_indices"].b
     ignores = "bad_indices_policy" in node.attr and node.attr["bad_indices_policy"].s == b"IGNORE"
@@ -32,9 +32,9 @@ def depends_on_bounds(node: NodeDef) -> bool:
 
 @functools.cache
 def is_stateful(op_type: str) -> bool:
-    """Whether ops of this type keep state or act on the world, so that they must run once each and in order.
+    """Whether ops of this type have state or side effects, so that each must run once and in order.
 
-    An unknown type, such as a function called by its name, is taken to.
+    True for an unknown type, such as a function that is called by its name.
     """
     definition = op_def_registry.get(op_type)
     return definition is None or bool(definition.is_stateful)
@@ -42,14 +42,14 @@ def is_stateful(op_type: str) -> bool:
 
 @functools.cache
 def function_attributes(op_type: str) -> tuple[str, ...]:
-    """The attributes by which ops of this type name functions."""
+    """The attributes in which ops of this type name functions."""
     definition = op_def_registry.get(op_type)
     return tuple(a.name for a in definition.attr if a.type in ("func", "list(func)")) if definition is not None else ()
 
 
 @functools.cache
 def unplaceable(op_type: str) -> str:
-    """Why a function with an op of this type must stay as it is; "" if it need not."""
+    """Why a function with an op of this type cannot be placed, as a predicate of a sentence about the op; "" if it can be."""
     definition = op_def_registry.get(op_type)
     if definition is None:
         return "is a function of TensorFlow 1, called by its name"
@@ -61,20 +61,20 @@ def unplaceable(op_type: str) -> str:
 
 
 def functions_of(node: NodeDef) -> list[str]:
-    """The functions that a node names."""
+    """The names of the functions to which a node refers."""
     values = [node.attr[attribute] for attribute in function_attributes(node.op)]
     return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 
 
-def takes_handles_from_afar(node: NodeDef) -> bool:
-    """Whether it takes handles of state on another device: a dataset whose functions capture them (`InputColocationExemption`).
+def accepts_remote_handles(node: NodeDef) -> bool:
+    """Whether a node accepts handles of state on another device, as a dataset with functions that capture handles does.
 
-    They run where the state is, the dataset itself on its host.
+    TensorFlow calls this `InputColocationExemption`: the functions run on the state's device, the dataset itself on the host.
     """
     return entry_of(node.op).unseen_code == "dataset" and bool(function_attributes(node.op))
 
 
 @functools.cache
 def runs_unseen_code(op_type: str) -> bool:
-    """Whether ops of this type run code that may write a variable whose handle they do not take: Python's, a dataset's."""
+    """Whether ops of this type run code, of Python or of a dataset, that may write variables which are not their inputs."""
     return bool(entry_of(op_type).unseen_code or function_attributes(op_type))

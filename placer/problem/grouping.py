@@ -1,4 +1,4 @@
-"""Positions by what they belong to, and units by what joins them."""
+"""Positions grouped by number, and connected components."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from placer.problem.arrays import Ints
 
 
 def grouped(group: Ints, groups: int) -> list[list[int]]:
-    """For each of 0..groups-1 its positions in an array of group numbers, ascending."""
+    """The positions of each of the numbers 0..groups-1 in an array of them, ascending."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(groups + 1)).tolist()
     return [order[a:b].tolist() for a, b in pairwise(starts)]
 
 
 def components(units: int, left: Ints, right: Ints) -> list[list[int]]:
-    """Units joined by these pairs, each piece and all of them in ascending order."""
+    """The connected components of a graph on units 0..units-1; units are ascending, and components by their first unit.
+
+    Args:
+        units: the number of units.
+        left: [E]: one end of each edge.
+        right: [E]: the other end.
+    """
     joined = UnionFind(range(units))
     for a, b in zip(left.tolist(), right.tolist(), strict=True):
         joined.union(a, b)

@@ -1,0 +1,59 @@
+"""Whether a function can be placed, or why it must run as TensorFlow runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from placer.common.device_spec import parse
+from placer.errors import TraceError
+from placer.tf._private.func_graphs import external_captures, runs_on_replica
+from placer.tf._private.functions import is_jit_compiled
+from placer.tf._private.handles import is_distributed, is_parallel, location
+from placer.tf.devices import process_devices
+from placer.tf.trace.op_types import unplaceable
+from placer.tf.trace.tracing import Trace, trace_concrete
+
+
+def trace_if_placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Trace | None, str]:
+    """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason."""
+    try:
+        trace = trace_concrete(concrete, args, kwargs)
+        reason = _reason_against(trace)
+    except TraceError as error:
+        return None, str(error)
+    return (None, reason) if reason else (trace, "")
+
+
+def _reason_against(trace: Trace) -> str:
+    if is_jit_compiled(trace.concrete):
+        return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
+    captured = [outer for body in trace.root.walk() for outer, _ in external_captures(body.graph)]
+    if any(map(is_parallel, [*trace.arguments, *captured])):
+        return "it uses DTensors or packed replicas, whose layout decides the devices"
+    if tf.distribute.has_strategy():
+        return "it is called under a distribution strategy, which decides the devices"
+    if any(is_distributed(v) for v in trace.concrete.graph.variables):
+        return "it uses variables of a distribution strategy, which decides the devices"
+    for body in trace.root.walk():
+        for name, node in body.nodes.items():
+            if why := unplaceable(node.op):
+                return f"its {body.names[name]!r} ({node.op}) {why}"
+            if runs_on_replica(body.operations[name]):
+                return "it runs replicas of a distribution strategy, which decides the devices"
+    return _reason_in_cluster(trace, captured)
+
+
+def _reason_in_cluster(trace: Trace, captured: Sequence[Any]) -> str:
+    """Why a function cannot be placed in a process that is part of a cluster; "" in any other process."""
+    other_jobs = {parse(d.name).job for d in tf.config.list_logical_devices()} - {None, "localhost"}
+    if not other_jobs:
+        return ""
+    if not process_devices():
+        return "this process is part of a cluster, and only devices of a process of its own are planned for"
+    devices = [trace.root.outer_scope, *map(location, (*trace.arguments, *captured))]
+    devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
+    elsewhere = next((d for d in devices if parse(d).job in other_jobs), "")
+    return f"it uses {elsewhere}, and only devices of this process are planned for" if elsewhere else ""

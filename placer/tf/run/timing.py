@@ -1,0 +1,123 @@
+"""Timing of functions: steps that wait for their results, in alternating rounds, with variables restored afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from cost_models.measuring.chains import HOST, error_line
+from placer.errors import PlacerError
+from placer.tf._private.handles import has_value, held_specs
+
+MIN_ROUNDS = 3
+WARM_UP_STEPS = 3
+MAX_REPEATS = 100
+"""Most steps of one function in a round."""
+
+
+def blocking_step(run: Callable[..., Any], args: Sequence[Any]) -> Callable[[], None]:
+    """A call of `run` that returns when all devices have finished: it fetches the smallest result on each device."""
+
+    def step() -> None:
+        smallest: dict[str, Any] = {}
+        for tensor in tf.nest.flatten(run(*args), expand_composites=True):
+            if tf.is_tensor(tensor) and tensor.dtype not in (tf.resource, tf.variant):
+                other = smallest.get(tensor.device)
+                if other is None or tensor.shape.num_elements() < other.shape.num_elements():
+                    smallest[tensor.device] = tensor
+        for tensor in smallest.values():
+            tensor.numpy()
+        if not smallest:
+            tf.test.experimental.sync_devices()
+
+    return step
+
+
+def warm_up(step: Callable[[], None]) -> str:
+    """Runs a step until allocators and autotuning are stable; returns why TensorFlow refuses, "" if it does not."""
+    try:
+        for _ in range(WARM_UP_STEPS):
+            step()
+    except tf.errors.OpError as error:
+        return f"TensorFlow refuses: {error_line(error)}"
+    return ""
+
+
+def time_in_turns(
+    steps: Mapping[str, Callable[[], None]],
+    within_s: float,
+    *,
+    rounds: int,
+    round_s: float,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, list[float]]:
+    """Mean seconds of each step in each round. In a round the steps run in turn, each round beginning with the next step.
+
+    Args:
+        steps: by name; they have run before.
+        within_s: no round starts after this time, once there are `MIN_ROUNDS`.
+        rounds: the most rounds.
+        round_s: about how long one step is repeated in a round.
+        report: called with the name of the step that is timed next.
+
+    Raises:
+        PlacerError: a step fails when it is repeated, for example because its input is used up.
+    """
+    try:
+        return _time_in_turns(steps, within_s, rounds, round_s, report)
+    except tf.errors.OpError as error:
+        raise PlacerError(f"a step ran, but not again and again: {error_line(error)}") from error
+
+
+def _time_in_turns(
+    steps: Mapping[str, Callable[[], None]], within_s: float, rounds: int, round_s: float, report: Callable[[str], None]
+) -> dict[str, list[float]]:
+    names = list(steps)
+    deadline = time.perf_counter() + within_s
+    repeats = {name: max(1, min(MAX_REPEATS, int(round_s / mean_seconds(steps[name], 1)))) for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(rounds):
+        if i >= MIN_ROUNDS and time.perf_counter() > deadline:
+            break
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            report(name)
+            times[name].append(mean_seconds(steps[name], repeats[name]))
+    return times
+
+
+def mean_seconds(step: Callable[[], None], repeats: int) -> float:
+    """Mean time of a step that is run `repeats` times."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        step()
+    return (time.perf_counter() - start) / repeats
+
+
+@contextmanager
+def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
+    """Restores, at the end of the block, the variables that calls of a ConcreteFunction with these arguments may change.
+
+    Ops can write a variable by its handle alone, as optimizers do with their slots, so all handles are restored. The values are
+    kept in host memory: a device may have no room for a second copy of its variables.
+    """
+    passed = [each.handle for each in tf.nest.flatten(args, expand_composites=True) if isinstance(each, tf.Variable)]
+    handles = {id(t): t for t in (*concrete.captured_inputs, *passed) if t.dtype == tf.resource}
+    values = []
+    for handle in handles.values():
+        for held in held_specs(handle):
+            if not has_value(handle):
+                continue
+            with tf.device(handle.device):
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)
+            with tf.device(HOST):
+                values.append((handle, tf.identity(value)))
+    try:
+        yield
+    finally:
+        for handle, value in values:
+            with tf.device(handle.device):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value)

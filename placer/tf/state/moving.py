@@ -1,0 +1,138 @@
+"""Moves variables to other devices, and gives every object that holds the old storage the new one.
+
+A tf.Variable moves by taking another handle: for checkpoints, layers and optimizers it stays the same object. Functions that
+were traced before hold the old handle and would silently go on with the values of the old storage. So all objects that hold it
+are found first: functions get the new handle, and if anything else holds the old one, nothing moves. Objects that only
+TensorFlow's runtime knows, such as a queue, cannot be found. They keep the old storage alive after the move, which is
+detected.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from placer.common.device_spec import parse
+from placer.errors import MoveError
+from placer.tf._private.handles import has_value, new_handle, variable_of, weak_handle
+from placer.tf._private.holders import replace_capture, replace_handle_argument
+from placer.tf.rewrite.taping import TapedFunction
+from placer.tf.state.handle_holders import HandleHolders, Watched
+from placer.tf.state.variables import Move, in_order, name_of, rely_on_variables
+
+Stale = Literal["repoint", "invalidate"]
+
+_EMPTY = [0] * 8
+"""A shape without elements. An op that reads a value of this shape fails, or gives a shape that shows the mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OldStorage:
+    """Storage that a variable left and that something else may still hold."""
+
+    variable: weakref.ref[Any]
+    device: str
+    """The device that the variable left."""
+    new_device: str
+    handle: Any
+    """A handle that does not keep the storage alive."""
+
+
+_old_storages: list[_OldStorage] = []
+
+
+def move(
+    moves: Sequence[Move],
+    function: TapedFunction | None = None,
+    stale: Stale = "repoint",
+    watched_before: Watched = frozenset(),
+) -> None:
+    """Moves variables, one copy at a time, see `in_order`.
+
+    Functions that were traced before go on with the new storage or, with "invalidate", fail at their next call. Other placed
+    functions are planned again. No other thread may be running one of them.
+
+    Args:
+        moves: each variable once.
+        function: the placed function whose plan it is, if it runs from now on: `stale` has no effect on it.
+        stale: what happens to functions that were traced before.
+        watched_before: see `watched_variables`, called before the function was traced.
+
+    Raises:
+        MoveError: something holds a variable's storage and cannot be given the new one, and nothing has moved; or TensorFlow
+            cannot make a copy, and the variables before it have moved; or all have moved, and the old storage of one is still
+            alive: as long as it is, this is raised for every function with that variable.
+    """
+    with tf.init_scope():
+        holders = HandleHolders.of([m.variable for m in moves], watched_before) if moves else HandleHolders()
+        try:
+            for each in in_order(moves):
+                _move(each, holders, function and function.graph, stale)
+        finally:  # some may have moved
+            for placed in holders.functions:
+                if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
+                    placed.outdated()
+        _check_old_storage([m.variable for m in moves], function)
+    if function is not None:
+        rely_on_variables(function)
+
+
+def _check_old_storage(moved: Sequence[Any], function: TapedFunction | None) -> None:
+    """Raises MoveError where something still holds storage that one of the variables, or one of the function's, has left."""
+    _old_storages[:] = [storage for storage in _old_storages if has_value(storage.handle)]
+    used = [variable_of(t) for t in function._captured_inputs if t.dtype == tf.resource] if function else []
+    for storage in _old_storages:
+        variable = storage.variable()
+        if variable is not None and any(v is variable for v in (*moved, *used)):
+            name = name_of(variable)
+            raise MoveError(
+                f"variable {name!r} was moved from {storage.device} to {storage.new_device}, and its old storage, which has no "
+                "values now, is still held by something that only TensorFlow's runtime knows of, such as a queue. Way out: drop "
+                f"that and make it anew, or pin {name!r} to {storage.device} before the first placed call."
+            )
+
+
+def _move(m: Move, holders: HandleHolders, graph: Any, stale: Stale) -> None:
+    """Moves one variable; functions whose graph is `graph` are not invalidated."""
+    name, device, old = name_of(m.variable), parse(m.device).short, m.variable._handle
+    try:
+        new = new_handle(m.variable, m.device)
+        if initialised := has_value(old):
+            with tf.device(old.device):
+                value = tf.raw_ops.ReadVariableOp(resource=old, dtype=m.variable.dtype)
+            with tf.device(m.device):
+                tf.raw_ops.AssignVariableOp(resource=new, value=tf.identity(value))
+    except tf.errors.OpError as error:
+        why = error.message.strip().splitlines()[0]
+        raise MoveError(
+            f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}\nWay out: memory_limits "
+            f"with less for {device}, or pin {name!r} to {parse(old.device).short}. Variables that moved before it stay moved."
+        ) from error
+
+    def fail() -> Any:
+        raise MoveError(
+            f"variable {name!r} was moved to {device} after this function was traced. Way out: make the function anew, or move "
+            'with stale="repoint".'
+        )
+
+    for captures in holders.captures:
+        replace_capture(captures, old, new)
+    for traced in holders.functions:
+        replacement = fail if stale == "invalidate" and traced.graph is not graph else new
+        traced.set_external_captures([replacement if t is old else t for t in traced._captured_inputs])
+    for traced in holders.graphs:
+        replace_handle_argument(traced, old, new)
+    for variable in holders.variables:
+        if variable._handle is old:
+            variable._handle = new
+    if initialised:  # whatever still holds the old storage gets no values from it, and it takes no memory
+        with tf.device(old.device):
+            tf.raw_ops.AssignVariableOp(resource=old, value=tf.zeros(_EMPTY, m.variable.dtype), validate_shape=False)
+        storage, old_device = weak_handle(old), parse(old.device).short
+        del old
+        if storage is not None and has_value(storage):
+            _old_storages.append(_OldStorage(weakref.ref(m.variable), old_device, device, storage))
