@@ -46,6 +46,8 @@ class Signatures:
         """Calls that were prepared, by call key."""
         self.latest: Prepared | None = None
         """Of the latest call; under a tape, with the plan of the call and its gradient."""
+        self.compiled_callers: set[str] = set()
+        """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
         self._signatures: dict[Hashable, Signature] = {}

@@ -8,7 +8,8 @@ from placer.problem.arrays import Floats
 from placer.problem.schedule import Simulator
 from placer.problem.step_edges import ISSUED
 
-ROUNDS = 30
+WEIGHT_UPDATES = 30
+"""Number of updates of the multiplicative weights."""
 
 
 def step_bound_ns(simulator: Simulator) -> int:
@@ -73,7 +74,7 @@ def least_load_ns(simulator: Simulator) -> int:
     allowed = simulator.problem.units.allowed
     weight = np.full(load.shape[2], 1 / load.shape[2])
     best = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(WEIGHT_UPDATES):
         priced = np.where(allowed, load @ weight, np.inf)
         device = priced.argmin(axis=1)
         best = max(best, float(priced[np.arange(len(priced)), device].sum()))

@@ -59,7 +59,7 @@ def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]
     share = load.sum(axis=0) / len(group)
     levels = [(count * len(group), MAX_IMBALANCE * share / count**0.5) for count in CLUSTERS_PER_ACCELERATOR]
     for number in coarsened(kind.reshape(-1), load, pairs[inside], weight[inside], levels):
-        reduced = Reduced.nothing(problem.with_allowed(open_to)).then("clusters", number, open_to)
+        reduced = Reduced.identity(problem.with_allowed(open_to)).joined(number, open_to)
         coarse = reduced.problem
         loads = np.zeros((coarse.num_units, 2))
         np.add.at(loads, reduced.unit, load)
