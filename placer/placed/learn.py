@@ -34,12 +34,11 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
     """
     from placer.tf.run.learning import ReportingCall
     from placer.tf.run.timing import restored_variables
-    from placer.tf.trace.tracing import concrete_function
 
     with signatures.lock:
         if signatures.moves_variables:
             signatures.plan(args, kwargs)  # its first plan creates the variables
-        concrete = concrete_function(signatures.traceable, args, kwargs)
+        concrete = signatures.traced_function(args, kwargs)
         signature, trace = signatures.signature_of(concrete), _trace(signatures, concrete, args, kwargs)
         call = ReportingCall(trace)
     if keep_state:
@@ -67,16 +66,15 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     from placer.tf.run import calling, eligibility
     from placer.tf.run.learning import ReportingCall, may_be_undecided, starts_anew
     from placer.tf.trace.known_sizes import KnownSizes
-    from placer.tf.trace.tracing import concrete_function
 
-    if not _may_learn(signatures) or not calling.runs_on_its_own():
+    if not _may_learn(signatures) or not calling.runs_on_its_own() or not _is_here(signatures):
         return None
-    concrete = concrete_function(signatures.traceable, args, kwargs)
+    concrete = signatures.traced_function(args, kwargs)
     signature = signatures.signature_of(concrete)
     if signature.current is not None or signature.seen is not None:
         return None
     trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
-    if trace is None or not _is_here(signatures) or starts_anew(trace):
+    if trace is None or starts_anew(trace):
         return None
     sizes = KnownSizes(trace)
     if not may_be_undecided(trace, sizes) or not _is_undecided(signatures.graph_of(trace)):

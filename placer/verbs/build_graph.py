@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placer.graph.op_graph import OpGraph
+from placer.options import Options
+from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
+    from cost_models.machines import Machine
     from placer.tf.trace.tracing import Trace
 
 
@@ -17,17 +20,20 @@ def trace(fn: Any, *args: Any, **kwargs: Any) -> Trace:
     return tracing.trace(fn, *args, **kwargs)
 
 
-def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
+def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> OpGraph:
     """The `OpGraph` of a function for example arguments, or of a `Trace`.
 
     Dimensions the signature leaves open are taken from the example arguments.
 
     Args:
-        fn: the function, or what `trace` made of it.
-        *args, **kwargs: example arguments of a function. Of a trace, `sizes` and `rounds` as in `placer.Options`, and
-            `seen`, what a run had.
+        fn: the function or the trace.
+        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor. Of a trace, `sizes` and `rounds` as in
+            `placer.Options`, and `seen`, what a run had.
+        devices: the machine that the graph is to be planned for, as in `placer.Options`. Code that asks TensorFlow for GPUs while
+            it is traced is told those of that machine. None stands for the devices of this process.
 
     Raises:
+        OptionError: there is no such machine.
         TraceError: the function cannot be traced.
         TypeError: it cannot be called with these arguments.
     """
@@ -36,7 +42,8 @@ def build_graph(fn: Any, *args: Any, **kwargs: Any) -> OpGraph:
     from placer.tf.trace.known_sizes import KnownSizes
 
     if isinstance(fn, tracing.Trace):
-        traced, given = fn, kwargs
+        traced, known = fn, kwargs
     else:
-        traced, given = tracing.trace(fn, *args, **kwargs), {}
-    return reading.read(traced, KnownSizes(traced, **given), variables.immovable_handles())
+        with traced_for(Options(devices=devices)):
+            traced, known = tracing.trace(fn, *args, **kwargs), {}
+    return reading.read(traced, KnownSizes(traced, **known), variables.immovable_handles())

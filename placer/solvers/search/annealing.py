@@ -16,6 +16,7 @@ from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
+from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.primitives.repair import repair
 
 SOURCE = (
@@ -99,8 +100,8 @@ def anneal(
         if k < SAMPLED_MOVES:
             rises.append(abs(rise))
             hottest = max(1.0, sum(rises) / len(rises))
-        temperature = hottest * COOLEST**gone
-        if (rise > 0 and rng.random() >= math.exp(-rise / temperature)) or not room.move_if_fits(unit, to):
+        temperature = temperature_at(gone, hottest, COOLEST)
+        if not (is_accepted(rise, temperature, rng.random) and room.move_if_fits(unit, to)):
             state.move(unit, here)
             continue
         device[unit] = to
