@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from placer.graph.seen import Seen
 from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
+from placer.tf.trace.loop_sizes import Kind
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
 from placer.tf.trace.size_rules import is_known, is_open
-from placer.tf.trace.size_walk import Kind, SizeWalk
+from placer.tf.trace.size_walk import SizeWalk
 from placer.tf.trace.tracing import Trace
 
 

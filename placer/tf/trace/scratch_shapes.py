@@ -19,6 +19,9 @@ from placer.tf.trace.size_rules import is_known
 Ref: TypeAlias = tuple[str, int]
 """A node of the scratch graph and one of its outputs."""
 
+MAX_SIZES = 64
+"""More integers than this are taken to be data."""
+
 _HIDING_OP = "Print"
 """Gives its input's shape on, and as a stateful op is not evaluated by shape inference."""
 
@@ -150,3 +153,9 @@ def small_value(tensor: Any, limit: int = 1024) -> Any:
         return np.array(held.shape, tensor.dtype.as_numpy_dtype) if held is not None and is_known(as_tuple(held.shape)) else None
     value = static_value(tensor)
     return None if value is None else np.asarray(value)
+
+
+def may_be_size(tensor: Any) -> bool:
+    """Whether a traced tensor is a few integers, as sizes are, and not data."""
+    shape = tensor.shape
+    return bool(tensor.dtype.is_integer and shape.is_fully_defined() and shape.num_elements() <= MAX_SIZES)
