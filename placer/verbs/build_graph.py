@@ -13,11 +13,24 @@ if TYPE_CHECKING:
     from placer.tf.trace.tracing import Trace
 
 
-def trace(fn: Any, *args: Any, **kwargs: Any) -> Trace:
-    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`."""
+def trace(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> Trace:
+    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`.
+
+    Args:
+        fn: the function.
+        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
+        devices: the machine to plan for, as in `placer.Options`. Code that asks TensorFlow for GPUs while it is traced is told
+            those of that machine. None stands for the devices of this process.
+
+    Raises:
+        OptionError: there is no such machine.
+        TraceError: the function cannot be traced.
+        TypeError: it cannot be called with these arguments.
+    """
     from placer.tf.trace import tracing
 
-    return tracing.trace(fn, *args, **kwargs)
+    with traced_for(Options(devices=devices)):
+        return tracing.trace(fn, *args, **kwargs)
 
 
 def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> OpGraph:
@@ -27,9 +40,7 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
 
     Args:
         fn: the function or the trace.
-        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
-        devices: the machine that the graph is to be planned for, as in `placer.Options`. Code that asks TensorFlow for GPUs while
-            it is traced is told those of that machine. None stands for the devices of this process.
+        *args, **kwargs, devices: as for `trace`.
 
     Raises:
         OptionError: there is no such machine.
@@ -40,6 +51,5 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
     from placer.tf.trace import reading, tracing
     from placer.tf.trace.known_sizes import KnownSizes
 
-    with traced_for(Options(devices=devices)):
-        traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
+    traced = fn if isinstance(fn, tracing.Trace) else trace(fn, *args, devices=devices, **kwargs)
     return reading.read(traced, KnownSizes(traced), variables.immovable_handles())
