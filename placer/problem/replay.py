@@ -1,4 +1,4 @@
-"""What a move makes of a step: the execution model played again from the first op that the move concerns."""
+"""The step time after a move: the execution model is played again from the first op that the move affects."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:
 
 
 def _resources(state: State) -> Iterator[int]:
-    """When each is free."""
+    """The time from which each thread, stream, link and kind of op that runs alone is free."""
     for pool in state.pools:
         yield from sorted(pool)
     yield from state.stream_free

@@ -30,13 +30,16 @@ UNEVEN = 1.05
 
 
 def partitions(problem: PlacementProblem) -> Iterator[tuple[Reduced, Assignment]]:
-    """Problems whose units are clusters of those of `problem`, from finer to coarser, and assignments of theirs.
+    """Yields coarser problems, the finest first, with assignments. Their units are clusters of the units of `problem`.
 
-    First a minimum cut of all accelerators as one decides what is on any. That is coarsened, and split in two again and again
-    where the clusters' order in the Laplacian's second eigenvector (Fiedler 1973) has half of the work, or of the memory
-    (Barnard, Simon 1994): forward and backward ops of a layer stay together, towers side by side. Each is given as it is,
-    levelled, and levelled with limits in mind, so that looser limits leave the same to start from. None where there are not
-    several accelerators. Memory limits may be missed.
+    First a minimum cut, with all accelerators as one device, decides which units are on an accelerator. Units are coarsened to
+    clusters. Those on accelerators are split in two again and again: they are ordered by the Laplacian's second eigenvector
+    (Fiedler 1973) and cut where half of the work, or of the memory, is reached (Barnard, Simon 1994). Forward and backward
+    ops of a layer stay together, towers side by side.
+
+    Each split is yielded as it is, levelled (see `_level`), and levelled with the memory limits in mind. The first two do not
+    depend on the limits, so they remain if limits are loosened. Assignments may exceed the limits. Yields nothing if there are
+    fewer than two accelerators.
     """
     group = accelerators(problem)
     two = two_sided_relaxation(problem) if len(group) > 1 else None
@@ -95,14 +98,14 @@ def _joined(problem: PlacementProblem, group: Ints) -> Floats:
 
 
 def _distances(problem: PlacementProblem, group: Ints) -> Floats:
-    """[K, K]: how many times as long as on average a copy takes between two devices of the group."""
+    """[K, K]: the time of a copy between two devices of the group, as a multiple of the average over all pairs."""
     nbytes = float(problem.tensors.copy_bytes.mean()) if len(problem.tensors.copy_bytes) else 0.0
     cost = (problem.links.latency_ns + nbytes * problem.links.ns_per_byte)[np.ix_(group, group)]
     return cost / max(1.0, float(cost.sum()) / (len(group) * (len(group) - 1)))
 
 
 def _split(part: Ints, nodes: Ints, first: int, count: int, load: Floats, joined: Floats) -> None:
-    """Numbers the nodes' parts, so many from the first on, by halves."""
+    """Splits nodes in two again and again. Writes each node's part into `part`: up to `count` numbers, from `first` on."""
     if count == 1 or len(nodes) < 2:
         part[nodes] = first
         return

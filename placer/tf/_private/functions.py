@@ -61,7 +61,7 @@ def is_jit_compiled(concrete: Any) -> bool:
 
 
 def variable_creation_function(function: Any) -> Any:
-    """A tf.function's trace that initialises each variable where it is created, if need be; None if there is no such trace."""
+    """The trace of a tf.function that creates variables and initialises those without a value; None if it has no such trace."""
     return getattr(function, "_concrete_variable_creation_fn", None)
 
 
