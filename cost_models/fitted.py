@@ -14,7 +14,7 @@ from cost_models.analytic import uses_one_core
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.measurements import Measurement, Table, signature_of
-from cost_models.ops import in_host_memory, runs_on_host, work_of
+from cost_models.ops import as_measured, in_host_memory, runs_on_host, work_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class Fit:
         return round(float(features @ self.weights))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FittedModel:
     """The cost of an op by a `Fit` to the measured ops of its type and dtypes, or another model's cost if there is no fit."""
 
@@ -84,7 +84,7 @@ class FittedModel:
         if key not in self._fits:
             self._fits[key] = _fits(self.tables(device.model).get(signature.op_type, {}), device)
         fit = self._fits[key].get(_dtypes(signature))
-        features = features_of(signature, device) if fit else None
+        features = features_of(as_measured(signature), device) if fit else None
         if fit is None or features is None or not fit.covers(features):
             return self.otherwise.op_cost(signature, device)
         compute = fit.compute_ns(features)

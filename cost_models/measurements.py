@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cost_models.base import OpSignature
+from cost_models.ops import as_measured
 
 MAX_TIME_NS = 2**50
 """No op takes this long, which is thirteen days. It keeps the sums over a plan within 64-bit integers."""
@@ -57,8 +58,8 @@ Table: TypeAlias = dict[str, dict[str, Measurement]]
 
 
 def signature_text(signature: OpSignature) -> str:
-    """A signature as JSON text, under which its measurements are stored. Equal signatures have equal texts."""
-    return json.dumps(signature.to_json(), separators=(",", ":"))
+    """A signature as JSON text, under which its measurements are stored (see `as_measured`)."""
+    return json.dumps(as_measured(signature).to_json(), separators=(",", ":"))
 
 
 def signature_of(text: str) -> OpSignature | None:

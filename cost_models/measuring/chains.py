@@ -18,7 +18,7 @@ from tensorflow.python.framework import op_def_registry
 from cost_models.base import AttrValue, OpSignature
 from cost_models.host_memory import free_bytes
 from cost_models.measuring.inputs import Value, inputs_of
-from cost_models.ops import UnmeasurableError, entry_of
+from cost_models.ops import UnmeasurableError, as_measured, entry_of
 
 HOST = "CPU:0"
 DELAY_SIDE = 2048
@@ -53,7 +53,7 @@ class Bench:
             UnmeasurableError: the op cannot be run by itself, its results have other shapes than its signature says, or it takes
                 more memory than is free.
         """
-        self.op, self.device = op, device
+        self.op, self.device = as_measured(op), device
         if (needed := needed_bytes(op)) > (free := free_bytes()):
             raise UnmeasurableError(
                 f"it takes {needed / 2**30:.1f} GiB to measure, and {free / 2**30:.1f} GiB of memory are free"

@@ -30,6 +30,7 @@ from cost_models.ops import (
 from cost_models.ops.optype import Difference, Fusion, OpType, View
 from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
+    as_measured,
     copied_read,
     entry_of,
     is_awaited,
@@ -73,6 +74,7 @@ __all__ = [
     "UnmeasurableError",
     "View",
     "Work",
+    "as_measured",
     "copied_read",
     "entry_of",
     "in_host_memory",

@@ -138,6 +138,8 @@ class OpType:
     """Whether it computes only those outputs that another op takes."""
     output_bounds: BoundRule | None = None
     """Bounds on output sizes that depend on values."""
+    data_sized: tuple[int, ...] | Literal["all"] = ()
+    """The outputs whose length along the first axis depends on the data. Measurements of the op leave those lengths open."""
 
     # -- state
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from cost_models.base import OpSignature
+from cost_models.base import OpSignature, TensorSpec
 from cost_models.ops.optype import Bound, OpType, View
 from cost_models.ops.work import Work
 
@@ -75,6 +75,21 @@ def copied_read(read: OpSignature) -> OpSignature:
 def is_copied(read: OpSignature) -> bool:
     """Whether a read of a variable copies its value."""
     return bool(read.attr("copied"))
+
+
+def as_measured(op: OpSignature) -> OpSignature:
+    """The signature under which an op is measured: lengths that depend on the data are open, whatever is known of them.
+
+    A plan counts such a length by its bound or by what a run had, but the op's own time depends on its inputs.
+    """
+    entry = entry_of(op.op_type)
+    if not entry.data_sized or op.attr("pad_to_max_output_size"):
+        return op
+    outputs = list(op.outputs)
+    for k, spec in enumerate(op.outputs):
+        if spec.shape and spec.shape[0] is not None and (entry.data_sized == "all" or k in entry.data_sized):
+            outputs[k] = TensorSpec(spec.dtype, (None, *spec.shape[1:]))
+    return replace(op, outputs=tuple(outputs))
 
 
 def output_bounds(op: OpSignature, constants: Mapping[int, Any] | None = None) -> tuple[Bound, ...]:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):
-        graph, options = read_target(args.target, args.signature)
+        graph, options = read_target(args.target, args.signature, overrides)
         options = replace(options, **overrides)
         if options.devices is None:
             from placer.tf.run.starting import start

@@ -195,14 +195,14 @@ class PlacedFunction:
         from placer.placed.observe import observe
 
         args, kwargs = self._arguments(args, kwargs)
-        return observe(self.prepare(*args, **kwargs), args, kwargs)
+        return observe(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def observe_gradient(self, *args: Any, **kwargs: Any) -> Observation:
         """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
         from placer.placed.observe import observe_gradient
 
         args, kwargs = self._arguments(args, kwargs)
-        return observe_gradient(self.prepare(*args, **kwargs), args, kwargs)
+        return observe_gradient(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
         """Measures the ops of a call with these arguments on the devices here; see `placer.verbs.profile.profile`.

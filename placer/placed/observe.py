@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placer.placed.signature import Prepared
+from placer.placed.signatures import Signatures
 
 if TYPE_CHECKING:
     from placer.tf.run.observing import Observation
 
 
-def observe(prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
+def observe(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
     """Makes one real call and compares the device of each op with the plan.
 
     Args:
+        signatures: of the placed function.
         prepared: the call, as `PlacedFunction.prepare` gives it.
         args: of the call.
         kwargs: of the call.
@@ -23,13 +26,23 @@ def observe(prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
     plans = [prepared.plan]
     run = prepared.run.again(plans.append)
-    return observe_call(lambda: run(*args, **kwargs), lambda: plans[-1], 1)
+    observation = observe_call(lambda: run(*args, **kwargs), lambda: plans[-1], 1)
+    return _with_compiled_callers(observation, signatures)
 
 
-def observe_gradient(prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
+def observe_gradient(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
     """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
     from placer.tf.run.observing import observe_call, with_gradient
 
     plans = [prepared.plan]
     run = prepared.run.again(plans.append)
-    return observe_call(lambda: with_gradient(run, args, kwargs), lambda: plans[-1], 2)
+    observation = observe_call(lambda: with_gradient(run, args, kwargs), lambda: plans[-1], 2)
+    return _with_compiled_callers(observation, signatures)
+
+
+def _with_compiled_callers(observation: Observation, signatures: Signatures) -> Observation:
+    """The observation, with the functions in which the plan has no effect because XLA compiles them."""
+    from placer.tf.run.compiled_callers import compiled_callers
+
+    callers = signatures.compiled_callers.union(compiled_callers(signatures.placements().values()))
+    return replace(observation, compiled_callers=tuple(sorted(callers)))

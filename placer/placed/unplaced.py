@@ -14,6 +14,7 @@ from placer.placed.signatures import Signatures
 
 def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
     """What runs a call that is not to be placed because of where it is made; None for a call that is placed."""
+    from placer.tf._private.functions import caller_to_be_compiled
     from placer.tf._private.runtime import in_dataset_function, is_saving
     from placer.tf.run import calling
 
@@ -25,6 +26,14 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
         return calling.converted_like_caller(signatures.function)  # type: ignore[no-any-return]
     if in_dataset_function():
         _leave(signatures, "a dataset calls it, in functions that run beside the step, on the host")
+        return signatures.traceable  # type: ignore[no-any-return]
+    if caller := caller_to_be_compiled():
+        signatures.compiled_callers.add(caller)
+        _leave(
+            signatures,
+            f"{caller} calls it, and XLA compiles that as a whole, for one device, so plan and pins are ignored there; "
+            f"build {caller} with jit_compile=False to run it by plan",
+        )
         return signatures.traceable  # type: ignore[no-any-return]
     if is_saving():
         return function_to_save(signatures, args, kwargs)  # type: ignore[no-any-return]

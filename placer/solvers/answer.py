@@ -77,11 +77,12 @@ def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
 
 
 def limits_can_bind(problem: PlacementProblem) -> bool:
-    """Whether an assignment could exceed a limit. False proves, in linear time, that every assignment meets them.
-
-    The test is whether everything at once, with a copy at every place, exceeds the lowest limit.
-    """
-    everything_bytes = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
-    everything_bytes += int(np.max(problem.ops.workspace_bytes, initial=0))
+    """Whether an assignment could exceed a limit. False proves, in linear time, that every assignment meets them."""
     limits = problem.devices.memory_limit_bytes
-    return bool(((limits >= 0) & (limits < everything_bytes)).any())
+    return bool(((limits >= 0) & (limits < everything_bytes(problem))).any())
+
+
+def everything_bytes(problem: PlacementProblem) -> int:
+    """The bytes of all variables, a copy of each tensor at every place, and the largest workspace: no device can hold more."""
+    held = problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum()
+    return int(held) + int(np.max(problem.ops.workspace_bytes, initial=0))

@@ -1,4 +1,4 @@
-"""The interface of a solver: what it is asked and what it answers."""
+"""The interface of a solver, and the solution that it returns."""
 
 from __future__ import annotations
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import OptionError, PlacerError
@@ -20,13 +22,16 @@ DEFAULT_SIGNATURE = "serving_default"
 SHIPPED = "shipped:"
 
 
-def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Options]:
+def read_target(
+    target: str, signature: str | None = None, overrides: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[OpGraph, Options]:
     """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it.
 
     Args:
         target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
             to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
+        overrides: options that replace those of the target: a function is traced for the machine that these name.
 
     Raises:
         OptionError: there is no such thing, or the signature does not fit it.
@@ -50,8 +55,9 @@ def read_target(target: str, signature: str | None = None) -> tuple[OpGraph, Opt
         del model  # its variables had to live until here
         return graph, Options()
     function, specs, options = target_function(target, signature)
+    chosen = replace(options, **overrides)
     with called_as(target, signature):
-        graph = build_graph(function, *specs)
+        graph = build_graph(function, *specs, devices=chosen.devices if chosen.trace_for == "target" else None)
     return graph, options
 
 

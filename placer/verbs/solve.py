@@ -131,10 +131,15 @@ def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
         model = cost_model(options.cost_model)
     except UnknownCostModelError as error:
         raise OptionError(f"{error}.") from error
-    return _machine(options.devices), model, solver(options.solver)
+    return machine_named(options.devices), model, solver(options.solver)
 
 
-def _machine(named: Machine | str | None) -> Machine | None:
+def machine_named(named: Machine | str | None) -> Machine | None:
+    """The machine that the option ``devices`` names; None for the devices of this process.
+
+    Raises:
+        OptionError: there is no such machine.
+    """
     if named is None or isinstance(named, Machine):
         return named
     if isinstance(named, (str, os.PathLike)):

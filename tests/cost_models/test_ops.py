@@ -14,9 +14,22 @@ from hypothesis import strategies as st
 from tensorflow.python.framework import kernels, op_def_registry
 
 import cost_models.ops
+from cost_models.auto import shipped_model
 from cost_models.base import OpSignature, TensorSpec
-from cost_models.measurements import signature_of
-from cost_models.ops import FAMILIES, Difference, OpType, View, entry_of, output_bounds, types_where, view_of, work_of
+from cost_models.machines import load_machine
+from cost_models.measurements import signature_of, signature_text
+from cost_models.ops import (
+    FAMILIES,
+    Difference,
+    OpType,
+    View,
+    as_measured,
+    entry_of,
+    output_bounds,
+    types_where,
+    view_of,
+    work_of,
+)
 from cost_models.ops.optype import all_int32, never_a_view
 from cost_models.ops.table import register
 from cost_models.shipped import shipped_table
@@ -314,3 +327,16 @@ def test_signs_belong_to_decompositions_and_precision_to_products() -> None:
     products = types_where(lambda entry: Difference.PRECISION in entry.differs)
     assert {"MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "Conv2DBackpropFilter", "_FusedMatMul"} <= products
     assert not {name for name in products if not work_of(OpSignature(name, (), ())).tiles and entry_of(name).work}
+
+
+def test_a_length_that_the_data_decides_is_left_open_where_an_op_was_measured() -> None:
+    ids, index = TensorSpec("int64", (100_000,)), TensorSpec("int32", (100_000,))
+    attrs = (("T", "int64"), ("out_idx", "int32"))
+    traced = OpSignature("Unique", (ids,), (TensorSpec("int64", (None,)), index), attrs)
+    bounded = OpSignature("Unique", (ids,), (ids, index), attrs)
+    assert as_measured(bounded) == traced
+    assert signature_text(bounded) == signature_text(traced)
+    model, machine = shipped_model(), load_machine("h100")
+    for device in machine.devices:
+        assert model.op_cost(bounded, device) == model.op_cost(traced, device)
+        assert model.op_cost(bounded, device).source == "measured"

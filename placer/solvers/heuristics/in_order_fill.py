@@ -16,8 +16,8 @@ SOURCE = (
 def in_order_assignment(problem: PlacementProblem) -> Assignment:
     """Fills the GPUs one after the other, then the CPU, with units in the order of their first op.
 
-    Differs from accelerate's `infer_auto_device_map` in three ways: it places units, not modules; it counts all memory over
-    lifetimes, not weights only; and it reserves no memory for loading a layer from the CPU, because here the layer runs there.
+    Differs from accelerate's `infer_auto_device_map` in three ways. It places units, not modules. It counts all memory over
+    lifetimes, not weights only. It reserves no memory for loading a layer from the CPU, because that layer runs on the CPU.
     Time: that of `fill`.
     """
     return fill(problem, in_order(problem))

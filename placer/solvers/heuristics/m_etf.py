@@ -106,7 +106,7 @@ def m_etf_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules, of all pairs of a ready op and a device, the one that can start first; of equals the lowest op, then device.
 
     Earliest task first (Hwang, Chow, Anger, Lee 1989) with memory limits (Baechi, 2023). A device is no longer offered to a
-    unit that would exceed its memory limit; a unit that fits nowhere goes to the last device that is left. Differs from Baechi:
+    unit that would exceed its memory limit; a unit that fits nowhere goes to the last device that remains. Differs from Baechi:
     memory is checked over lifetimes, copies do not queue, and devices need not be equal. Time: (N log N + E) D, plus that of
     `IncrementalMemory`.
     """

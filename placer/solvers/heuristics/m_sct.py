@@ -105,7 +105,7 @@ def _copy_is_saved(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -
         program.add(makespan - begin >= duration)
     program.minimize(makespan)
     simplex = model_builder.Solver("GLOP")
-    simplex.set_solver_specific_parameters("use_dual_simplex: true")  # twice as fast here
+    simplex.set_solver_specific_parameters("use_dual_simplex: true")  # twice as fast for this program
     if simplex.solve(program) != model_builder.SolveStatus.OPTIMAL:
         return np.zeros(len(copy), np.bool_)
     return np.array([simplex.value(part) > 0.5 for part in saved], np.bool_) & (copy > 0)

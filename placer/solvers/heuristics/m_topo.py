@@ -13,8 +13,8 @@ from placer.solvers.primitives.filling import fill, in_order, unit_bytes
 def m_topo_assignment(problem: PlacementProblem) -> Assignment:
     """Fills devices in turn with units in the order of their first op, each to an equal share of the memory of all units.
 
-    The share is increased by the size of the largest unit. Baechi (2023) has equal GPUs; here CPUs have a share too and are
-    filled last, a unit that a device may not run goes to the next, and memory limits hold over lifetimes besides.
+    The share is increased by the size of the largest unit. Baechi (2023) has equal GPUs. Here CPUs have a share too and are
+    filled last. A unit that may not be on a device goes to the next. Memory limits hold over lifetimes as well.
     Time: that of `fill`.
     """
     size = unit_bytes(problem)

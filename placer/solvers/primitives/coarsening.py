@@ -1,4 +1,4 @@
-"""Units gathered into ever fewer clusters that hand each other much: the first half of a multilevel partition."""
+"""Joins units to fewer and fewer clusters, so that few bytes pass between clusters: the first half of a multilevel partition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
+from placer.problem.edges import edges_of
 from placer.problem.problem import PlacementProblem
 
 KARYPIS = (
@@ -14,45 +15,45 @@ KARYPIS = (
     "Scientific Computing 20(1), 1998, doi:10.1137/S1064827595287997"
 )
 
-STUCK = 0.95
-"""Coarsening ends when a round leaves more than this part of the clusters."""
-NEXT_TO_NOTHING = 1e-6
-"""How often what is free to copy counts."""
+MAX_REDUCTION_RATIO = 0.95
+"""Coarsening ends after a round in which more than this share of the clusters remains."""
+FREE_COPY_COUNT = 1e-6
+"""Number of copies that a tensor counts for if its copies are free."""
 
 
 def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
-    """Pairs of units that hand each other something, [E, 2], and what that costs between two of these devices, [E] in ns.
+    """Pairs of units joined by tensors or control edges, [E, 2], and the cost of their copies, [E] in ns.
 
-    A copy that n ops wait for counts an nth for each of them, and so does one of n control edges out of an op or into one.
+    The costs are means over pairs of different devices in `among`. The copy of a tensor with n users costs an nth for each user,
+    and so does one of n control edges out of an op or into an op.
     """
     apart = ~np.eye(len(among), dtype=np.bool_)
     latency, per_byte = (
         float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.links.latency_ns, problem.links.ns_per_byte)
     )
-    tensor, src, dst = problem.consumers.tensor, problem.ops.control_src, problem.ops.control_dst
-    copy = np.where(problem.tensors.free, NEXT_TO_NOTHING, problem.tensors.count) * (
-        latency + per_byte * problem.tensors.copy_bytes
-    )
-    shared = (copy / np.maximum(1, np.diff(problem.consumers.start)))[tensor]
-    many = np.maximum(np.bincount(src, minlength=problem.num_ops)[src], np.bincount(dst, minlength=problem.num_ops)[dst])
-    hops = problem.ops.control_count[src] * latency / many
-    maker = problem.ops.unit[np.append(problem.tensors.op[tensor], src)]
-    user = problem.ops.unit[np.append(problem.consumers.op, dst)]
-    return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.num_units)
+    table = edges_of(problem)
+    copy = np.where(table.free, FREE_COPY_COUNT, table.count) * (latency + per_byte * table.nbytes)
+    sharing = np.bincount(table.message, minlength=len(table.op))[table.message]
+    control = table.consumer[table.is_control]
+    sharing[table.is_control] = np.maximum(sharing[table.is_control], np.bincount(control, minlength=problem.num_ops)[control])
+    ends = problem.ops.unit[np.column_stack([table.producer, table.consumer])]
+    return _joined(ends, copy[table.message] / sharing, problem.num_units)
 
 
 def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: list[tuple[int, Floats]]) -> Iterator[Ints]:
-    """For each level the number of each unit's cluster, [U]: about as many clusters as it says, each level made of the last.
+    """Yields, for each level, the number of each unit's cluster, [U]. Each level joins clusters of the level before.
 
-    Heavy-edge matching in rounds (Karypis, Kumar 1998). An edge's weight is divided by the work at both ends, so that clusters
-    grow alike. Units without work go along with a neighbour.
+    Heavy-edge matching in rounds (Karypis, Kumar 1998). An edge's weight is divided by the work of both ends, so that clusters
+    grow at equal rates. A unit without work is joined with a neighbour first.
 
     Args:
-        kind: [U]; units of different kinds stay apart.
-        load: [U, L], what a unit adds to each of several loads, the first its work.
-        levels: how many clusters, and [L] what those of several units may come to.
+        kind: [U]; units of different kinds are not joined.
+        load: [U, L], the loads of each unit; the first is its work.
+        pairs: [E, 2], the edges between units.
+        weight: [E], their weights.
+        levels: for each level the number of clusters, and [L] the largest loads of a cluster of several units.
     """
-    number, root = np.arange(len(load)), _idle_go_along(kind, load, pairs, weight)
+    number, root = np.arange(len(load)), _idle_joined(kind, load, pairs, weight)
     for count, most in levels:
         while True:
             kept, group = np.unique(root, return_inverse=True)
@@ -61,14 +62,14 @@ def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: lis
             number, load, kind = group[number], summed, kind[kept]
             pairs, weight = _joined(group[pairs], weight, len(kept))
             root = _matched(kind.tolist(), load, most.tolist(), pairs, weight, len(kept) - count)
-            if len(kept) - (root != np.arange(len(root))).sum() > STUCK * len(kept):
+            if len(kept) - (root != np.arange(len(root))).sum() > MAX_REDUCTION_RATIO * len(kept):
                 break
         root = np.arange(len(kept))
         yield number
 
 
-def _idle_go_along(kind: Ints, load: Floats, pairs: Ints, weight: Floats) -> Ints:
-    """[U]: for units without work a neighbour with some, for those without such a neighbour one of them."""
+def _idle_joined(kind: Ints, load: Floats, pairs: Ints, weight: Floats) -> Ints:
+    """[U]: the unit that each is joined with: for a unit without work a neighbour that has work, or another one without work."""
     root, idle = np.arange(len(load)), load[:, 0] == 0
     order = np.argsort(weight, kind="stable")
     for a, b in (pairs[order].T, pairs[order].T[::-1]):
@@ -81,7 +82,7 @@ def _idle_go_along(kind: Ints, load: Floats, pairs: Ints, weight: Floats) -> Int
 
 
 def _matched(kind: list[int], load: Floats, most: list[float], pairs: Ints, weight: Floats, surplus: int) -> Ints:
-    """[C]: for each cluster itself, or the one it is joined to; at most `surplus` are joined."""
+    """[C]: for each cluster the one that it is joined with, or itself; at most `surplus` are joined."""
     work = np.maximum(1.0, load[:, 0])
     order = np.argsort(-weight / (work[pairs[:, 0]] * work[pairs[:, 1]]), kind="stable")
     loads, root, free = load.tolist(), list(range(len(load))), [True] * len(load)
@@ -97,7 +98,7 @@ def _matched(kind: list[int], load: Floats, most: list[float], pairs: Ints, weig
 
 
 def _joined(pairs: Ints, weight: Floats, units: int) -> tuple[Ints, Floats]:
-    """Parallel edges summed, the lower end first; loops left out."""
+    """Sums parallel edges, with the lower end first; omits loops."""
     low, high = pairs.min(axis=1, initial=units), pairs.max(axis=1, initial=-1)
     apart = low != high
     key, edge = np.unique(low[apart] * units + high[apart], return_inverse=True)

@@ -14,6 +14,7 @@ import numpy as np
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import everything_bytes
 from placer.solvers.base import Status
 from placer.solvers.primitives.symmetry import canonical, interchangeable
 
@@ -31,7 +32,7 @@ HEAD_START_S = 0.2
 """Time before the second search, which raises the bound, is started; in seconds."""
 EXCESS_REL_TOL = 0.01
 """Tolerance of the least excess over the limits, as a share of the bytes that the overfull devices hold."""
-STRETCHES = 8
+PARTS_OF_STEP = 8
 """The step is divided into so many parts; in each, the worst moment over a limit becomes a constraint."""
 
 
@@ -47,8 +48,7 @@ class Model:
         self._false = self._model.new_constant(0)
         self._true = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
-        self._max_excess = int(2 * problem.num_devices * problem.tensors.held_bytes.sum() + problem.units.persistent_bytes.sum())
-        self._max_excess += int(np.max(problem.ops.workspace_bytes, initial=0))
+        self._max_excess = everything_bytes(problem)
         self._excess = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # [D]: bytes over the limit
         self._limited: set[tuple[int, int]] = set()
         self._groups = interchangeable(problem)
@@ -137,9 +137,9 @@ class Model:
         """Adds the limits that an assignment exceeds, by more than a tolerance [D], at the worst moment of each part."""
         held = usage(self._problem, assignment)
         for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
-            for stretch in np.array_split(np.arange(self._problem.num_ops), STRETCHES):
-                if limit >= 0 and len(stretch):
-                    moment = int(stretch[np.argmax(held[d, stretch])])
+            for part in np.array_split(np.arange(self._problem.num_ops), PARTS_OF_STEP):
+                if limit >= 0 and len(part):
+                    moment = int(part[np.argmax(held[d, part])])
                     if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
                         self.limit([(d, moment)])
 

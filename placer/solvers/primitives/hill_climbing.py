@@ -179,8 +179,11 @@ def _moved(assignment: Assignment, units: Ints, device: int) -> Assignment:
 def moves(problem: PlacementProblem, assignment: Assignment, effort: int) -> list[tuple[Ints, int]]:
     """Moves as sets of units with a device to move them to; the moves that add least to the total cost first.
 
-    The sets are: connected pieces of one device, and their first and last parts in execution order; the units on one side of a
-    boundary between devices; single units at a boundary, or all units if the effort allows it.
+    The sets are:
+
+    - the units on one side of a boundary between devices;
+    - connected pieces of one device, and their first and last parts in execution order;
+    - single units at a boundary, or all units if the effort allows it.
     """
     device, allowed = assignment.device, problem.units.allowed
     producer = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]]

@@ -1,10 +1,11 @@
-"""Placing and moving single units, and the memory that devices then hold."""
+"""The memory in use on each device while single units are placed and moved."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from placer.problem.grouping import grouped
+from placer.problem.memory import live_ranges_of
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import limits_can_bind
 
@@ -12,11 +13,11 @@ NOWHERE = -1
 
 
 class IncrementalMemory:
-    """What each device holds while units are placed one by one, and whether its limit still holds.
+    """The memory in use of a partial assignment that changes, and whether it meets the memory limits.
 
-    The definitions are those of `placer.problem.memory.usage`, as far as units are placed: once all are, `fits` is exact. A
-    tensor counts from when its maker is placed, a copy once its maker and a user elsewhere are. A move takes time linear in
-    the ops and edges of its unit, and in the length of the lifetimes it changes. Where no limit can bind, it costs nothing.
+    The definitions are those of `placer.problem.memory.usage`, for the units that are placed; once all are, `fits` is exact. A
+    tensor counts once its producer is placed, a copy once its producer and a user at another place are. The time of a move is
+    linear in the ops and edges of its unit and in the lifetimes that it changes. It is 0 if no limit can bind.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -26,7 +27,7 @@ class IncrementalMemory:
         ops, tensors = problem.num_ops, problem.num_tensors
         self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.devices.memory_limit_bytes.tolist()]
         self._passing = np.zeros((problem.num_devices, ops), np.int64)
-        self._peak: list[int | None] = [0] * problem.num_devices  # of what passes; None where it has to be looked up again
+        self._peak: list[int | None] = [0] * problem.num_devices  # of temporary bytes; None if it must be computed again
         self._kept = [0] * problem.num_devices
         self._device = [NOWHERE] * problem.num_units
 
@@ -35,22 +36,23 @@ class IncrementalMemory:
         self._nbytes: list[int] = problem.tensors.held_bytes.tolist()
         self._shared: list[bool] = problem.tensors.shared.tolist()
         self._moment: list[int] = problem.ops.moment.tolist()
-        self._begin: list[int] = problem.tensor_begin.tolist()
-        self._last: list[int] = problem.tensor_last.tolist()
-        self._made_at: list[list[int]] = problem.tensor_place.tolist()
+        ranges = live_ranges_of(problem)
+        self._begin: list[int] = ranges.first[:tensors].tolist()
+        self._last: list[int] = ranges.last[:tensors].tolist()
+        self._made_at: list[list[int]] = ranges.place[:tensors].tolist()
         self._source = [NOWHERE] * tensors
-        self._taken: list[int] = problem.consumer_last.tolist()
-        self._taken_at: list[list[int]] = problem.consumer_place.tolist()
-        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
-        self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
+        self._taken: list[int] = ranges.last[tensors:].tolist()
+        self._taken_at: list[list[int]] = ranges.place[tensors:].tolist()
+        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: last moments of uses by placed ops
+        self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the latest of these
         self._workspace: list[list[int]] = problem.ops.workspace_bytes.tolist()
         self._ops = grouped(problem.ops.unit, problem.num_units)
-        self._makes = grouped(problem.ops.unit[problem.tensors.op], problem.num_units)
-        self._uses = grouped(problem.ops.unit[problem.consumers.op], problem.num_units)
+        self._makes = grouped(ranges.unit[:tensors], problem.num_units)
+        self._uses = grouped(ranges.unit[tensors:], problem.num_units)
         self._tensor_of: list[int] = problem.consumers.tensor.tolist()
 
     def move_if_fits(self, unit: int, device: int) -> bool:
-        """Moves a unit to a device if every limit holds afterwards; otherwise it stays where it was."""
+        """Moves a unit to a device if all limits hold afterwards; returns whether it moved."""
         if not self._binding:
             return True
         before = self._device[unit]
@@ -61,7 +63,7 @@ class IncrementalMemory:
         return False
 
     def fits(self) -> bool:
-        """Whether every limit holds."""
+        """Whether all limits hold."""
         if not self._binding:
             return True
         for d, limit in enumerate(self._limit):
@@ -74,7 +76,7 @@ class IncrementalMemory:
         return True
 
     def move(self, unit: int, device: int) -> None:
-        """Puts a unit on a device, or `NOWHERE`, whatever the limits."""
+        """Moves a unit to a device, or to `NOWHERE`, even if that exceeds a limit."""
         if not self._binding or (before := self._device[unit]) == device:
             return
         if before != NOWHERE:
@@ -101,11 +103,11 @@ class IncrementalMemory:
             self._peak[device] = None if nbytes < 0 or peak is None else max(peak, int(np.max(held, initial=0)))
 
     def _hold(self, tensor: int, place: int, first: int, last: int, sign: int) -> None:
-        """Adds a tensor to what a place holds over a stretch of the step, or takes it away."""
+        """Adds a tensor to the memory in use at a place from one moment to another (sign 1), or removes it (sign -1)."""
         self._pass(self._memory[place], first, last, sign * self._nbytes[tensor])
 
     def _make(self, tensor: int, place: int) -> None:
-        """A tensor is now made at a place; where it is taken elsewhere, that is a copy."""
+        """Sets the place where a tensor is made; uses of it at other places become copies."""
         before = self._source[tensor]
         if before != NOWHERE and not self._shared[tensor]:
             self._hold(tensor, before, self._begin[tensor], self._last[tensor], -1)
@@ -118,7 +120,7 @@ class IncrementalMemory:
             self._hold(tensor, place, self._begin[tensor], self._last[tensor], 1)
 
     def _join(self, entry: int, at: int) -> None:
-        """A consumer takes its tensor at a place."""
+        """Adds a use of a tensor at a place."""
         tensor, end = self._tensor_of[entry], self._taken[entry]
         until = self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}
@@ -133,7 +135,7 @@ class IncrementalMemory:
             until[at] = end
 
     def _leave(self, entry: int, at: int) -> None:
-        """A consumer takes its tensor there no more."""
+        """Removes a use of a tensor at a place."""
         tensor, end = self._tensor_of[entry], self._taken[entry]
         users, until = self._users[tensor][at], self._until[tensor]
         copied = self._source[tensor] not in {NOWHERE, at}

@@ -26,4 +26,4 @@ def dominated(reduced: Reduced) -> Reduced:
             no_worse = (change < 0) | ((change == 0) & (new < old))
             no_worse &= unlimited[old] | ~lender
             allowed[:, old] &= ~(no_worse & problem.units.allowed[:, new])
-    return reduced.then("dominated", np.arange(problem.num_units), allowed)
+    return reduced.joined(np.arange(problem.num_units), allowed)

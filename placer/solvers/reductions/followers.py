@@ -48,7 +48,7 @@ def followers(reduced: Reduced) -> Reduced:
     leads = np.arange(problem.num_units)
     chosen = np.flatnonzero(good)[::-1]
     leads[follower[chosen]] = leader[chosen]
-    return reduced.then("followers", _roots(leads), allowed)
+    return reduced.joined(_roots(leads), allowed)
 
 
 def _adds_no_memory(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bools:

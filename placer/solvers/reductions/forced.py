@@ -12,4 +12,4 @@ def forced(reduced: Reduced) -> Reduced:
     allowed = reduced.problem.units.allowed
     alone = allowed.sum(axis=1) == 1
     group = np.where(alone, len(allowed) + allowed.argmax(axis=1), np.arange(len(allowed)))
-    return reduced.then("forced", group, allowed)
+    return reduced.joined(group, allowed)

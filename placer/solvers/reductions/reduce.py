@@ -18,7 +18,7 @@ def reduce(problem: PlacementProblem) -> Reduced:
 
     Ops that share a state or a loop variable are one unit already (`placer.problem.constraints`).
     """
-    reduced = Reduced.nothing(problem)
+    reduced = Reduced.identity(problem)
     for _ in range(MAX_ROUNDS):
         before = choices(reduced.problem)
         for reduction in REDUCTIONS:

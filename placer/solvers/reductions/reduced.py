@@ -9,6 +9,7 @@ import numpy as np
 from placer.problem.arrays import Bools, Ints
 from placer.problem.parts import Units
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.answer import everything_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +19,9 @@ class Reduced:
     problem: PlacementProblem
     unit: Ints
     """[U] of the original: the unit of `problem` that each unit belongs to."""
-    steps: tuple[tuple[str, float], ...] = ()
-    """The reductions that had an effect, in order, each with the factor by which it reduced the units that have a choice."""
 
     @classmethod
-    def nothing(cls, problem: PlacementProblem) -> Reduced:
+    def identity(cls, problem: PlacementProblem) -> Reduced:
         """The problem itself, not reduced."""
         return cls(problem, np.arange(problem.num_units))
 
@@ -36,17 +35,15 @@ class Reduced:
         device[self.unit] = assignment.device
         return Assignment(device)
 
-    def then(self, name: str, group: Ints, allowed: Bools) -> Reduced:
+    def joined(self, group: Ints, allowed: Bools) -> Reduced:
         """Joins the units of `problem` that have the same group number.
 
         Args:
-            name: of the reduction.
             group: shape [U].
             allowed: shape [U, D], the devices that remain allowed.
         """
         problem, number = contract(self.problem, group, allowed)
-        factor = max(1, choices(self.problem)) / max(1, choices(problem))
-        return Reduced(problem, number[self.unit], (*self.steps, (name, factor)) if factor > 1 else self.steps)
+        return Reduced(problem, number[self.unit])
 
 
 def contract(problem: PlacementProblem, group: Ints, allowed: Bools) -> tuple[PlacementProblem, Ints]:
@@ -75,9 +72,8 @@ def choices(problem: PlacementProblem) -> int:
 
 def holds_anything(problem: PlacementProblem) -> Bools:
     """[D]: whether no move to the device can exceed a limit: its own, or the host's for values that it keeps in host memory."""
-    everything_bytes = int(problem.units.persistent_bytes.sum() + 2 * problem.num_devices * problem.tensors.held_bytes.sum())
-    everything_bytes += int(np.max(problem.ops.workspace_bytes, initial=0))
-    enough = (problem.devices.memory_limit_bytes < 0) | (problem.devices.memory_limit_bytes >= everything_bytes)
+    limits = problem.devices.memory_limit_bytes
+    enough = (limits < 0) | (limits >= everything_bytes(problem))
     result: Bools = enough & enough[problem.devices.host]
     return result
 

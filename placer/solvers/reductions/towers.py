@@ -33,7 +33,7 @@ def towers(reduced: Reduced) -> Reduced:
             first = copies[0]
             for other in copies[1:]:
                 group[other] = first
-    return reduced.then("towers", group, problem.units.allowed)
+    return reduced.joined(group, problem.units.allowed)
 
 
 def _candidates(problem: PlacementProblem) -> list[list[Ints]]:

@@ -234,7 +234,7 @@ def _clusterings(search: HillClimbing) -> list[tuple[Reduced, Assignment]]:
 
 def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
     """Makes moves of units from each of the best assignments; returns why that ended."""
-    unreduced, reserve = Reduced.nothing(search.problem), search.effort - effort
+    unreduced, reserve = Reduced.identity(search.problem), search.effort - effort
     for start in search.ranked()[:starts]:
         reason = search.climb(unreduced, start, search.effort - reserve)
         if reason is not StopReason.LOCAL_OPTIMUM:

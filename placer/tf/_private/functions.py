@@ -16,7 +16,13 @@ import tensorflow as tf
 from tensorflow.core.function.trace_type import default_types, trace_type_builder
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.eager import record
-from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
+from tensorflow.python.eager.polymorphic_function import (
+    atomic_function,
+    attributes,
+    concrete_function,
+    polymorphic_function,
+    tracing_compilation,
+)
 from tensorflow.python.framework import c_api_util, error_interpolation, func_graph
 from tensorflow.python.ops import op_selector
 from tensorflow.python.util import tf_stack
@@ -27,6 +33,7 @@ from placer.tf._private.runtime import is_saving
 PACKAGE_FOLDER = str(Path(__file__).parents[2]) + os.sep
 """The folder of this package. Its files are in the call stack while the user's code is traced."""
 
+AtomicFunction = atomic_function.AtomicFunction
 ConcreteFunction = concrete_function.ConcreteFunction
 UnliftableError = op_selector.UnliftableError
 
@@ -56,8 +63,31 @@ def trace_type_by_identity(value: Any) -> Any:
 
 def is_jit_compiled(concrete: Any) -> bool:
     """Whether XLA compiles the function as a whole."""
-    attribute = (concrete.inference_fn.attributes or {}).get("_XlaMustCompile")
+    return must_compile(concrete.inference_fn)
+
+
+def must_compile(function: Any) -> bool:
+    """Like `is_jit_compiled`, of a registered function."""
+    attribute = (function.attributes or {}).get(attributes.XLA_COMPILE)
     return bool(attribute is not None and attribute.b)
+
+
+def caller_to_be_compiled() -> str:
+    """The function that is being traced around the call and that XLA will compile as a whole, in words; "" if there is none.
+
+    XLA compiles a function together with all functions that it calls, so it may be any of those that are being traced. The
+    innermost is named.
+    """
+    if tf.executing_eagerly():
+        return ""
+    tracer = tracing_compilation._maybe_define_function.__code__
+    for frame, _ in traceback.walk_stack(None):
+        if frame.f_code is tracer:
+            options = frame.f_locals["tracing_options"]
+            if (options.attributes or {}).get(attributes.XLA_COMPILE):
+                package = str(getattr(options.python_function, "__module__", "")).partition(".")[0]
+                return f"{options.name!r}{' of Keras' if package == 'keras' else ''}"
+    return ""
 
 
 def variable_creation_function(function: Any) -> Any:

@@ -45,12 +45,21 @@ class Observation:
     """By op: the fused op that it became a part of."""
     folded: tuple[str, ...]
     """Planned ops that Grappler folded, deduplicated or pruned, or that have no op of their own (loop values)."""
+    compiled_callers: tuple[str, ...] = ()
+    """Functions that call this one and that XLA compiles as a whole: the plan has no effect there."""
 
     def __str__(self) -> str:
         ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(self.ran.values()).items()))
         lines = [f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"]
         lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches]
-        return "\n".join(lines if self.mismatches else [*lines, "each op ran on its planned device"])
+        if self.compiled_callers:
+            callers = " and ".join(self.compiled_callers)
+            lines.append(
+                f"only this call ran by its plan; in {callers} the ops are in one compiled unit on one device (jit_compile=True)"
+            )
+        elif not self.mismatches:
+            lines.append("each op ran on its planned device")
+        return "\n".join(lines)
 
 
 def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:

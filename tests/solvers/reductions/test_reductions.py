@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -59,7 +58,7 @@ def biased(draw: st.DrawFn) -> PlacementProblem:
 @settings(deadline=None, max_examples=250)
 @given(biased(), st.sampled_from([*REDUCTIONS, None]))
 def test_an_optimum_of_the_reduced_problem_is_one_of_the_original(problem: PlacementProblem, reduction: object) -> None:
-    reduced = reduce(problem) if reduction is None else reduction(Reduced.nothing(problem))  # type: ignore[operator]
+    reduced = reduce(problem) if reduction is None else reduction(Reduced.identity(problem))  # type: ignore[operator]
     best, found = optimum(problem), optimum(reduced.problem)
     if best is None or found is None:
         assert best is found
@@ -67,9 +66,7 @@ def test_an_optimum_of_the_reduced_problem_is_one_of_the_original(problem: Place
     expanded = reduced.invert(found)
     assert total_cost_ns(reduced.problem, found) == total_cost_ns(problem, expanded) == total_cost_ns(problem, best)
     assert validate(problem, expanded).ok
-    assert math.prod(factor for _, factor in reduced.steps) == pytest.approx(
-        max(1, choices(problem)) / max(1, choices(reduced.problem))
-    )
+    assert choices(reduced.problem) <= choices(problem)
 
 
 @settings(deadline=None, max_examples=100)
@@ -107,7 +104,7 @@ def twins(devices: int, copies: int, height: int, seed: int) -> PlacementProblem
 @given(st.integers(2, 3), st.integers(2, 3), st.integers(0, 2**32 - 1))
 def test_equal_towers_are_decided_as_one(devices: int, copies: int, seed: int) -> None:
     problem = twins(devices, copies, 2, seed)
-    reduced = towers(Reduced.nothing(problem))
+    reduced = towers(Reduced.identity(problem))
     assert choices(reduced.problem) <= 4
     best, found = optimum(problem), optimum(reduced.problem)
     assert best is not None
@@ -118,12 +115,11 @@ def test_equal_towers_are_decided_as_one(devices: int, copies: int, seed: int) -
 def test_each_reduction_finds_what_it_is_for() -> None:
     """Ops 1 and 4 may run anywhere, much faster on the second device; 2 and 3 gain less apart than their copy costs."""
     problem = tasks([[9_000, 5], [10, 5], [5, 10], [9_000, 5]], [(1, 2, 40), (2, 3, 60), (3, 4, 40)])
-    ruled_out = dominated(Reduced.nothing(problem))
+    ruled_out = dominated(Reduced.identity(problem))
     assert ruled_out.problem.units.allowed.tolist() == [[False, True], [True, True], [True, True], [False, True]]
     assert forced(ruled_out).problem.num_units == 3
-    assert followers(Reduced.nothing(problem)).problem.num_units < 4
+    assert followers(Reduced.identity(problem)).problem.num_units < 4
     assert reduce(problem).problem.num_units == 1
-    assert reduce(problem).steps
     capped = changed(problem, devices_memory_limit_bytes=np.array([60, 60]))
     assert reduce(capped).problem.num_units == 4
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import placer
 from cost_models.machines import load_machine
+from cost_models.ops import as_measured
 from cost_models.store import Store
 from placer.tf.devices import local_machine
 from placer.tf.run import harvesting
@@ -68,7 +69,7 @@ def test_each_run_of_each_op_is_told_and_its_median_kept() -> None:
 
     model = local_machine().device("CPU:0").model
     kept = {row.signature: row.measured for row in Store().rows() if row.device_model == model}
-    unique = next(graph.op(name).signature for name in found.nodes if graph.op(name).op_type == "Unique")
+    unique = as_measured(next(graph.op(name).signature for name in found.nodes if graph.op(name).op_type == "Unique"))
     assert kept[unique].compute_ns == pytest.approx(np.median(by_type["Unique"].host_ns), abs=1)
     assert kept[unique].time_ns == kept[unique].dispatch_ns + kept[unique].compute_ns
     assert {plan.cost_source for name, plan in placer.solve(graph).ops.items() if name in found.nodes} >= {"harvested"}

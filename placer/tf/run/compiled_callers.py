@@ -1,0 +1,28 @@
+"""The functions of this process that XLA compiles as a whole and that call a placed function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from placer.plan.placement import Placement
+from placer.tf._private.copied_graphs import CopiedGraph
+from placer.tf._private.functions import AtomicFunction, must_compile
+from placer.tf.state.live_objects import live_objects
+
+
+def compiled_callers(plans: Iterable[Placement]) -> list[str]:
+    """The compiled functions that call, directly or through others, a function that runs by one of these plans.
+
+    A call that is traced inside such a function runs unplaced. But a function that calls the placed one may have been traced
+    before, and then be called by a compiled one: the call of the placed function is not traced again.
+
+    Returns:
+        Names in quotes, sorted. Functions that no longer exist are absent.
+    """
+    ids = {id(plan) for plan in plans}
+
+    def is_placed(function: AtomicFunction) -> bool:
+        return isinstance(function.graph, CopiedGraph) and id(function.graph.placement) in ids
+
+    compiled = [function for function in live_objects(AtomicFunction) if must_compile(function)]
+    return sorted({repr(function.graph.name) for function in compiled if any(map(is_placed, function.children))})
