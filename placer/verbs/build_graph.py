@@ -13,11 +13,24 @@ if TYPE_CHECKING:
     from placer.tf.trace.tracing import Trace
 
 
-def trace(fn: Any, *args: Any, **kwargs: Any) -> Trace:
-    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`."""
+def trace(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> Trace:
+    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`.
+
+    Args:
+        fn: the function.
+        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
+        devices: the machine to plan for, as in `placer.Options`. Code that asks TensorFlow for GPUs while it is traced is told
+            those of that machine. None stands for the devices of this process.
+
+    Raises:
+        OptionError: there is no such machine.
+        TraceError: the function cannot be traced.
+        TypeError: it cannot be called with these arguments.
+    """
     from placer.tf.trace import tracing
 
-    return tracing.trace(fn, *args, **kwargs)
+    with traced_for(Options(devices=devices)):
+        return tracing.trace(fn, *args, **kwargs)
 
 
 def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> OpGraph:
@@ -27,10 +40,7 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
 
     Args:
         fn: the function or the trace.
-        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor. Of a trace, `sizes` and `rounds` as in
-            `placer.Options`, and `seen`, what a run had.
-        devices: the machine that the graph is to be planned for, as in `placer.Options`. Code that asks TensorFlow for GPUs while
-            it is traced is told those of that machine. None stands for the devices of this process.
+        *args, **kwargs, devices: as for `trace`. Of a trace, `sizes` and `rounds` as in `placer.Options`, and `seen`, what a run had.
 
     Raises:
         OptionError: there is no such machine.
@@ -44,6 +54,5 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
     if isinstance(fn, tracing.Trace):
         traced, known = fn, kwargs
     else:
-        with traced_for(Options(devices=devices)):
-            traced, known = tracing.trace(fn, *args, **kwargs), {}
+        traced, known = trace(fn, *args, devices=devices, **kwargs), {}
     return reading.read(traced, KnownSizes(traced, **known), variables.immovable_handles())
