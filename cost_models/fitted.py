@@ -61,7 +61,7 @@ class Fit:
         return round(float(features @ self.weights))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FittedModel:
     """The cost of an op by a `Fit` to the measured ops of its type and dtypes, or another model's cost if there is no fit."""
 

@@ -63,6 +63,13 @@ class Options:
         default="relax",
         metadata={"help": "what happens to a tf.device scope whose device is missing: relax, a warning; error, an error"},
     )
+    trace_for: Literal["target", "here"] = field(
+        default="target",
+        metadata={
+            "help": "the GPUs that TensorFlow reports to code that is traced: target, those of the machine that is planned for; "
+            "here, those of this process"
+        },
+    )
     time_limit_s: float | None = field(
         default=None, metadata={"help": "how long the solver may search, in seconds; by default it depends on the problem's size"}
     )
@@ -120,6 +127,7 @@ _CHOICES = {
     "stale": ("repoint", "invalidate"),
     "on_out_of_memory": ("report", "replan"),
     "on_missing_device": ("relax", "error"),
+    "trace_for": ("target", "here"),
 }
 
 

@@ -119,6 +119,7 @@ def double(x: tf.Tensor) -> tf.Tensor:
         ("cost_model", ["bogus", b"auto", None, 5, SimpleNamespace(op_cost=print)], "analytic"),
         ("objective", ["speed", None, [], b"step_time"], "'step_time'"),
         ("on_missing_device", [True, None, b"relax"], "'relax'"),
+        ("trace_for", ["h100", None], "'target'"),
         ("stale", ["keep", None], "'repoint'"),
         ("variables", [None, True, b"fixed"], "'fixed'"),
         ("no_such_option", [1], "The options are devices, "),

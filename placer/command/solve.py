@@ -28,14 +28,11 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.views.shared.facts import plan_facts
 
     overrides = options_given(args)
-    checked = Options.of(overrides)
-    overrides = {name: getattr(checked, name) for name in overrides}
-    look_up(checked)
+    look_up(Options.of(overrides))
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):
-        sizes = {name: overrides[name] for name in ("sizes", "rounds") if name in overrides}
-        graph, options = read_target(args.target, args.signature, **sizes)
+        graph, options = read_target(args.target, args.signature, overrides)
         options = replace(options, **overrides)
         if options.devices is None:
             from placer.tf.run.starting import start

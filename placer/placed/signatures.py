@@ -16,6 +16,7 @@ from placer.options import Options
 from placer.placed.signature import Prepared, Signature
 from placer.verbs.build_graph import build_graph
 from placer.verbs.solve import solve
+from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -115,10 +116,8 @@ class Signatures:
 
     def plan(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         """Traces and plans a call where that was not done before. It is not rewritten, so the plan's devices are not needed."""
-        from placer.tf.trace.tracing import concrete_function
-
         if not self.moves_variables:
-            return self._planned(concrete_function(self.traceable, args, kwargs), args, kwargs)
+            return self._planned(self._traced_function(args, kwargs), args, kwargs)
         from placer.tf.state.creating import Deferred
 
         deferred = Deferred()
@@ -131,10 +130,9 @@ class Signatures:
         """Plans a call, then creates variables where the plan has them: deferred ones, and those that the first trace makes."""
         from placer.tf.devices import full_name
         from placer.tf.state.creating import forget_deleted
-        from placer.tf.trace.tracing import concrete_function
 
         with deferred.tracing(self.traceable):
-            concrete = concrete_function(self.traceable, args, kwargs)
+            concrete = self._traced_function(args, kwargs)
         prepared = self._planned(concrete, args, kwargs)
         ops = prepared.placement.ops if prepared.placement is not None else {}
         deferred.create(prepared.trace, {name: full_name(plan.device) for name, plan in ops.items()})
@@ -171,9 +169,16 @@ class Signatures:
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
+    def _traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
+        from placer.tf.trace.tracing import concrete_function
+
+        with traced_for(self.options):
+            return concrete_function(self.traceable, args, kwargs)
+
     def _planned(self, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         from placer.tf.run import call_keys, eligibility
-        from placer.tf.trace.tracing import signature_text
+        from placer.tf.trace.tracing import concrete_function, signature_text
 
         key = call_keys.plan_key(concrete)
         signature = self._signatures.get(key)
@@ -183,7 +188,9 @@ class Signatures:
             trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
-                signature.current = Prepared(signature, None, None, concrete)
+                # It runs here, so not by a trace for a machine with other devices.
+                signature.concrete = concrete_function(self.traceable, args, kwargs)
+                signature.current = Prepared(signature, None, None, signature.concrete)
             else:
                 signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
             self._signatures[key] = signature

@@ -96,9 +96,9 @@ def _ops(
     problem = formulation.problem
     names, kinds = problem.devices.names, problem.devices.kinds
     runnable = {has: [(d, names[d]) for d, kind in enumerate(kinds) if kind in has] for has in dict.fromkeys(kernels)}
-    signatures = formulation.op_signature.tolist()
+    signatures = formulation.costs.signature.tolist()
     sources = {
-        (signature, has): {name: formulation.sources[signature][d] for d, name in runnable[has]} if signature >= 0 else {}
+        (signature, has): {name: formulation.costs.sources[signature][d] for d, name in runnable[has]} if signature >= 0 else {}
         for signature, has in dict.fromkeys(zip(signatures, kernels, strict=True))
     }
     defaults = [""] * problem.num_ops if default_device is None else [names[d] for d in default_device.tolist()]
@@ -107,7 +107,7 @@ def _ops(
         op_device.tolist(),
         problem.ops.unit.tolist(),
         problem.ops.time_ns.tolist(),
-        formulation.cold_ns.tolist(),
+        formulation.costs.first_of_type_ns.tolist(),
         signatures,
         kernels,
         *(column.tolist() for column in (schedule.start_ns, schedule.end_ns, schedule.streamed)),

@@ -10,8 +10,8 @@ import numpy as np
 from placer.common.units import format_bytes
 from placer.graph.op_graph import OpGraph
 from placer.problem.arrays import Bools, Ints
-from placer.problem.formulate import kept
-from placer.problem.memory import excess, peaks, usage
+from placer.problem.memory import excess, live_ranges_of, peaks, usage
+from placer.problem.persistent import persistent
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.exact.cp_sat import MAX_UNITS, cannot_fit
@@ -114,7 +114,7 @@ def _kept_that_moves(graph: OpGraph, problem: PlacementProblem, assignment: Assi
     device = assignment.device[problem.ops.unit]
     holders = [
         (nbytes, f"{name!r} ({format_bytes(nbytes)}) on {problem.devices.names[device[op]]}")
-        for op, name, nbytes in kept(graph)
+        for op, name, nbytes in persistent(graph)
         if nbytes and moves[problem.ops.unit[op]]
     ]
     holders.sort(key=lambda holder: -holder[0])
@@ -175,14 +175,13 @@ def _smaller_batch(problem: PlacementProblem, assignment: Assignment, d: int) ->
 def _transient_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
     """Bytes that device `d` holds at its peak and does not keep from step to step, by the op that made them, [N]."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
-    every = np.arange(problem.num_tensors)
-    device = assignment.device[problem.ops.unit]
-    made_on = problem.devices.place_device[problem.tensor_place[every, device[problem.tensors.op]]]
-    alive = (made_on == d) & ~problem.tensors.shared & (problem.tensor_begin <= moment) & (moment <= problem.tensor_last)
+    ranges, made = live_ranges_of(problem), slice(problem.num_tensors)
+    here = problem.devices.place_device[ranges.places(assignment)[made]] == d
+    alive = here & ~problem.tensors.shared & (ranges.first[made] <= moment) & (moment <= ranges.last[made])
     transient = np.zeros(problem.num_ops, np.int64)
     np.add.at(transient, problem.tensors.op[alive], problem.tensors.held_bytes[alive])
     running = problem.ops.at_moment[moment]
-    if device[running] == d:
+    if assignment.device[problem.ops.unit[running]] == d:
         transient[running] += problem.ops.workspace_bytes[running, d]
     return transient
 
@@ -196,7 +195,7 @@ def _largest_holders(graph: OpGraph, problem: PlacementProblem, units: Bools, tr
         units: the units whose kept memory counts, [U].
         transient: further bytes by op, [N].
     """
-    holders = [(nbytes, name) for op, name, nbytes in kept(graph) if nbytes and units[problem.ops.unit[op]]]
+    holders = [(nbytes, name) for op, name, nbytes in persistent(graph) if nbytes and units[problem.ops.unit[op]]]
     if transient is not None:
         holders += [(nbytes, problem.ops.names[op]) for op, nbytes in enumerate(transient.tolist()) if nbytes]
     holders.sort(key=lambda holder: (-holder[0], holder[1]))

@@ -1,4 +1,4 @@
-"""Constants pushed down: how TensorFlow's optimisers bracket products, which decides what waits for what."""
+"""Constant push-down: how TensorFlow's optimisers reassociate products, which changes which op waits for which."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from placer.graph.op_graph import OpNode
 from placer.problem.arrays import Bools, Ints
 
 LOW_PRECISION = frozenset({"float16", "bfloat16"})
-"""Products of these are left as they are."""
+"""Element types of products that TensorFlow does not reassociate."""
 
 
 def pushed_down(
     ops: Sequence[OpNode], constant: Bools, tensor_op: Ints, tensor_output: Ints, kept: Bools, entries: Ints
 ) -> tuple[list[OpNode], Ints]:
-    """The ops and who takes which tensor as they run: C·(X·Y) with a constant C is X·(C·Y) then, if X comes last by name.
+    """The ops and consumers as they run: C·(X·Y) with a constant C becomes X·(C·Y), where X is the factor that is last by name.
 
-    The inner op waits for Y alone, and what it makes is there from then on: where X comes late, as in a gradient, through all
-    of the backward pass before it. That is `ConstantPushDown` of Grappler's constant_folding.cc, between passes that sort
-    factors by name. It asks that all of these ops are on one device, which is assumed here, and that C is not larger than X. A
-    division by a constant is a product by then.
+    Then the inner op waits for Y alone, and its result is held until X is there. X may come late: in a gradient the result is
+    held through the backward pass before X. This is `ConstantPushDown` of Grappler's constant_folding.cc, between passes that
+    sort factors by name. It requires that all these ops are on one device, which is assumed here, and that C is not larger than
+    X. Divisions by a constant are products by then.
 
     Args:
         ops: [N]
-        constant: [N], constants that wait for no op.
-        tensor_op: [T], the op that makes each tensor.
-        tensor_output: [T], as which of its outputs.
-        kept: [T], had by the caller too.
+        constant: [N], whether the op is a constant without inputs.
+        tensor_op: [T], the producer of each tensor.
+        tensor_output: [T], which of the producer's outputs it is.
+        kept: [T], whether the caller holds it too.
         entries: [C, 3], tensor, consumer and input index, by tensor.
 
     Returns:
-        The ops, [N], with what they take and make then, and `entries` so, row by row.
+        The ops, [N], with their new inputs and outputs; and the new `entries`, row by row.
     """
     ops, entries = list(ops), entries.copy()
     known: list[bool] = constant.tolist()
@@ -81,7 +81,7 @@ def pushed_down(
 
 
 def _broadcast(a: TensorSpec, b: TensorSpec) -> TensorSpec:
-    """Of a product of these; the larger of them where a shape is not known."""
+    """The type and shape of a product of these; the larger of them where a shape is not known."""
     try:
         return replace(a, shape=np.broadcast_shapes(a.shape, b.shape))  # type: ignore[arg-type]
     except TypeError:

@@ -35,9 +35,9 @@ class Constraints:
     allowed: Bools
     """[U, D]"""
     reasons: Mapping[int, tuple[Reason, ...]]
-    """By unit: what narrowed its devices, strongest first. Units that may go anywhere are left out."""
+    """By unit: the demands that narrowed its devices, strongest first. Units that may go anywhere are left out."""
     notes: tuple[str, ...]
-    """Demands that were not met, in words."""
+    """Sentences about demands that were dropped."""
 
 
 def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool = True) -> Constraints:
@@ -46,12 +46,13 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
     Strongest first: kernels; pins; where a variable, an argument or a capture is; `tf.device` scopes. The first three must
     hold together. A scope that cannot be met is noted and dropped, unless it meets only another scope of its unit.
 
-    Where an end is: on the machine of this process, where TensorFlow has it now. On another machine, where TensorFlow would
-    put it: arguments with the host; variables and floating-point captures on the first GPU if all their ops can run there.
-    A pin on an argument or capture says where the caller will have it, so it must name it exactly, no glob does.
+    Variables, arguments and captures stay where TensorFlow has them now, if the plan is for the machine of this process. For
+    another machine they are where TensorFlow would put them: arguments on the host; variables and floating-point captures on the
+    first GPU if all their ops can run there. A pin on an argument or capture says where the caller will put it. It must give the
+    exact name, not a glob.
 
     Args:
-        guess: False leaves captured tensors on another machine free: they are to be wherever the plan has them.
+        guess: False lets the plan choose the devices of captured tensors on another machine.
 
     Raises:
         OptionError: a pin matches no op, op type or variable, or is no device string.
@@ -62,7 +63,7 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
 
 
 def guesses(graph: OpGraph, machine: Machine) -> bool:
-    """Whether there are captured tensors, and they are not where the machine is."""
+    """Whether there are captured tensors, and the machine is not that of this process."""
     here = {d.name for d in machine.devices} <= set(graph.process_devices)
     return not here and any(op.role == "capture" and not op.resource for op in graph)
 
@@ -77,7 +78,7 @@ class _Constrainer:
     guess: bool
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     unmet: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Scopes not met: the ops, by what asks for the device and by why it was dropped."""
+    """Scopes that were dropped: the ops, by the request and by the reason why it was dropped."""
 
     def run(self) -> Constraints:
         self.ops: list[OpNode] = list(self.graph)
@@ -94,7 +95,10 @@ class _Constrainer:
         self._scopes(decided)
         allowed = (np.array(self.mask, np.int64)[:, None] >> np.arange(len(self.names))) & 1 == 1
         return Constraints(
-            np.array(self.unit, np.int64), allowed, {unit: tuple(found) for unit, found in self.reasons.items()}, self._notes()
+            np.array(self.unit, np.int64),
+            allowed,
+            {unit: tuple(reasons) for unit, reasons in self.reasons.items()},
+            self._notes(),
         )
 
     # -- demands, strongest first ----------------------------------------------------------------------------------
@@ -120,7 +124,8 @@ class _Constrainer:
             mask = self._devices(device)
             if not mask:
                 raise DeviceError(
-                    f"pin {pattern!r} asks for {device!r}, which {self.machine.name!r} does not have; it has {self._there()}."
+                    f"pin {pattern!r} asks for {device!r}, which {self.machine.name!r} does not have; "
+                    f"it has {self._device_list()}."
                 )
             matched = set(self.graph.matching(pattern, "pin"))
             for i, op in enumerate(self.ops):
@@ -174,10 +179,11 @@ class _Constrainer:
             if not mask:
                 if self.options.on_missing_device == "error":
                     raise DeviceError(
-                        f"{op.name!r} asks for {text!r}, which {self.machine.name!r} does not have; it has {self._there()}. "
+                        f"{op.name!r} asks for {text!r}, which {self.machine.name!r} does not have; "
+                        f"it has {self._device_list()}. "
                         'Way out: plan for a machine that has it, or on_missing_device="relax".'
                     )
-                self._drop(op, f"{self.machine.name!r} does not have; it has {self._there()}")
+                self._drop(op, f"{self.machine.name!r} does not have; it has {self._device_list()}")
             elif not mask & self.runnable[i]:
                 self._drop(op, f"cannot serve: {self._refusal(op, mask)}")
             elif mask & self.mask[unit]:
@@ -192,14 +198,14 @@ class _Constrainer:
     # -- masks -----------------------------------------------------------------------------------------------------
 
     def _narrow(self, op: int, mask: int, kind: ReasonKind, text: str) -> None:
-        """Intersects, keeping the reason if that took a device away. Raises ConstraintError where none is left."""
+        """Rules out devices of a unit and keeps the reason if that changes any. Raises ConstraintError if no device remains."""
         unit = self.unit[op]
-        left = self.mask[unit] & mask
-        if left == self.mask[unit]:
+        remaining = self.mask[unit] & mask
+        if remaining == self.mask[unit]:
             return
-        if not left:
+        if not remaining:
             self._contradiction(op, kind, text)
-        self.mask[unit] = left
+        self.mask[unit] = remaining
         self.reasons.setdefault(unit, []).append(Reason(kind, self.ops[op].name, text))
 
     def _drop(self, op: OpNode, why: str) -> None:
@@ -233,7 +239,7 @@ class _Constrainer:
         shared = self.graph.group_reasons.get(node.group, "") if node.group else ""
         together = f" These ops must share a device ({shared})." if shared else ""
         raise ConstraintError(
-            f"no device can hold {node.name!r}; the machine has {self._there()}, and what is demanded leaves none:\n"
+            f"no device can hold {node.name!r}; the machine has {self._device_list()}, and what is demanded leaves none:\n"
             + "\n".join(f"  {demand.op!r}: {demand.text}" for demand in demands)
             + f"\n{together.strip()}{' ' if together else ''}{self._way_out(demands)}"
         )
@@ -243,7 +249,7 @@ class _Constrainer:
         return f"Way out: {'; or '.join(outs or ['plan for a machine that has a device for all of them'])}."
 
     def _changes(self, demand: Reason) -> Iterator[str]:
-        """What the user can change so that a demand is no longer made."""
+        """Changes by the user that would drop a demand."""
         op = self.graph.op(demand.op)
         if demand.kind == "pin":
             yield "drop or change one of the pins"
@@ -273,7 +279,7 @@ class _Constrainer:
     def _list(self, mask: int) -> str:
         return " or ".join(name for d, name in enumerate(self.names) if mask >> d & 1) or "no device"
 
-    def _there(self) -> str:
+    def _device_list(self) -> str:
         return ", ".join(self.names)
 
 

@@ -1,4 +1,4 @@
-"""Control edges that are left when a function runs."""
+"""Control-edge reduction: the control edges that TensorFlow's optimizer keeps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 from placer.problem.arrays import Bools, Ints
 
 
-def left_waiting(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:
-    """The control edges that TensorFlow's dependency optimizer leaves, of ops in topological order.
+def reduced_control_edges(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:
+    """The control edges that TensorFlow's dependency optimizer keeps, of ops in topological order.
 
-    A `NoOp` does not wait for what comes before all that wait for it in any case, and goes where nothing is left. Then goes what
-    a longer way implies: a transitive reduction (Aho, Garey, Ullman 1972). See dependency_optimizer.cc in
-    tensorflow/core/grappler/optimizers: it bypasses a `NoOp` of i edges in and o out where i*o <= i+o and no more edges cross.
+    An edge into a `NoOp` goes if all successors of the `NoOp` come after its source in any case; a `NoOp` without such edges goes
+    too. Then each edge that a longer path implies goes: a transitive reduction (Aho, Garey, Ullman 1972). See
+    dependency_optimizer.cc in tensorflow/core/grappler/optimizers: it bypasses a `NoOp` with i edges in and o edges out if i*o <=
+    i+o and no more edges cross devices.
 
     Args:
-        ops: how many, N.
+        ops: the number of ops, N.
         data: [E, 2]: producers and consumers.
         control: [K, 2]
         joins: [N]: which ops are a `NoOp`.
@@ -51,22 +52,24 @@ def left_waiting(ops: int, data: Ints, control: Ints, joins: Bools) -> Ints:
 
 
 def _by_target(edges: Ints) -> dict[int, set[int]]:
-    found: dict[int, set[int]] = {}
+    sources: dict[int, set[int]] = {}
     for src, dst in edges.tolist():
-        found.setdefault(dst, set()).add(src)
-    return found
+        sources.setdefault(dst, set()).add(src)
+    return sources
 
 
 def _reached(fed: list[set[int]], before: Mapping[int, set[int]], bit: Mapping[int, int], *, direct: bool = True) -> list[int]:
-    """By op: the bits of those that come before it; without ``direct`` those that nothing but a control edge of its own tells."""
-    reached, told = [0] * len(fed), [0] * len(fed)
+    """By op: the bits of the ops that come before it. Without `direct`, an op's own control edges do not count: only data edges
+    and longer paths do.
+    """
+    reached, implied = [0] * len(fed), [0] * len(fed)
     for op, makers in enumerate(fed):
         for src in makers:
-            told[op] |= reached[src] | bit.get(src, 0)
+            implied[op] |= reached[src] | bit.get(src, 0)
         waits = before.get(op, ())
         for src in waits:
-            told[op] |= reached[src]
-        reached[op] = told[op]
+            implied[op] |= reached[src]
+        reached[op] = implied[op]
         for src in waits:
             reached[op] |= bit[src]
-    return reached if direct else told
+    return reached if direct else implied

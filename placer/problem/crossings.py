@@ -1,4 +1,4 @@
-"""Crossings: everything that can cost a copy, seen from the units that decide it."""
+"""Crossings: messages that may need a copy, by the units whose devices decide it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
+from placer.problem.edges import edges_of
 from placer.problem.problem import PlacementProblem, once_per_problem
 
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Hyperedges from one producing unit to the units that use what it makes: X of them with E users in all.
+    """Hyperedges, each from one producing unit to the units that use its message: X crossings with E users in all.
 
-    A crossing is a tensor that is not free, or the control edges out of one op, which are a tensor of no bytes between devices'
-    own memories. What can never differ is left out: users of the producing unit that take it where it is made, and repetitions.
+    A crossing is a message (see `placer.problem.edges.Edges`) that is not free. Left out are users in the producing unit that
+    take the message where it is made, and repetitions of a user and place.
     """
 
     tensor: Ints
     """[X]; -1 for control edges."""
     unit: Ints
-    """[X]: who makes it."""
+    """[X]: the producing unit."""
     place: Ints
-    """[X, D]: where, by the producing unit's device."""
+    """[X, D]: where it is made, by the producing unit's device."""
     nbytes: Ints
     """[X]: as copies count them."""
     count: Floats
@@ -33,40 +34,42 @@ class Crossings:
     user: Ints
     """[E]: unit."""
     user_place: Ints
-    """[E, D]: where it takes it, by the user's device."""
+    """[E, D]: where the user takes it, by the user's device."""
     user_crossing: Ints
     """[E]"""
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> Crossings:
-        """Gathers them in the order of tensors, then of the ops whose control edges cross."""
-        tensors = np.flatnonzero(~problem.tensors.free)
-        sources, source = np.unique(problem.ops.control_src, return_inverse=True)
-        number = np.full(problem.num_tensors, -1, np.int64)
-        number[tensors] = np.arange(len(tensors))
+        """Gathers the crossings in the order of messages."""
+        edges = edges_of(problem)
+        paid = np.flatnonzero(~edges.free)
+        number = np.full(len(edges.free), -1, np.int64)
+        number[paid] = np.arange(len(paid))
+        unit, place = problem.ops.unit[edges.op[paid]], edges.place[paid]
 
-        tensor = np.append(tensors, np.full(len(sources), -1))
-        unit = problem.ops.unit[np.append(problem.tensors.op[tensors], sources)]
-        own = np.arange(problem.num_devices)
-        place = np.concatenate([problem.tensor_place[tensors], np.tile(own, (len(sources), 1))])
-        nbytes = np.append(problem.tensors.copy_bytes[tensors], np.zeros(len(sources), np.int64))
-        count = np.append(problem.tensors.count[tensors], problem.ops.control_count[sources])
-
-        paid = ~problem.tensors.free[problem.consumers.tensor]
-        crossing = np.append(number[problem.consumers.tensor[paid]], len(tensors) + source)
-        user = problem.ops.unit[np.append(problem.consumers.op[paid], problem.ops.control_dst)]
-        user_place = np.concatenate([problem.consumer_place[paid], np.tile(own, (len(source), 1))])
+        used = np.flatnonzero(~edges.free[edges.message])
+        crossing = number[edges.message[used]]
+        user, user_place = problem.ops.unit[edges.consumer[used]], edges.taken[used]
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
         kept = np.flatnonzero(~inside)
-        code = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
-        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + code
+        on_host = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
+        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + on_host
         _, first = np.unique(key, return_index=True)
         kept = kept[first]
         live, user_crossing = np.unique(crossing[kept], return_inverse=True)
         start = np.searchsorted(user_crossing, np.arange(len(live) + 1)).astype(np.int64)
+        message = paid[live]
         return cls(
-            tensor[live], unit[live], place[live], nbytes[live], count[live], start, user[kept], user_place[kept], user_crossing
+            tensor=np.where(message < problem.num_tensors, message, -1),
+            unit=unit[live],
+            place=place[live],
+            nbytes=edges.nbytes[message],
+            count=edges.count[message],
+            start=start,
+            user=user[kept],
+            user_place=user_place[kept],
+            user_crossing=user_crossing,
         )
 
 

@@ -1,8 +1,9 @@
-"""Which ops TensorFlow makes one op of on a CPU: a product or a convolution, its bias, and what is done to their sum.
+"""Fusion: chains of ops that TensorFlow makes one op of on a CPU. A chain is a product or a convolution, its bias, an addition,
+an activation.
 
-As Grappler's remapper.cc does it for float32 where oneDNN is on, after its arithmetic_optimizer.cc has gathered sums. Left out is
-what oneDNN fuses beyond that (GELU, Swish, batch norms, depthwise and three-dimensional convolutions), and chains through an
-Identity that Grappler takes out: those are told as shorter ones, or not at all.
+This follows Grappler's remapper.cc for float32 where oneDNN is on, after its arithmetic_optimizer.cc has gathered sums. Not
+covered are further fusions of oneDNN (GELU, Swish, batch norms, depthwise and three-dimensional convolutions). Chains through an
+Identity that Grappler removes are found in part or not at all.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ class Chain:
     """Ops that run as one."""
 
     ops: tuple[OpNode, ...]
-    """A MatMul or a Conv2D, then what follows it."""
+    """A MatMul or a Conv2D, then the ops that follow it."""
     inputs: tuple[TensorSpec, ...]
-    """Of the op that they become."""
+    """Of the fused op."""
 
     @property
     def fusion(self) -> Fusion:
-        """What the first op may be fused to."""
+        """How the first op may be fused with the others."""
         fusion = entry_of(self.ops[0].op_type).fusion
         assert fusion is not None
         return fusion
 
     @property
     def is_broken(self) -> bool:
-        """Whether the remapper fails on it, so that nothing of the function is optimised."""
+        """Whether the remapper fails on the chain, so that TensorFlow optimises no op of the function."""
         return len(self.ops) > 3 and self.ops[-1].op_type in self.fusion.breaking_after_sum
 
     @property
     def signature(self) -> OpSignature:
-        """The op that they become, as Grappler writes it; oneDNN's pass may give it another kernel yet."""
+        """The fused op as Grappler writes it; oneDNN's pass may still give it another kernel."""
         head, *others = self.ops
         attrs: dict[str, AttrValue] = {name: value for name, value in head.signature.attrs if name in _ATTRS}
         attrs["num_args"] = len(self.inputs) - 2
@@ -58,8 +59,8 @@ class Chain:
 
 
 def chains(graph: OpGraph) -> tuple[Chain, ...]:
-    """The chains of a graph whose ops become one each where all of them are on one CPU; no op is in two."""
-    found: list[Chain] = []
+    """The chains of a graph that TensorFlow fuses if all their ops are on one CPU. No op is in two chains."""
+    fused: list[Chain] = []
     taken: set[str] = set()
     for op in reversed(list(graph)):
         if op.name in taken:
@@ -69,13 +70,13 @@ def chains(graph: OpGraph) -> tuple[Chain, ...]:
             continue
         if chain.is_broken:
             return ()
-        found.append(chain)
+        fused.append(chain)
         taken.update(link.name for link in chain.ops)
-    return tuple(reversed(found))
+    return tuple(reversed(fused))
 
 
 def _activated(graph: OpGraph, op: OpNode) -> Chain | None:
-    """Ends with an activation; also a chain that TensorFlow breaks on."""
+    """The chain that ends with an op that is an activation, which may be broken; None if there is none."""
     if op.op_type not in _ACTIVATIONS or (before := _before(graph, op, 0)) is None:
         return None
     chain = _summed(graph, before) or _biased(graph, before)
@@ -87,7 +88,7 @@ def _activated(graph: OpGraph, op: OpNode) -> Chain | None:
 
 
 def _summed(graph: OpGraph, op: OpNode) -> Chain | None:
-    """Ends with the addition of something of the same shape to what has its bias; that of two such to the first."""
+    """The chain that ends with an op that adds two tensors of one shape, of which one has its bias; the first if both have."""
     inputs = op.signature.inputs
     if not entry_of(op.op_type).adds or len(inputs) != 2 or inputs[0] != inputs[1] or _is_gathered(graph, op):
         return None
@@ -103,7 +104,7 @@ def _summed(graph: OpGraph, op: OpNode) -> Chain | None:
 
 
 def _biased(graph: OpGraph, op: OpNode) -> Chain | None:
-    """Ends with the bias: a BiasAdd, or an addition that does the same."""
+    """The chain that ends with an op that adds the bias: a BiasAdd, or an addition that does the same."""
     inputs = op.signature.inputs
     if len(inputs) != 2:
         return None
@@ -125,7 +126,7 @@ def _runs_on_cpus(op: OpNode) -> bool:
 
 
 def _is_bias(addend: TensorSpec, to: TensorSpec) -> bool:
-    """Whether adding it adds a number to each channel (`IsBiasSemanticAdd`)."""
+    """Whether the addition adds one number to each channel (`IsBiasSemanticAdd`)."""
     if not addend.shape or not to.shape or len(addend.shape) > len(to.shape) or addend.shape == to.shape:
         return False
     *others, channels = addend.shape
@@ -133,7 +134,7 @@ def _is_bias(addend: TensorSpec, to: TensorSpec) -> bool:
 
 
 def _is_gathered(graph: OpGraph, op: OpNode) -> bool:
-    """Whether TensorFlow makes one sum of this addition and the one that alone takes its result (`AddOpsRewriteStage`)."""
+    """Whether TensorFlow makes one sum of this addition and the addition that alone takes its result (`AddOpsRewriteStage`)."""
     if not entry_of(op.op_type).adds:
         return False
     user = next(iter(graph.graph.succ[op.name]), "")
@@ -141,7 +142,7 @@ def _is_gathered(graph: OpGraph, op: OpNode) -> bool:
 
 
 def _before(graph: OpGraph, op: OpNode, position: int) -> OpNode | None:
-    """What makes an input of an op, if it does so for nothing else, and nothing waits for either that takes no tensor."""
+    """The producer of an input of an op, if this is its only consumer and neither has a control edge."""
     maker = _maker(graph, op, position)
     return maker if maker and _is_only_for(graph, maker, op) and not _is_ordered(graph, op) else None
 
@@ -154,13 +155,13 @@ def _maker(graph: OpGraph, op: OpNode, position: int) -> OpNode | None:
 
 
 def _is_only_for(graph: OpGraph, op: OpNode, user: OpNode) -> bool:
-    """Whether an op of the same body is all that takes an op's results, and takes one once."""
+    """Whether an op's only consumer is this one, of the same body, which takes one result once."""
     users = graph.graph.succ[op.name]
     alone = list(users) == [user.name] and len(users[user.name]["tensors"]) == 1 and not _is_ordered(graph, op)
     return alone and op.role == "op" and op.body == user.body and all(name != op.name for name, _ in graph.outputs)
 
 
 def _is_ordered(graph: OpGraph, op: OpNode) -> bool:
-    """Whether a control edge comes in or goes out."""
+    """Whether an op has a control edge, in or out."""
     edges = (*graph.graph.pred[op.name].values(), *graph.graph.succ[op.name].values())
     return any(data["control"] for data in edges)

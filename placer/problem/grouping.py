@@ -1,34 +1,34 @@
-"""Positions by what they belong to, and units by what joins them."""
+"""Positions grouped by number, and connected components."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import numpy as np
+from networkx.utils import UnionFind
 
 from placer.problem.arrays import Ints
 
 
 def grouped(group: Ints, groups: int) -> list[list[int]]:
-    """For each of 0..groups-1 its positions in an array of group numbers, ascending."""
+    """The positions of each of the numbers 0..groups-1 in an array of them, ascending."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(groups + 1)).tolist()
     return [order[a:b].tolist() for a, b in pairwise(starts)]
 
 
 def components(units: int, left: Ints, right: Ints) -> list[list[int]]:
-    """Units joined by these pairs, each piece and all of them in ascending order."""
-    root = list(range(units))
+    """The connected components of a graph on units 0..units-1; units are ascending, and components by their first unit.
 
-    def find(unit: int) -> int:
-        while root[unit] != unit:
-            root[unit] = root[root[unit]]
-            unit = root[unit]
-        return unit
-
+    Args:
+        units: the number of units.
+        left: [E]: one end of each edge.
+        right: [E]: the other end.
+    """
+    joined = UnionFind(range(units))
     for a, b in zip(left.tolist(), right.tolist(), strict=True):
-        root[find(a)] = find(b)
+        joined.union(a, b)
     pieces: dict[int, list[int]] = {}
     for unit in range(units):
-        pieces.setdefault(find(unit), []).append(unit)
+        pieces.setdefault(joined[unit], []).append(unit)
     return list(pieces.values())

@@ -1,4 +1,4 @@
-"""When ops take and give back memory, and whose memory a result is in."""
+"""When ops take and give back memory, and which results are in the memory of other tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer.graph.op_graph import OpNode
 from placer.problem.arrays import Bools, Ints
 
 GRAIN = 256
-"""TensorFlow's GPU allocator gives multiples of so many bytes (kMinAllocationSize in its bfc_allocator.h)."""
+"""TensorFlow's GPU allocator rounds sizes up to multiples of this number of bytes (kMinAllocationSize in its bfc_allocator.h)."""
 
 T = TypeVar("T", int, Ints)
 
@@ -21,16 +21,16 @@ T = TypeVar("T", int, Ints)
 def lifetimes(
     ops: Sequence[OpNode], moment: Ints, tensor_op: Ints, tensor_output: Ints, kept: Bools, entries: Ints
 ) -> tuple[Ints, Bools]:
-    """How long tensors are held for those that take them, [C], and which are in the memory of others, [T].
+    """Until when tensors are held for their consumers, [C], and which tensors are in the memory of others, [T].
 
     See `Consumers.until` and `Tensors.shared`.
 
     Args:
         ops: [N]
-        moment: [N], when each runs.
-        tensor_op: [T], the op that makes each tensor.
-        tensor_output: [T], as which of its outputs.
-        kept: [T], held to the end of the step whoever takes it.
+        moment: [N], when each op runs.
+        tensor_op: [T], the producer of each tensor.
+        tensor_output: [T], which of the producer's outputs it is.
+        kept: [T], whether it is held to the end of the step in any case.
         entries: [C, 3], tensor, consumer and input index, by tensor.
     """
     tensor, consumer, position = entries.T
@@ -48,8 +48,8 @@ def lifetimes(
     of, at, output = tensor.tolist(), position.tolist(), tensor_output.tolist()
     views = [view_of(op.signature) for op in ops]
 
-    def seen(op: int, t: int) -> list[int]:
-        """The entries whose memory its result is in."""
+    def viewed(op: int, t: int) -> list[int]:
+        """The entries whose memory the result t of an op is in."""
         if views[op] is View.NONE:
             return []
         if views[op] is View.PARTS:
@@ -59,16 +59,16 @@ def lifetimes(
 
     order = np.argsort(moment).tolist()
     view = np.zeros(len(tensor_op), np.bool_)
-    memory = list(range(len(tensor_op)))  # by the tensor that it was taken for
+    memory = list(range(len(tensor_op)))  # of each tensor: the tensor for which its memory was taken
     whole = [True] * len(tensor_op)
     for op in order:
         for t in makes[op]:
-            for c in seen(op, t)[:1]:
+            for c in viewed(op, t)[:1]:
                 view[t], memory[t], whole[t] = True, memory[of[c]], whole[of[c]] and views[op] is not View.PARTS
-    for op in reversed(order):  # what takes a tensor before what makes it
+    for op in reversed(order):  # consumers before producers
         for t in makes[op]:
             last[t] = max([last[t], *until[start[t] : start[t + 1]]])
-            for c in seen(op, t):
+            for c in viewed(op, t):
                 until[c] = max(until[c], last[t])
         if entry_of(ops[op].op_type).in_place and ops[op].signature.outputs:
             made = ops[op].signature.outputs[0]
@@ -82,24 +82,24 @@ def lifetimes(
 
 
 def allocated(nbytes: T) -> T:
-    """What so many bytes take of a GPU's memory."""
+    """The bytes that a tensor of this size takes of a GPU's memory."""
     return -(-nbytes // GRAIN) * GRAIN
 
 
 def breadth_first(ops: int, src: Ints, dst: Ints) -> Ints:
-    """[ops]: when TensorFlow's executor comes to each op, if one thread starts them all, as it does those of a GPU.
+    """[ops]: the position of each op in the order in which TensorFlow's executor starts them, if one thread starts all.
 
-    It keeps a queue: what an op makes ready goes to its end (`ScheduleReady` in its executor.cc). A GPU's memory is taken and
-    given back then, not when the op runs, since its stream keeps their order.
+    One thread starts the ops of a GPU. The executor keeps a queue and appends the ops that become ready (`ScheduleReady` in its
+    executor.cc). Memory of a GPU is taken and given back when an op starts, not when it runs, since the stream keeps the order.
     """
     order = np.lexsort((dst, src))
     after, start = dst[order].tolist(), np.searchsorted(src[order], np.arange(ops + 1)).tolist()
     waits = np.bincount(dst, minlength=ops).tolist()
     queue = deque(op for op, n in enumerate(waits) if not n)
     moment = np.empty(ops, np.int64)
-    for now in range(ops):
+    for position in range(ops):
         op = queue.popleft()
-        moment[op] = now
+        moment[op] = position
         for e in range(start[op], start[op + 1]):
             waits[after[e]] -= 1
             if not waits[after[e]]:

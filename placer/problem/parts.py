@@ -1,6 +1,6 @@
 """The parts of a problem: devices, links between places, units, ops, tensors and their consumers.
 
-Letters of axes: D devices, P = 2·D places, U units, N ops, K control edges, T tensors, C consumer entries, S = T + 1.
+Axes of arrays, by letter: D devices, P = 2·D places, U units, N ops, K control edges, T tensors, C consumer entries, S = T + 1.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Devices(Part):
     memory_limit_bytes: Ints = array("D", default=-1)
     """-1 where there is no limit."""
     asynchronous: Bools = array("D", default=False)
-    """The device runs a stream that the host only feeds."""
+    """The device computes in a stream, to which the host only dispatches ops."""
     threads: Ints = array("D", default=1)
-    """How many ops a device that is not asynchronous runs side by side."""
+    """Number of ops that a device that is not asynchronous runs at once."""
     call_ns: Ints = array("D", default=0)
-    """What a call takes more where any op is on the device."""
+    """Time that a call takes longer if any op is on the device. A call is charged the largest of its devices."""
     wake_ns: Ints = array("D", default=0)
-    """What an op that uses all cores of a CPU takes more where their threads sleep."""
+    """Time that an op takes longer if it uses all cores of a CPU while their threads sleep."""
     call_overhead_ns: int = 0
-    """What every call takes beside its ops."""
+    """Time that every call takes beside its ops."""
     split_ns: int = 0
-    """What a call takes more for each further device that has ops."""
+    """Time that a call takes longer for each further device that has ops."""
     waiting_ns: int = 0
-    """What a call takes more where its ops take long, see `Simulator.whole_ns`."""
+    """Time that it takes to wake the caller of a long call, see `Simulator.whole_ns`."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -57,13 +57,13 @@ class Devices(Part):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Links(Part):
-    """What a copy takes from each place to each other one: ``count * (latency + bytes * ns per byte)``."""
+    """The time of a copy from each place to each other place: ``count * (latency + bytes * ns per byte)``."""
 
     latency_ns: Ints = array("PP")
     """0 where no copy is needed."""
     ns_per_byte: Floats = array("PP")
     interval_ns: Ints = array("PP", default=0)
-    """The least time from the start of one copy to that of the next."""
+    """The least time from the start of one copy to the start of the next."""
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
         """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""
@@ -92,7 +92,7 @@ class Ops(Part):
     unit: Ints = array("N")
     """The unit that each op belongs to; every unit has an op."""
     time_ns: Ints = array("ND")
-    """Serial time on each device, all runs of one step counted. Meaningless where the unit is not allowed."""
+    """Time on each device if nothing overlaps, of all runs of one step. Meaningless where the unit is not allowed."""
     dispatch_ns: Ints = array("ND", default=0)
     """The host's share of `time_ns`."""
     compute_ns: Ints = array("ND", default="time_ns")
@@ -102,20 +102,20 @@ class Ops(Part):
     workspace_bytes: Ints = array("ND", default=0)
     """Memory held while the op runs."""
     follows_input: Bools = array("N", default=False)
-    """TensorFlow's placer leaves the op beside its first input, if all ops of its unit are such."""
+    """TensorFlow's placer puts the op on the device of its first input, if this holds for all ops of its unit."""
     serial: Bools = array("N", default=False)
-    """The kernel uses one thread of a CPU however long it takes, so several run side by side."""
+    """The kernel uses one thread of a CPU however long it takes, so several such ops run at once."""
     awaited: Bools = array("N", default=False)
-    """The kernel of an asynchronous device tells the host how to go on, so what follows waits for its end."""
+    """The host needs the result of the kernel to continue, so all consumers wait for its end on asynchronous devices too."""
     kind: Ints = array("N", default=0)
-    """Ops with the same number run the same code; needed where there is a `cold_ns`."""
+    """Ops with the same number run the same code. Must be given with `cold_ns`."""
     cold_ns: Ints = array("ND", default=0)
-    """What a run takes more of the host where it is the first of its kind to follow a copy."""
+    """Time that one run takes longer on the host if it is the first of its kind to follow a copy."""
     moment: Ints = array("N", default=np.arange)
-    """When each op takes and gives back memory: a permutation of 0..N-1 in a topological order."""
+    """The position of each op in the order in which ops take and give back memory: a permutation of 0..N-1, topological."""
     control_src: Ints = array("K", default=())
     control_dst: Ints = array("K", default=())
-    """Ops that each control edge joins."""
+    """`control_src` and `control_dst` are the two ops of each control edge."""
 
     def __post_init__(self) -> None:
         if self.cold_ns is not None and self.kind is None:
@@ -134,7 +134,7 @@ class Ops(Part):
 
     @derived
     def control_count(self) -> Floats:
-        """[N]: how often per step an op's control edges pass: as often as it runs, but no more than its busiest successor."""
+        """[N]: signals per step along an op's control edges: as many as it runs, but no more than its busiest successor runs."""
         busiest = np.zeros(len(self))
         np.maximum.at(busiest, self.control_src, self.count[self.control_dst])
         return np.minimum(self.count, busiest)
@@ -142,25 +142,25 @@ class Ops(Part):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tensors(Part):
-    """The outputs of ops that have consumers, or that the caller has."""
+    """The outputs of ops that have consumers, or that the caller holds."""
 
     op: Ints = array("T")
     """Producing op."""
     nbytes: Ints = array("T")
     count: Floats = array("T", default=1)
-    """How many times it crosses per step, if it crosses."""
+    """Copies per step to each further place."""
     on_host: Bools = array("TD")
     """Produced in host memory when its producer is on device d."""
     free: Bools = array("T", default=False)
-    """Copying it to a further place costs no time at run time (a constant, copied when the plan is applied)."""
+    """A copy takes no time at run time, as of a constant, which is copied when the plan is applied."""
     is_result: Bools = array("T", default=False)
-    """The caller has it, as a result or an argument, so it lives to the end of the step."""
+    """The caller holds the tensor, as a result or an argument, so it lives to the end of the step."""
     shared: Bools = array("T", default=False)
-    """Takes no memory of its own where it is made, such as the value that a read gives of a variable."""
+    """Takes no memory of its own where it is made, as the value that a read gives of a variable."""
     copy_bytes: Ints = array("T", default="nbytes")
-    """Bytes as copies count them, more than there are where they leave slower memory."""
+    """Bytes as copies count them: more than `nbytes` where the copy reads slower memory."""
     held_bytes: Ints = array("T", default="nbytes")
-    """Bytes as memory counts them, as allocators round up."""
+    """Bytes as memory counts them: allocators round up."""
 
     def __len__(self) -> int:
         return len(self.op)
@@ -177,8 +177,9 @@ class Consumers(Part):
     on_host: Bools = array("CD")
     """Taken from host memory when the consumer is on device d."""
     until: Ints = array("C", default="op")
-    """The last moment at which a tensor is held for an entry: one before its consumer's where the consumer's result may take the
-    tensor's memory, later where the result is a view of it. The default is right where each op's moment is its number."""
+    """The last moment at which a tensor is held for an entry. It is one before the consumer's moment if the consumer's result may
+    take over the tensor's memory, and later if the result is a view of the tensor. The default fits where each op's moment is its
+    number."""
 
     def __len__(self) -> int:
         return len(self.op)

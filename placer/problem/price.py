@@ -1,4 +1,4 @@
-"""What an assignment costs in all: the objective "total_cost"."""
+"""The total cost of an assignment: the objective "total_cost"."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 
 def total_cost_ns(problem: PlacementProblem, assignment: Assignment) -> int:
-    """The work of a step, nothing overlapping: op times plus copies plus control hops.
+    """The time of a step if nothing overlapped: op times, copies, and control signals that cross devices.
 
     - Each op costs ``ops.time_ns`` on its unit's device.
-    - Each tensor that is not free costs, for each distinct place of its consumers other than the place p it is produced in,
-      ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even), however many wait at q.
+    - Each tensor that is not free and is made at place p costs, for each other place q at which consumers take it,
+      ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even).
     - Each op with control edges to ops on other devices costs, for each such device,
       ``round(ops.count * links.latency_ns[p, q])`` between the two devices' views of host memory.
     """
@@ -44,7 +44,7 @@ class Transfers:
 
 
 def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
-    """Every copy of a tensor that is not free. Their costs and those of control hops are the copies' part of `total_cost_ns`."""
+    """All copies of tensors that are not free. With control signals, their costs are the part of copies in `total_cost_ns`."""
     op_device = assignment.device[problem.ops.unit]
     src = problem.tensor_place[np.arange(problem.num_tensors), op_device[problem.tensors.op]]
     dst = problem.consumer_place[np.arange(len(problem.consumers)), op_device[problem.consumers.op]]
@@ -56,16 +56,16 @@ def transfers(problem: PlacementProblem, assignment: Assignment) -> Transfers:
 
 
 def handed_ns(problem: PlacementProblem, assignment: Assignment, group: Ints) -> int:
-    """What tensors take that are copied from one device of a group to another."""
+    """The time of all copies of tensors from one device of a group to another."""
     copies = transfers(problem, assignment)
     src, dst = copies.src % problem.num_devices, copies.dst % problem.num_devices
     return int(copies.cost_ns[np.isin(src, group) & np.isin(dst, group) & (src != dst)].sum())
 
 
 def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
-    """[U, D]: what the copies of all that a unit makes or takes cost in a step, were it alone moved to device d.
+    """[U, D]: the cost per step of copies of all messages that a unit makes or takes, if it alone moved to device d.
 
-    With its own time there, the difference to where it is says by how much the move changes `total_cost_ns`.
+    With the unit's own time on d, the difference to its present device is the change of `total_cost_ns` by the move.
     """
     crossings, device = crossings_of(problem), assignment.device
     places = 2 * problem.num_devices
@@ -98,10 +98,10 @@ def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
     return costs
 
 
-def _distinct(problem: PlacementProblem, what: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-    """The pairs (what, place) among the uses ``(what[i], dst[i])`` that differ from where it is made, each once."""
+def _distinct(problem: PlacementProblem, item: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+    """The pairs (item, place) among the uses ``(item[i], dst[i])`` whose place is not where the item is made, each once."""
     used = np.zeros((len(src), 2 * problem.num_devices), np.bool_)
-    used[what, dst] = True
+    used[item, dst] = True
     used[np.arange(len(src)), src] = False
     x, place = np.nonzero(used)
     return x, place

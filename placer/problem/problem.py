@@ -1,4 +1,4 @@
-"""PlacementProblem: placement as numpy arrays, without TensorFlow and without names where numbers do."""
+"""PlacementProblem: placement as numpy arrays, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PlacementProblem(Frozen):
     U units, D devices, T tensors, C consumer entries, P = 2·D places.
 
     A *place* is where a tensor's bytes are: place ``d`` is device d's own memory, place ``D + d`` is host memory as seen by
-    device d. On a CPU both are the host, so only ``d`` is used there. A tensor crosses once per distinct destination place
-    of its consumers that differs from the place it is produced in, at ``links.copy_ns``.
+    device d. On a CPU both are the host, so only ``d`` is used there. A tensor is copied once to each place at which a consumer
+    takes it, other than the place where it is made; the copy takes ``links.copy_ns``.
 
     All arrays are read-only.
 
@@ -67,7 +67,8 @@ class PlacementProblem(Frozen):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
                 raise ValueError(f"{ops.names[src[i]]} feeds {ops.names[dst[i]]}, which does not come after it.")
-        if (self.consumer_last < self.tensor_begin[consumers.tensor]).any():
+        made = ops.moment[tensors.op][consumers.tensor]
+        if (~tensors.free[consumers.tensor] & (consumers.until < made)).any():
             raise ValueError("consumers.until has a tensor given back before it is made.")
 
     @property
@@ -140,25 +141,8 @@ class PlacementProblem(Frozen):
 
     @derived
     def consumer_place(self) -> Ints:
-        """[C, D]: where an entry takes its tensor when the consumer is on device d."""
+        """[C, D]: where a consumer takes its tensor when it is on device d."""
         return np.where(self.consumers.on_host, self.devices.host_place, np.arange(self.num_devices))
-
-    @derived
-    def tensor_begin(self) -> Ints:
-        """[T]: the first moment at which a tensor is held, wherever it is."""
-        return np.where(self.tensors.free, 0, self.ops.moment[self.tensors.op])
-
-    @derived
-    def consumer_last(self) -> Ints:
-        """[C]: the last moment at which a tensor is held for an entry, at the entry's place."""
-        return np.where(self.tensors.free[self.consumers.tensor], self.num_ops - 1, self.consumers.until)
-
-    @derived
-    def tensor_last(self) -> Ints:
-        """[T]: the last moment at which a tensor is held where it is made."""
-        last = self.tensor_begin.copy()
-        np.maximum.at(last, self.consumers.tensor, self.consumer_last)
-        return np.where(self.tensors.is_result | self.tensors.free, self.num_ops - 1, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +153,7 @@ class Assignment:
 
 
 def once_per_problem(function: Callable[[PlacementProblem], T]) -> Callable[[PlacementProblem], T]:
-    """Has a function compute its result once for each problem, and keep it for as long as the problem lives.
+    """Makes a function compute its result once for each problem, and keep it for as long as the problem lives.
 
     The result must not refer to the problem, which would then live for ever. Its arrays are made read-only.
     """

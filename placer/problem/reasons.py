@@ -8,15 +8,16 @@ from typing import Literal, TypeAlias
 ReasonKind: TypeAlias = Literal[
     "kernel", "pin", "resource", "location", "scope", "cost", "neighbours", "indifferent", "whole", "assigned"
 ]
-"""The first five leave an op no other device; the next are the solver's choice: cheaper here, transfers saved, a tie, or the
-plan as a whole where moving this op alone would look better. The last is the user's, in a placement that was only simulated."""
+"""The first five rule out other devices. The next four are the solver's choice: the op is cheaper here; transfers are saved; it
+is a tie; or moving this op alone would look better, but not the plan as a whole. The last is the user's choice, in a placement
+that was only simulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, in a word and in words."""
+    """One reason: its kind, and a sentence for people."""
 
     kind: ReasonKind
     op: str
-    """The op it holds for first; ops that share a device with it follow."""
+    """The op that the reason is about. It decides for all ops that share a device with it."""
     text: str

@@ -1,4 +1,4 @@
-"""Re-checks an assignment from the problem alone: plain loops that share no code with what solvers use."""
+"""Checks an assignment independently: plain loops over the problem, which share no code with the solvers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an independent check found."""
+    """The result of an independent check."""
 
     violations: tuple[str, ...]
-    """In words; empty where the assignment holds."""
+    """Sentences; empty where the assignment is valid."""
     total_cost_ns: int
     peak_bytes: tuple[int, ...]
     """By device."""
@@ -24,7 +24,7 @@ class Report:
 
 
 def validate(problem: PlacementProblem, assignment: Assignment, total_cost_ns: int | None = None) -> Report:
-    """Checks allowed devices, memory limits and, where one is claimed, the total cost.
+    """Checks allowed devices, memory limits and, if one is given, the total cost.
 
     The definitions are those of `placer.problem.price.total_cost_ns` and `placer.problem.memory.usage`. An assignment of
     another shape, or with a device that does not exist, is reported as such with cost and peaks 0.
@@ -33,9 +33,9 @@ def validate(problem: PlacementProblem, assignment: Assignment, total_cost_ns: i
     device = assignment.device.tolist()
     if len(device) != problem.num_units:
         return Report((f"{len(device)} units are assigned where the problem has {problem.num_units}",), 0, (0,) * count)
-    strangers = [u for u, d in enumerate(device) if not 0 <= d < count]
-    if strangers:
-        broken = tuple(f"unit {u} is on device number {device[u]}, of {count}" for u in strangers)
+    unknown = [u for u, d in enumerate(device) if not 0 <= d < count]
+    if unknown:
+        broken = tuple(f"unit {u} is on device number {device[u]}, of {count}" for u in unknown)
         return Report(broken, 0, (0,) * count)
 
     unit_op: dict[int, str] = {}
@@ -80,11 +80,11 @@ def _cost(problem: PlacementProblem, device: list[int]) -> int:
         if where[src] != where[dst]
     )
     runs = problem.ops.count.tolist()
-    told: dict[int, float] = {}
+    signals: dict[int, float] = {}
     for src, dst in zip(problem.ops.control_src.tolist(), problem.ops.control_dst.tolist(), strict=True):
-        told[src] = max(told.get(src, 0.0), min(runs[src], runs[dst]))
+        signals[src] = max(signals.get(src, 0.0), min(runs[src], runs[dst]))
     for op, d in hops:
-        total += round(told[op] * latency[where[op]][d])
+        total += round(signals[op] * latency[where[op]][d])
     return int(total)
 
 
@@ -132,9 +132,9 @@ def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
                 hold(memory, nbytes, first, last)
     peak = []
     for changes in change:
-        held = most = 0
+        held = highest = 0
         for step in changes[:-1]:
             held += step
-            most = max(most, held)
-        peak.append(most)
+            highest = max(highest, held)
+        peak.append(highest)
     return peak

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import OptionError, PlacerError
@@ -20,14 +22,16 @@ DEFAULT_SIGNATURE = "serving_default"
 SHIPPED = "shipped:"
 
 
-def read_target(target: str, signature: str | None = None, **given: Any) -> tuple[OpGraph, Options]:
+def read_target(
+    target: str, signature: str | None = None, overrides: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[OpGraph, Options]:
     """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it.
 
     Args:
         target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
             to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
-        **given: `sizes` and `rounds` of `placer.Options`, which replace those that come with the target.
+        overrides: options that replace those of the target: a function is traced for the machine that these name.
 
     Raises:
         OptionError: there is no such thing, or the signature does not fit it.
@@ -38,23 +42,26 @@ def read_target(target: str, signature: str | None = None, **given: Any) -> tupl
     if path.suffix == ".json" or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
-        if given:
-            raise OptionError(f"{', '.join(given)} are for functions and SavedModels; the sizes of {target} are in it.")
+        if given := [name for name in ("sizes", "rounds") if overrides.get(name)]:
+            raise OptionError(f"{' and '.join(given)} are for functions and SavedModels; those of {target} are in it.")
         return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.run.starting import start
 
     start()
     from placer.tf.trace.targets import load_saved_model
-    from placer.verbs.build_graph import build_graph, trace
+    from placer.verbs.build_graph import build_graph
 
     if path.is_dir():
+        chosen = Options.of(overrides)
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
-        graph = build_graph(trace(function), **given)
+        graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()
     function, specs, options = target_function(target, signature)
+    chosen = replace(options, **overrides)
     with called_as(target, signature):
-        graph = build_graph(trace(function, *specs), **({"sizes": options.sizes, "rounds": options.rounds} | given))
+        traced_for = chosen.devices if chosen.trace_for == "target" else None
+        graph = build_graph(function, *specs, devices=traced_for, sizes=chosen.sizes, rounds=chosen.rounds)
     return graph, options
 
 

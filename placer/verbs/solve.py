@@ -59,7 +59,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     options = options or Options.of(given)
     if name := given_too_late(graph, options.sizes, options.rounds):
         raise OptionError(
-            f"the sizes or rounds of {name!r} are part of a graph: build_graph(trace(function, *args), sizes=..., rounds=...)."
+            f"the sizes or rounds of {name!r} are part of a graph: build_graph(function, *args, sizes=..., rounds=...)."
         )
     if machine is not None:
         if options.devices not in (None, machine):
@@ -137,10 +137,15 @@ def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
         model = cost_model(options.cost_model)
     except UnknownCostModelError as error:
         raise OptionError(f"{error}.") from error
-    return _machine(options.devices), model, solver(options.solver)
+    return machine_named(options.devices), model, solver(options.solver)
 
 
-def _machine(named: Machine | str | None) -> Machine | None:
+def machine_named(named: Machine | str | None) -> Machine | None:
+    """The machine that the option ``devices`` names; None for the devices of this process.
+
+    Raises:
+        OptionError: there is no such machine.
+    """
     if named is None or isinstance(named, Machine):
         return named
     if isinstance(named, (str, os.PathLike)):

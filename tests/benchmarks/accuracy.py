@@ -28,8 +28,7 @@ from cost_models.measured import MeasuredModel
 from cost_models.ops import OpType, View
 from cost_models.ops.work import by_bytes
 from cost_models.shipped import shipped_table
-from placer.problem import formulate, lifetimes
-from placer.problem import schedule as simulate
+from placer.problem import data_flow, formulate, lifetimes, model_tables
 from placer.problem.problem import PlacementProblem
 from tests.benchmarks.recorded import MODELS, Peak, Prediction, gpu_peaks, predictions, repeated
 from tests.benchmarks.recorded import score as score_folder
@@ -131,9 +130,9 @@ def effects() -> Iterator[tuple[str, list[Outcome]]]:
         "waiting for GPU ops whose results the host needs to continue",
         outcomes_of(auto, lambda p: changed(p, ops_awaited=None)),
     )
-    with without(simulate, "SMALL_NS", 0):
+    with without(model_tables, "SMALL_NS", 0):
         yield "small ops of a CPU run one at a time", outcomes_of(auto)
-    with without(simulate, "WIDE_NS", 10**15):
+    with without(model_tables, "WIDE_NS", 10**15):
         yield "large ops of a CPU run one at a time", outcomes_of(auto)
     with without(formulate, "_with_copied_reads", list):
         yield "reads that copy a variable which is also gathered from", outcomes_of(auto)
@@ -211,11 +210,11 @@ def worst(auto: list[Outcome]) -> Iterator[str]:
 
 
 MEMORY_EFFECTS: tuple[tuple[str, Any, str, Any], ...] = (
-    ("breadth-first start of ops", formulate, "breadth_first", lambda ops, src, dst: np.arange(ops)),
+    ("breadth-first start of ops", data_flow, "breadth_first", lambda ops, src, dst: np.arange(ops)),
     ("results in the memory of inputs", lifetimes, "entry_of", lambda op_type: OpType()),
     ("views counted once", lifetimes, "view_of", lambda op: View.NONE),
-    ("a copied variable counted twice in a loop", formulate, "_rounds_at_once", lambda ops, producer, *_: 1),
-    ("constant push-down", formulate, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
+    ("a copied variable counted twice in a loop", data_flow, "_rounds_at_once", lambda ops, producer, *_: 1),
+    ("constant push-down", data_flow, "pushed_down", lambda ops, constant, op, output, kept, entries: (ops, entries)),
     ("workspaces of kernels", analytic, "work_of", by_bytes),
 )
 """What is left out, by the name in a module that says so and what it is then."""

@@ -54,9 +54,9 @@ def costs() -> None:
         graph = shipped.shipped_graph(name)
         priced = formulate(graph, constrain(graph, machine, Options()), shipped_model(), machine)
         time_ns: Counter[str] = Counter()
-        for op, row in enumerate(priced.op_signature.tolist()):
+        for op, row in enumerate(priced.costs.signature.tolist()):
             if row >= 0:
-                time_ns[priced.sources[row][1]] += int(priced.problem.ops.time_ns[op, 1])
+                time_ns[priced.costs.sources[row][1]] += int(priced.problem.ops.time_ns[op, 1])
         shares = [f"{time_ns[source] / time_ns.total():.0%}" for source in ("measured", "fitted", "analytic")]
         print(f"| `{name}` | {len(graph)} | {' | '.join(shares)} |")
 

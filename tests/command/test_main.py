@@ -135,6 +135,7 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
         "stale": "invalidate",
         "on_out_of_memory": "replan",
         "on_missing_device": "error",
+        "trace_for": "here",
         "time_limit_s": "2.5",
         "seed": "7",
     }

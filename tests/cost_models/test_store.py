@@ -25,7 +25,7 @@ from cost_models.exports import export_json, import_json
 from cost_models.machines import load_machine
 from cost_models.measurements import Measurement, Row, signature_text
 from cost_models.store import Store, StoreError
-from placer.problem.formulate import MOST
+from placer.problem.op_costs import MAX_FIGURE
 
 scalars = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
 specs = st.builds(
@@ -263,7 +263,9 @@ def test_an_altered_export_is_refused_before_it_reaches_the_store(tmp_path: Path
     assert refused > 100
     accepted = list(store.rows())
     assert len(accepted) > 10
-    assert all(type(figure) is int and 0 <= figure < MOST for row in accepted for figure in astuple(row.measured.typical())[:3])
+    assert all(
+        type(figure) is int and 0 <= figure < MAX_FIGURE for row in accepted for figure in astuple(row.measured.typical())[:3]
+    )
     export_json(accepted, tmp_path / "again.json")
     assert by_key(import_json(tmp_path / "again.json")).keys() == by_key(accepted).keys()
 

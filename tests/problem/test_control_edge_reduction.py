@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.problem.control_edge_reduction import left_waiting
+from placer.problem.control_edge_reduction import reduced_control_edges
 from placer.tf._private.runtime import recorded_partitions
 from tests.helpers.machines import two_cpus
 
@@ -19,7 +19,7 @@ PAIRS = st.tuples(st.integers(0, OPS - 1), st.integers(0, OPS - 1)).filter(lambd
 
 def left(data: set[tuple[int, int]], control: set[tuple[int, int]], joins: set[int]) -> set[tuple[int, int]]:
     edges = (np.array(sorted(pairs), np.int64).reshape(-1, 2) for pairs in (data, control))
-    return set(map(tuple, left_waiting(OPS, *edges, np.isin(np.arange(OPS), sorted(joins))).tolist()))
+    return set(map(tuple, reduced_control_edges(OPS, *edges, np.isin(np.arange(OPS), sorted(joins))).tolist()))
 
 
 def order(*edges: set[tuple[int, int]], among: set[int]) -> set[tuple[int, int]]:

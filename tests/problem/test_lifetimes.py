@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from placer.graph.op_graph import OpGraph
-from placer.problem.memory import peaks, usage
+from placer.problem.memory import live_ranges_of, peaks, usage
 from placer.problem.problem import Assignment
 from tests.helpers.changed import changed
 from tests.helpers.graphs import GraphBuilder, floats
@@ -169,7 +169,7 @@ def test_orders_are_topological_and_nothing_is_given_back_before_it_is_made(grap
     problem = formulated(graph).problem  # which checks that
     for src, dst in graph.graph.edges:
         assert problem.ops.moment[problem.ops.names.index(src)] < problem.ops.moment[problem.ops.names.index(dst)]
-    assert (problem.consumer_last <= problem.num_ops - 1).all()
+    assert (live_ranges_of(problem).last <= problem.num_ops - 1).all()
 
 
 @pytest.mark.parametrize("on_gpu", ["all", "maker", "view"])

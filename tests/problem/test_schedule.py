@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from placer.problem import replay
 from placer.problem.arrays import Ints
+from placer.problem.model_tables import AWAKE_NS, SMALL, WIDE
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import AWAKE_NS, SMALL, WIDE, Simulator, simulate
+from placer.problem.schedule import Simulator, simulate
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import problems, random_assignment, uneven
 from tests.helpers.slow_simulation import described_step
@@ -329,7 +330,7 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
     rng = np.random.default_rng(seed)
     assignment = random_assignment(problem, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "MARKS", marks)
+        patch.setattr(replay, "MAX_CHECKPOINTS", marks)
         kept = replay.Replay(Simulator(problem), assignment)
     assert kept.step_ns == Simulator(problem).step_ns(assignment)
     for share in rng.permutation([0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.5, 0.9]):  # of the units beside one

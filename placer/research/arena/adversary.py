@@ -15,6 +15,7 @@ from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
 from placer.solvers.base import Objective, Solver
 from placer.solvers.heuristic import Rule
+from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.registry import solver
 
 Rng: TypeAlias = np.random.Generator
@@ -86,12 +87,10 @@ def adversarial(
     current_ratio = best_ratio = first_ratio = _ratio(*values)
     best = current
     for k in range(steps):
-        temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** (k / steps)
+        temperature = temperature_at(k / steps, START_TEMPERATURE, END_TEMPERATURE / START_TEMPERATURE)
         changed = CHANGES[int(rng.integers(len(CHANGES)))](rng, current)
         ratio = _ratio(*(_value_ns(one, changed, objective, seed) for one in pair))
-        if ratio > 0 and (
-            ratio >= current_ratio or rng.random() < math.exp((math.log(ratio) - math.log(current_ratio)) / temperature)
-        ):
+        if ratio > 0 and is_accepted(math.log(current_ratio) - math.log(ratio), temperature, rng.random):
             current, current_ratio = changed, ratio
             if ratio > best_ratio:
                 best, best_ratio = changed, ratio

@@ -92,7 +92,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     if isinstance(problem, str) and problem.endswith(".json") and Path(problem).exists() and "maxFPGAs" in read_json(problem):
         return load_placement(problem)
     if isinstance(problem, str):
-        problem, options = read_target(problem, signature)
+        problem, options = read_target(problem, signature, given)
     elif isinstance(problem, Placement):
         problem, options = of_plan(problem)
     if not isinstance(problem, OpGraph):

@@ -15,6 +15,7 @@ import numpy as np
 from placer.problem.arrays import Ints
 from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
+from placer.solvers.primitives.metropolis import temperature_at
 
 NORM = 8
 """Loads are compared by the norm of this power. The busiest devices dominate it, but the others count too."""
@@ -136,7 +137,7 @@ def anneal(problem: SplitProblem, start: Ints, *, moves: int, deadline: float, s
         if move % 512 == 0:
             if time.perf_counter() > deadline:
                 break
-            sharpness = 1 / (NORM * start_temperature * END_TEMPERATURE ** (move / moves))
+            sharpness = 1 / temperature_at(move / moves, NORM * start_temperature, END_TEMPERATURE)
             total = sum(power)
         unit = int(draw() * units)
         here = device[unit]

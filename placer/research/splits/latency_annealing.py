@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 
@@ -11,6 +10,7 @@ import numpy as np
 from placer.problem.arrays import Ints
 from placer.problem.grouping import grouped
 from placer.research.splits.problem import SplitProblem, loads_ns
+from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 
 END_TEMPERATURE = 0.01
 """The last temperature as a share of the first."""
@@ -51,9 +51,8 @@ def anneal(problem: SplitProblem, start: Ints, *, moves: int, deadline: float, s
         latency = state.latency()
         if latency is not None:
             new_value = latency + LOAD_WEIGHT * sum(state.load)
-            if new_value <= value or rng.random() < math.exp(
-                (value - new_value) / max(1e-9, scale * END_TEMPERATURE ** (move / moves))
-            ):
+            temperature = max(1e-9, temperature_at(move / moves, scale, END_TEMPERATURE))
+            if is_accepted(new_value - value, temperature, rng.random):
                 value = new_value
                 if latency < best_latency:
                     best_latency, best = latency, list(state.device)

@@ -10,11 +10,12 @@ import time
 import numpy as np
 
 from placer.problem.arrays import Bools, Floats
+from placer.problem.memory import held_by_unit
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment
 from placer.solvers.bounds.memory_prices import MAX_CUTS, MemoryPrices
 from placer.solvers.primitives.local_search import local_search
-from placer.solvers.primitives.repair import held_by_unit, repair
+from placer.solvers.primitives.repair import repair
 
 LAND = (
     "A. H. Land, A. G. Doig, An automatic method of solving discrete programming problems, Econometrica 28(3), 1960, "

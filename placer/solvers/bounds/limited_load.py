@@ -19,7 +19,8 @@ from placer.solvers.primitives.two_sided_relaxation import sides, two_sided_rela
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
 
-ROUNDS = 5
+WEIGHT_UPDATES = 5
+"""Number of updates of the multiplicative weights."""
 LEARNING_RATE = 4.0
 """Exponent of the multiplicative weights: how fast they follow the loads."""
 MIN_CP_SAT_S = 0.01
@@ -50,7 +51,7 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
     weight = np.full(load.shape[2], 1 / load.shape[2])
     first = np.unique(problem.ops.unit, return_index=True)[1]
     best = 0
-    for k in range(ROUNDS):
+    for k in range(WEIGHT_UPDATES):
         remaining_s = seconds - (time.perf_counter() - started)
         if remaining_s <= 0:
             break
@@ -62,7 +63,7 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
             ops=replace(problem.ops, time_ns=weighted),
             links=Links(latency_ns=free, ns_per_byte=free.astype(np.float64)),
         )
-        bound, assignment = _least_cost(relaxation, remaining_s / (ROUNDS - k), seed)
+        bound, assignment = _least_cost(relaxation, remaining_s / (WEIGHT_UPDATES - k), seed)
         best = max(best, bound // SCALE)
         busy = load[np.arange(len(load)), assignment.device].sum(axis=0)
         weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))

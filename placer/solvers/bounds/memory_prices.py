@@ -31,7 +31,7 @@ MARSTEN = (
 
 MAX_CUTS = 60
 """Limit of the number of cuts in one ascent of the prices."""
-STRETCHES = 8
+PARTS_OF_STEP = 8
 """The step is divided into so many parts; in each, the worst moment over a limit gets a price."""
 REL_GAP_TOL = 1e-4
 """The ascent ends when the bound can rise by no more than this part of it."""
@@ -139,9 +139,9 @@ class MemoryPrices:
         """Gives a price of 0 to the worst moment over a limit in each part of the step; returns whether there was a new one."""
         known = len(self.moments)
         for device, limit in enumerate(self.problem.devices.memory_limit_bytes.tolist()):
-            for stretch in np.array_split(np.arange(self.problem.num_ops), STRETCHES):
-                if limit >= 0 and len(stretch):
-                    worst = (device, int(stretch[np.argmax(held[device, stretch])]))
+            for part in np.array_split(np.arange(self.problem.num_ops), PARTS_OF_STEP):
+                if limit >= 0 and len(part):
+                    worst = (device, int(part[np.argmax(held[device, part])]))
                     if held[worst] > limit and worst not in self.moments:
                         self.moments.append(worst)
         self.best = np.append(self.best, np.zeros(len(self.moments) - len(self.best)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from placer.problem.arrays import Floats
-from placer.problem.schedule import ISSUED, Simulator
+from placer.problem.schedule import Simulator
+from placer.problem.step_edges import ISSUED
 
-ROUNDS = 30
+WEIGHT_UPDATES = 30
+"""Number of updates of the multiplicative weights."""
 
 
 def step_bound_ns(simulator: Simulator) -> int:
@@ -33,7 +35,7 @@ def longest_chain_ns(simulator: Simulator) -> int:
     last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
-    consumer, begin, hop = edges.consumer_list, edges.start_list, edges.hop_list
+    consumer, begin, hop = edges.consumer_list, edges.start_list, edges.is_control_list
 
     ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the host can issue the op
     behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the stream can begin it
@@ -72,7 +74,7 @@ def least_load_ns(simulator: Simulator) -> int:
     allowed = simulator.problem.units.allowed
     weight = np.full(load.shape[2], 1 / load.shape[2])
     best = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(WEIGHT_UPDATES):
         priced = np.where(allowed, load @ weight, np.inf)
         device = priced.argmin(axis=1)
         best = max(best, float(priced[np.arange(len(priced)), device].sum()))

@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
+from placer.problem.edges import edges_of
 from placer.problem.memory import excess
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind
@@ -87,8 +88,8 @@ def contiguous(problem: PlacementProblem) -> tuple[Assignment, bool]:
 
 def _order(problem: PlacementProblem) -> Edges:
     """The precedence of units, as edges without cycles."""
-    maker = np.append(problem.tensors.op[problem.consumers.tensor], problem.ops.control_src)
-    user = np.append(problem.consumers.op, problem.ops.control_dst)
+    edges = edges_of(problem)
+    maker, user = edges.producer, edges.consumer
     order = np.argsort(user, kind="stable")
     feeds = zip(problem.ops.unit[maker[order]].tolist(), problem.ops.unit[user[order]].tolist(), strict=True)
     return precedence(problem.num_units, feeds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import edges_of
+from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.filling import fill
 
@@ -20,7 +20,7 @@ def dfs_assignment(problem: PlacementProblem) -> Assignment:
     here a unit is placed when its first op is visited. They count the sum of sizes; here memory is counted over lifetimes.
     Time: N + E, plus that of `fill`.
     """
-    edges = edges_of(problem)
+    edges = step_edges_of(problem)
     waits = edges.waits_list.copy()
     unit_of = problem.ops.unit.tolist()
     stack = [op for op in range(problem.num_ops) if not waits[op]]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from placer.problem.grouping import grouped
+from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import ISSUED, edges_of, tables_of
+from placer.problem.step_edges import ISSUED, step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.heft import SOURCE as HEFT
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
@@ -20,11 +21,11 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     execution model, and with links that never queue. It spreads independent work over devices, which a cut does not. A device
     whose memory limit would be exceeded is skipped, unless all would be. Time: (N + E) D, plus that of `IncrementalMemory`.
     """
-    edges, memory = edges_of(problem), IncrementalMemory(problem)
+    edges, memory = step_edges_of(problem), IncrementalMemory(problem)
     devices = range(problem.num_devices)
     edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
     into = grouped(edges.consumer, problem.num_ops)
-    producer, hop = edges.op[edges.tensor].tolist(), edges.hop_list
+    producer, hop = edges.producer.tolist(), edges.is_control_list
     streamed = (problem.devices.asynchronous & ~tables_of(problem).host_only).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     threads = problem.devices.threads.tolist()

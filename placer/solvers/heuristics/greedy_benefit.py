@@ -12,6 +12,7 @@ from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.sources import own_work
 
 MAX_PASSES = 20
+"""Limit of the number of passes over all units."""
 
 
 def greedy_benefit_assignment(problem: PlacementProblem) -> Assignment:

@@ -8,7 +8,7 @@ import numpy as np
 
 from placer.problem.arrays import Floats
 from placer.problem.problem import PlacementProblem
-from placer.problem.schedule import edges_of
+from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns
 
@@ -46,7 +46,7 @@ def optimistic_cost_ns(schedule: Schedule) -> Floats:
     time = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, np.inf)
     apart = ~np.eye(problem.num_devices, dtype=np.bool_)
     cost = np.zeros((problem.num_ops, problem.num_devices))
-    consumer = edges_of(problem).consumer
+    consumer = step_edges_of(problem).consumer
     for op in reversed(range(problem.num_ops)):
         if out := schedule.out_of[op]:
             edges = slice(out.start, out.stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.problem.edges import edges_of
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.one_kind import all_on
@@ -36,8 +37,8 @@ def default_assignment(problem: PlacementProblem) -> Assignment:
         if allowed[unit, input_device]:
             device[unit] = input_device
 
-    producer = np.append(problem.tensors.op[problem.consumers.tensor], problem.ops.control_src)
-    consumer = device[problem.ops.unit[np.append(problem.consumers.op, problem.ops.control_dst)]]
+    edges = edges_of(problem)
+    producer, consumer = edges.producer, device[problem.ops.unit[edges.consumer]]
     low, high = np.full(problem.num_ops, problem.num_devices), np.full(problem.num_ops, -1)
     np.minimum.at(low, producer, consumer)
     np.maximum.at(high, producer, consumer)

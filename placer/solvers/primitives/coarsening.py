@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.problem.arrays import Floats, Ints
+from placer.problem.edges import edges_of
 from placer.problem.problem import PlacementProblem
 
 KARYPIS = (
@@ -30,16 +31,13 @@ def edges(problem: PlacementProblem, among: Ints) -> tuple[Ints, Floats]:
     latency, per_byte = (
         float(cost[np.ix_(among, among)][apart].mean()) for cost in (problem.links.latency_ns, problem.links.ns_per_byte)
     )
-    tensor, src, dst = problem.consumers.tensor, problem.ops.control_src, problem.ops.control_dst
-    copy = np.where(problem.tensors.free, FREE_COPY_COUNT, problem.tensors.count) * (
-        latency + per_byte * problem.tensors.copy_bytes
-    )
-    shared = (copy / np.maximum(1, np.diff(problem.consumers.start)))[tensor]
-    many = np.maximum(np.bincount(src, minlength=problem.num_ops)[src], np.bincount(dst, minlength=problem.num_ops)[dst])
-    hops = problem.ops.control_count[src] * latency / many
-    maker = problem.ops.unit[np.append(problem.tensors.op[tensor], src)]
-    user = problem.ops.unit[np.append(problem.consumers.op, dst)]
-    return _joined(np.column_stack([maker, user]), np.append(shared, hops), problem.num_units)
+    table = edges_of(problem)
+    copy = np.where(table.free, FREE_COPY_COUNT, table.count) * (latency + per_byte * table.nbytes)
+    sharing = np.bincount(table.message, minlength=len(table.op))[table.message]
+    control = table.consumer[table.is_control]
+    sharing[table.is_control] = np.maximum(sharing[table.is_control], np.bincount(control, minlength=problem.num_ops)[control])
+    ends = problem.ops.unit[np.column_stack([table.producer, table.consumer])]
+    return _joined(ends, copy[table.message] / sharing, problem.num_units)
 
 
 def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: list[tuple[int, Floats]]) -> Iterator[Ints]:

@@ -32,7 +32,7 @@ HEAD_START_S = 0.2
 """Time before the second search, which raises the bound, is started; in seconds."""
 EXCESS_REL_TOL = 0.01
 """Tolerance of the least excess over the limits, as a share of the bytes that the overfull devices hold."""
-STRETCHES = 8
+PARTS_OF_STEP = 8
 """The step is divided into so many parts; in each, the worst moment over a limit becomes a constraint."""
 
 
@@ -137,9 +137,9 @@ class Model:
         """Adds the limits that an assignment exceeds, by more than a tolerance [D], at the worst moment of each part."""
         held = usage(self._problem, assignment)
         for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
-            for stretch in np.array_split(np.arange(self._problem.num_ops), STRETCHES):
-                if limit >= 0 and len(stretch):
-                    moment = int(stretch[np.argmax(held[d, stretch])])
+            for part in np.array_split(np.arange(self._problem.num_ops), PARTS_OF_STEP):
+                if limit >= 0 and len(part):
+                    moment = int(part[np.argmax(held[d, part])])
                     if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
                         self.limit([(d, moment)])
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from placer.problem.arrays import Floats, Ints
 from placer.problem.crossings import crossings_of
+from placer.problem.memory import live_ranges_of
 from placer.problem.problem import Assignment, PlacementProblem
 
 STONE = (
@@ -267,17 +268,15 @@ def _add_memory_cost_of_tensors(
     producer.
     """
     until = np.concatenate([np.zeros((problem.num_devices, 1)), np.cumsum(memory_price, axis=1)], axis=1)
-    what = np.append(np.arange(problem.num_tensors), problem.consumers.tensor)
-    unit = problem.ops.unit[np.append(problem.tensors.op, problem.consumers.op)]
-    begin, end = problem.tensor_begin[what], np.append(problem.tensor_last, problem.consumer_last)
+    ranges = live_ranges_of(problem)
+    what, unit = ranges.tensor, ranges.unit
     size = problem.tensors.held_bytes if price_scale is None else problem.tensors.held_bytes * price_scale[problem.tensors.op]
-    at = np.concatenate([problem.tensor_place, problem.consumer_place])
     pays = ~problem.tensors.shared[what] | (np.arange(len(what)) >= problem.num_tensors)
-    maker = problem.ops.unit[problem.tensors.op[what]]
+    maker = unit[what]
     for e, side in enumerate(sides):
-        place = at[np.arange(len(what)), side[unit]]
+        place = ranges.place[np.arange(len(what)), side[unit]]
         memory = problem.devices.place_device[place]
-        held_ns = size[what] * (until[memory, end + 1] - until[memory, begin])
+        held_ns = size[what] * (until[memory, ranges.last + 1] - until[memory, ranges.first])
         due = np.floor(np.minimum(held_ns, MAX_MEMORY_COST_NS)).astype(np.int64)
         able = np.flatnonzero((due > 0) & pays & (node[unit] != (SINK, SOURCE)[e]))
         made_there = problem.tensors.shared[what] & (problem.tensor_place[what, side[maker]] == place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placer.problem.grouping import grouped
+from placer.problem.memory import live_ranges_of
 from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import limits_can_bind
 
@@ -35,18 +36,19 @@ class IncrementalMemory:
         self._nbytes: list[int] = problem.tensors.held_bytes.tolist()
         self._shared: list[bool] = problem.tensors.shared.tolist()
         self._moment: list[int] = problem.ops.moment.tolist()
-        self._begin: list[int] = problem.tensor_begin.tolist()
-        self._last: list[int] = problem.tensor_last.tolist()
-        self._made_at: list[list[int]] = problem.tensor_place.tolist()
+        ranges = live_ranges_of(problem)
+        self._begin: list[int] = ranges.first[:tensors].tolist()
+        self._last: list[int] = ranges.last[:tensors].tolist()
+        self._made_at: list[list[int]] = ranges.place[:tensors].tolist()
         self._source = [NOWHERE] * tensors
-        self._taken: list[int] = problem.consumer_last.tolist()
-        self._taken_at: list[list[int]] = problem.consumer_place.tolist()
+        self._taken: list[int] = ranges.last[tensors:].tolist()
+        self._taken_at: list[list[int]] = ranges.place[tensors:].tolist()
         self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
         self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
         self._workspace: list[list[int]] = problem.ops.workspace_bytes.tolist()
         self._ops = grouped(problem.ops.unit, problem.num_units)
-        self._makes = grouped(problem.ops.unit[problem.tensors.op], problem.num_units)
-        self._uses = grouped(problem.ops.unit[problem.consumers.op], problem.num_units)
+        self._makes = grouped(ranges.unit[:tensors], problem.num_units)
+        self._uses = grouped(ranges.unit[tensors:], problem.num_units)
         self._tensor_of: list[int] = problem.consumers.tensor.tolist()
 
     def move_if_fits(self, unit: int, device: int) -> bool:

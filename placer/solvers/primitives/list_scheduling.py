@@ -12,7 +12,7 @@ import numpy as np
 from placer.problem.arrays import Floats
 from placer.problem.grouping import grouped
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import edges_of
+from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
 
 
@@ -24,12 +24,12 @@ class Schedule:
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        edges = edges_of(problem)
+        edges = step_edges_of(problem)
         _, copy = edges.pairs(problem)
         self.problem = problem
         self.copy_ns: list[list[list[int]]] = copy.tolist()  # [E][D][D]
         self.time_ns: list[list[int]] = problem.ops.time_ns.tolist()
-        self.producer: list[int] = edges.op[edges.tensor].tolist()
+        self.producer: list[int] = edges.producer.tolist()
         self.consumer: list[int] = edges.consumer_list
         self.into = grouped(edges.consumer, problem.num_ops)
         self.out_of = [range(a, b) for a, b in pairwise(edges.start_list)]
@@ -123,9 +123,9 @@ def mean_copy_ns(problem: PlacementProblem) -> Floats:
 
     If both ends may use one device only, and the same, the copy within that device.
     """
-    edges = edges_of(problem)
+    edges = step_edges_of(problem)
     allowed = problem.units.allowed[problem.ops.unit]
-    ends = allowed[edges.op[edges.tensor]][:, :, None] & allowed[edges.consumer][:, None, :]
+    ends = allowed[edges.producer][:, :, None] & allowed[edges.consumer][:, None, :]
     apart = ends & ~np.eye(problem.num_devices, dtype=np.bool_)
     counted = np.where(apart.any(axis=(1, 2), keepdims=True), apart, ends)
     _, copy = edges.pairs(problem)

@@ -8,11 +8,10 @@ import numpy as np
 
 from placer.problem.arrays import Floats, Ints
 from placer.problem.grouping import components
-from placer.problem.memory import usage
+from placer.problem.memory import held_by_unit, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.coarsening import coarsened, edges
 from placer.solvers.primitives.graph_cut import minimum_cut
-from placer.solvers.primitives.repair import held_by_unit
 from placer.solvers.primitives.two_sided_relaxation import two_sided_relaxation
 from placer.solvers.reductions.reduced import Reduced
 

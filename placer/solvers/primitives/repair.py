@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placer.problem.arrays import Ints
-from placer.problem.memory import usage
+from placer.problem.memory import held_by_unit, usage
 from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, PlacementProblem
 
@@ -52,26 +52,3 @@ def repair(problem: PlacementProblem, assignment: Assignment, staying: Ints | No
         device[order[:enough]] = to[order[:enough]]
         open_to[order[:enough], full] = False
     return None
-
-
-def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int, moment: int) -> Ints:
-    """Bytes of `device`'s memory that each unit has a part in at a moment of the step, shape [U].
-
-    A tensor counts for its maker where it is made, and for each unit that still waits for it at a place it is copied to.
-    """
-    op_device = assignment.device[problem.ops.unit]
-    every, entries = np.arange(problem.num_tensors), np.arange(len(problem.consumers))
-    src = problem.tensor_place[every, op_device[problem.tensors.op]]
-    dst = problem.consumer_place[entries, op_device[problem.consumers.op]]
-    begun = problem.tensor_begin <= moment
-    made = (problem.devices.place_device[src] == device) & ~problem.tensors.shared & begun & (problem.tensor_last >= moment)
-
-    held = np.where(assignment.device == device, problem.units.persistent_bytes, 0)
-    np.add.at(held, problem.ops.unit[problem.tensors.op[made]], problem.tensors.held_bytes[made])
-    t = problem.consumers.tensor
-    copied = (problem.devices.place_device[dst] == device) & (dst != src[t]) & begun[t] & (problem.consumer_last >= moment)
-    np.add.at(held, problem.ops.unit[problem.consumers.op[copied]], problem.tensors.held_bytes[t[copied]])
-    now = problem.ops.at_moment[moment]
-    if op_device[now] == device:
-        held[problem.ops.unit[now]] += problem.ops.workspace_bytes[now, device]
-    return held

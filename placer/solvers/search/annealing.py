@@ -1,4 +1,4 @@
-"""Simulated annealing on the objective itself."""
+"""Simulated annealing of the total cost or the step time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
+from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.primitives.repair import repair
 
 SOURCE = (
@@ -23,35 +24,36 @@ SOURCE = (
     "doi:10.1126/science.220.4598.671"
 )
 
-SECONDS, MOVES_PER_UNIT = 2.0, 100
-"""The effort without a time limit: the lesser of the two."""
+DEFAULT_S, MAX_MOVES_PER_UNIT = 2.0, 100
+"""Effort without a time limit: seconds, or moves for each unit if that is less."""
 MOVES_PER_S, OP_RUNS_PER_S = 20_000, 400_000
-"""For the total cost, and ops played by the execution model for the step time. Counting these rather than looking at the clock
+"""Speed for the total cost, and for the step time in ops run by the execution model. Counting these instead of reading the clock
 makes equal runs equal."""
-BY_THE_CLOCK_S = 1.0
-"""From here on a time limit is held by the clock too, where the machine is slower or busy."""
-SAMPLED = 100
+MIN_CLOCKED_LIMIT_S = 1.0
+"""From this time limit on, the clock ends the search too, in case the machine is slow or busy."""
+SAMPLED_MOVES = 100
+"""The first temperature is the mean change of the objective by so many first moves."""
 COOLEST = 1e-3
-"""The last temperature over the first."""
+"""The last temperature, as a share of the first."""
 
 
 class _Moves(Protocol):
-    """An assignment under change: `move` returns by how much the objective rises."""
+    """An assignment that changes. `move` returns the change of the objective, in ns."""
 
     def move(self, unit: int, device: int) -> int: ...
 
 
 class _StepTime:
-    """A `IncrementalCost` for the step time."""
+    """The step time while single units move."""
 
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
         self._simulator, self._device = Simulator(problem), assignment.device.copy()
-        self._now = self._simulator.step_ns(assignment)
+        self._step_ns = self._simulator.step_ns(assignment)
 
     def move(self, unit: int, device: int) -> int:
         self._device[unit] = device
-        before, self._now = self._now, self._simulator.step_ns(Assignment(self._device))
-        return self._now - before
+        previous_ns, self._step_ns = self._step_ns, self._simulator.step_ns(Assignment(self._device))
+        return self._step_ns - previous_ns
 
 
 def anneal(
@@ -62,13 +64,17 @@ def anneal(
     rng: np.random.Generator,
     ends: float = math.inf,
 ) -> Assignment:
-    """The best assignment met while single units move at random, which fits wherever the start does.
+    """Moves single units at random; returns the best assignment on the way. It fits if the start fits.
 
-    A move that raises the objective by r is kept with probability exp(-r / T), one that breaks a memory limit never. T falls
-    geometrically from the mean rise of the first moves to a thousandth of it.
+    A move that raises the objective by r is kept with probability exp(-r / T), where T is the temperature (Kirkpatrick, Gelatt,
+    Vecchi 1983). T falls geometrically from the mean change of the first moves to a thousandth of it. A move that exceeds a
+    memory limit is never kept.
 
     Args:
-        ends: on `time.perf_counter`; where moves are too slow to be done by then, the last half of the time cools by the clock.
+        start: the first assignment.
+        moves: the number of moves.
+        rng: draws the moves.
+        ends: on `time.perf_counter`. If the moves take longer, the clock determines T in the second half of the time.
     """
     started = time.perf_counter()
     seconds = max(1e-9, ends - started)
@@ -91,11 +97,11 @@ def anneal(
         if to == here:
             to = choices[unit][-1]
         rise = state.move(unit, to)
-        if k < SAMPLED:
+        if k < SAMPLED_MOVES:
             rises.append(abs(rise))
             hottest = max(1.0, sum(rises) / len(rises))
-        temperature = hottest * COOLEST**gone
-        if (rise > 0 and rng.random() >= math.exp(-rise / temperature)) or not room.move_if_fits(unit, to):
+        temperature = temperature_at(gone, hottest, COOLEST)
+        if not (is_accepted(rise, temperature, rng.random) and room.move_if_fits(unit, to)):
             state.move(unit, here)
             continue
         device[unit] = to
@@ -106,27 +112,27 @@ def anneal(
 
 
 def moves_within(problem: PlacementProblem, objective: Objective, seconds: float) -> int:
-    """How many moves take about so long."""
+    """The number of moves that take about so many seconds."""
     return int(seconds * (MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.num_ops)))
 
 
 @dataclass(frozen=True, slots=True)
 class Annealing:
-    """Simulated annealing from TensorFlow's default, made to fit. Memory limits hold throughout."""
+    """Simulated annealing from TensorFlow's default, which is repaired first. Every assignment meets the memory limits."""
 
     name: str = "annealing"
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """It takes everything."""
+        """Empty: it solves every problem."""
         return ""
 
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Anneals for as many moves as take about the time.
+        """Makes as many moves as take about the time limit.
 
         Args:
-            time_limit_s: None spends `SECONDS`, or `MOVES_PER_UNIT` if that is less.
+            time_limit_s: None spends `DEFAULT_S`, or `MAX_MOVES_PER_UNIT` if that is less.
             seed: of the moves.
         """
         started = time.perf_counter()
@@ -134,12 +140,12 @@ class Annealing:
         if start is None:
             seconds, detail = time.perf_counter() - started, "no start could be repaired"
             return Solution(None, Status.UNKNOWN, objective, 0, 0, self.name, seconds, StopReason.NOT_FOUND, detail)
-        moves = moves_within(problem, objective, SECONDS if time_limit_s is None else time_limit_s)
+        moves = moves_within(problem, objective, DEFAULT_S if time_limit_s is None else time_limit_s)
         if time_limit_s is None:
-            moves = min(moves, MOVES_PER_UNIT * problem.num_units)
-        ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= BY_THE_CLOCK_S else math.inf
-        found = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
-        return answer(problem, objective, found, solver=self.name, started=started, stop_detail=f"at most {moves} moves")
+            moves = min(moves, MAX_MOVES_PER_UNIT * problem.num_units)
+        ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= MIN_CLOCKED_LIMIT_S else math.inf
+        best = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
+        return answer(problem, objective, best, solver=self.name, started=started, stop_detail=f"at most {moves} moves")
 
     def cite(self) -> str:
         """The method."""

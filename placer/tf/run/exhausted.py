@@ -16,7 +16,7 @@ from placer.common.device_spec import parse
 from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError
 from placer.plan.placement import Placement
-from placer.problem.formulate import kept
+from placer.problem.persistent import persistent
 
 MAX_TENSORS_NAMED = 4
 MAX_LIMIT_SHARE, MIN_LIMIT_SHARE = 0.9, 0.5
@@ -131,7 +131,7 @@ class Exhaustion:
         """What the device holds from step to step and no other device may hold: a lower bound on every plan's peak there."""
         graph, units = self.placement.graph, self.placement.units
         plans = [self.placement.ops[op.name] for op in graph]
-        held = ((plans[position], nbytes) for position, _, nbytes in kept(graph))
+        held = ((plans[position], nbytes) for position, _, nbytes in persistent(graph))
         return sum(nbytes for plan, nbytes in held if plan.device == self.device and len(units[plan.unit].time_ns) == 1)
 
     def _largest(self) -> str:

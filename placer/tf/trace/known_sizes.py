@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import tensorflow as tf
 
@@ -32,8 +33,8 @@ class KnownSizes:
     def __init__(
         self,
         trace: Trace,
-        sizes: Mapping[str, Sequence[int]] | None = None,
-        rounds: Mapping[str, int] | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        rounds: Mapping[str, Any] | None = None,
         seen: Mapping[tuple[str, int], tuple[int, ...]] | None = None,
         seen_rounds: Mapping[str, int] | None = None,
     ) -> None:

@@ -1,0 +1,97 @@
+"""An assignment as the execution model's loop reads it: lists of what each op, edge and copy takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from placer.problem.arrays import Ints
+from placer.problem.model_tables import AWAKE_NS, WIDE, tables_of
+from placer.problem.problem import PlacementProblem
+from placer.problem.step_edges import step_edges_of
+
+
+@dataclass(slots=True, eq=False)
+class EncodedAssignment:
+    """What the loop reads of an assignment, and the times that it writes. Plain lists, as the loop handles one op at a time."""
+
+    by_op: tuple[list[Any], ...]
+    """Columns by op: device; whether it enters a stream; how it shares threads; what waking them takes, and after how long; time,
+    dispatch and compute of all runs; dispatch of the first run and compute of the last; what sending its results takes of its
+    thread; what one run takes more as the first of its kind to follow a copy; runs per step. Times in ns."""
+    edge_wait: list[int]
+    """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, plus one if an earlier edge has begun it."""
+    by_copy: tuple[list[Any], ...]
+    """Columns by copy: time in all; time of the link; the link; whether it carries a control signal; the device whose stream it
+    waits for, or -1; what it takes of the thread that feeds that device; copies per step. Times in ns."""
+    message: Ints
+    """[X]: what each copy carries, a number in `StepEdges`."""
+    src: Ints
+    """[X]: place."""
+    dst: Ints
+    """[X]: place."""
+    start: list[int] = field(default_factory=list)
+    """By op, written by the loop, as are all below."""
+    end: list[int] = field(default_factory=list)
+    began: list[int] = field(default_factory=list)
+    """By copy."""
+    arrived: list[int] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    """Ops in the order in which they start."""
+
+    def __post_init__(self) -> None:
+        self.start, self.end = ([0] * len(self.by_op[0]) for _ in range(2))
+        self.began, self.arrived = ([0] * len(self.message) for _ in range(2))
+
+    @classmethod
+    def of(
+        cls,
+        problem: PlacementProblem,
+        op_device: Ints,
+        ops: Ints | None = None,
+        edges: Ints | None = None,
+        first_copy: int = 0,
+    ) -> EncodedAssignment:
+        """Encodes an assignment, or the rows of some ops.
+
+        Args:
+            problem: N ops on D devices.
+            op_device: [N]: the device of each op.
+            ops: rows for these alone, ascending; all ops by default.
+            edges: all edges out of those ops.
+            first_copy: the number of the first copy.
+        """
+        tables, table = tables_of(problem), step_edges_of(problem)
+        ops = np.arange(problem.num_ops) if ops is None else ops
+        edges = np.arange(len(table.message)) if edges is None else edges
+        device = op_device[ops]
+        wait, message, src, dst = table.copies(problem, op_device, edges, first_copy)
+        nbytes, count = table.nbytes[message], table.count[message]
+        copied = problem.links.copy_ns(nbytes, count, src, dst)
+        handled = np.rint(count * problem.links.interval_ns[src, dst]).astype(np.int64)
+        moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
+        sends = np.zeros(problem.num_ops, np.int64)
+        np.add.at(sends, table.op[message], handled)
+        dispatch, compute, runs = problem.ops.dispatch_ns[ops, device], problem.ops.compute_ns[ops, device], tables.runs[ops]
+        sharing = tables.sharing[ops, device]
+        by_op = (
+            device,
+            problem.devices.asynchronous[device] & ~tables.host_only[ops, device],
+            sharing,
+            np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
+            np.rint(AWAKE_NS * runs).astype(np.int64),
+            problem.ops.time_ns[ops, device],
+            dispatch,
+            compute,
+            (dispatch / runs).astype(np.int64),
+            (compute / runs).astype(np.int64),
+            sends[ops],
+            problem.ops.cold_ns[ops, device],
+            problem.ops.count[ops],
+        )
+        into = np.where((dst < problem.num_devices) & problem.devices.asynchronous[dst % problem.num_devices], dst, -1)
+        link, is_control = src * 2 * problem.num_devices + dst, message >= problem.num_tensors
+        by_copy = (copied, np.maximum(moved, handled), link, is_control, into, handled, count)
+        return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)

@@ -1,0 +1,217 @@
+"""What each op costs on each device: prices of its signature, of fused chains, and of the first op of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cost_models.base import CostModel, OpCost, OpSignature
+from cost_models.machines import Device, Machine
+from cost_models.ops import entry_of
+from cost_models.ops.convolution import channels_first_bytes
+from placer.errors import OptionError
+from placer.graph.op_graph import OpGraph, OpNode
+from placer.problem.arrays import Floats, Ints
+from placer.problem.fusion import chains
+
+FREE_ROLES = frozenset({"argument", "capture", "constant"})
+"""Roles whose nodes do no work in a step."""
+MAX_FIGURE = 2**50
+"""A time or size of one run of an op must be below this: 13 days in ns, 1 PiB in bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpCosts:
+    """The costs of N ops on D devices; S distinct signatures. Zero where a device has no kernel."""
+
+    time_ns: Ints
+    """[N, D]: this and the next four are the fields of `Ops` of the same names."""
+    dispatch_ns: Ints
+    """[N, D]"""
+    compute_ns: Ints
+    """[N, D]"""
+    workspace_bytes: Ints
+    """[N, D]"""
+    kind: Ints
+    """[N]"""
+    cold_ns: Ints
+    """[N, D]"""
+    first_of_type_ns: Ints
+    """[N, D]: the part of `time_ns` that an op takes because it is the first of its type."""
+    signature: Ints
+    """[N]: row of `sources`; -1 for ops that do no work."""
+    sources: tuple[tuple[str, ...], ...]
+    """[S][D]: where the price of a signature on a device comes from (`OpCost.source`)."""
+
+
+def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: Machine) -> OpCosts:
+    """Prices each distinct signature once for each device that has a kernel for it.
+
+    Args:
+        graph: the graph of the ops.
+        ops: its ops in order, where reads that copy their variable are marked as such.
+        model: gives the prices.
+        machine: its devices.
+
+    Raises:
+        OptionError: the model fails, or returns something that is no cost.
+    """
+    links = _chain_links(graph)
+    rows = np.full(len(ops), -1, np.int64)
+    numbers: dict[tuple[OpSignature, tuple[str, ...], _Link | None], int] = {}
+    known: dict[
+        tuple[int, tuple[str, ...], _Link | None], int
+    ] = {}  # readers share signature objects; hashing one takes longer than a step here
+    for i, op in enumerate(ops):
+        if op.role in FREE_ROLES:
+            continue
+        kinds, link = tuple(op.kernels), links.get(op.name)
+        row = known.get((id(op.signature), kinds, link))
+        if row is None:
+            row = numbers.setdefault((op.signature, kinds, link), len(numbers))
+            known[id(op.signature), kinds, link] = row
+        rows[i] = row
+    prices = np.zeros((len(numbers) + 1, len(machine.devices), 4), np.int64)  # the last row prices what does no work
+    sources = []
+    for row, (signature, kinds, link) in enumerate(numbers):
+        found = [
+            (_price_of_link(model, link, device, kinds) if link else None) or _price(model, signature, device, kinds)
+            for device in machine.devices
+        ]
+        prices[row] = [figures for figures, _ in found]
+        sources.append(tuple(source for _, source in found))
+    each, count = prices[rows], np.array([op.count for op in ops], np.float64)[:, None]
+    time_ns, dispatch_ns, compute_ns = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
+    types: dict[str, int] = {}
+    kind = np.array([types.setdefault(op.op_type, len(types)) for op in ops], np.int64)
+    first_ns, cold_ns = _cold_ns(ops, kind, machine, rows, sources, time_ns)
+    dispatch_ns += first_ns
+    overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
+    added_ns = np.where(overlapping & (first_ns > 0), np.maximum(0, dispatch_ns - time_ns), first_ns)
+    return OpCosts(
+        time_ns=time_ns + added_ns,
+        dispatch_ns=dispatch_ns,
+        compute_ns=compute_ns,
+        workspace_bytes=each[:, :, 3] + _layout_workspace(graph, ops, machine),
+        kind=kind,
+        cold_ns=cold_ns,
+        first_of_type_ns=added_ns,
+        signature=rows,
+        sources=tuple(sources),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """An op of a chain that TensorFlow fuses into one op on a CPU."""
+
+    whole: OpSignature
+    parts: tuple[OpSignature, ...]
+    leads: bool
+    """Whether it is the first op of the chain, which is charged for the whole chain."""
+
+
+def _chain_links(graph: OpGraph) -> dict[str, _Link]:
+    """The ops of all fused chains by name."""
+    links = {}
+    for chain in chains(graph):
+        whole, parts = chain.signature, tuple(op.signature for op in chain.ops)
+        links.update({op.name: _Link(whole, parts, op is chain.ops[0]) for op in chain.ops})
+    return links
+
+
+def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str]:
+    if device.kind not in kinds:
+        return (0, 0, 0, 0), ""
+    try:
+        cost = model.op_cost(signature, device)
+    except Exception as error:  # whatever a model of the user's own raises
+        raise OptionError(
+            f"cost model {model.name!r} failed to price {signature.op_type} on {device.name}: {type(error).__name__}: {error}"
+        ) from error
+    if isinstance(cost, OpCost):
+        figures: tuple[Any, ...] = (cost.time_ns, cost.dispatch_ns, cost.compute_ns, cost.workspace_bytes)
+        if all(isinstance(figure, (int, float, np.number)) and 0 <= figure < MAX_FIGURE for figure in figures):
+            return figures, cost.source
+    raise OptionError(
+        f"cost model {model.name!r} prices {signature.op_type} on {device.name} as {cost!r}: "
+        f"an OpCost is wanted, each of its figures from 0 to under {MAX_FIGURE}."
+    )
+
+
+def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
+    """The price of an op of a fused chain; None where the fused op was not measured, or where the user gives a price of a part.
+
+    The first op costs what the whole chain does and the others nothing, even in a plan that cuts the chain between devices.
+    """
+    if device.kind != "CPU" or any(_price(model, part, device, kinds)[1] == "user" for part in link.parts):
+        return None
+    figures, source = _price(model, link.whole, device, kinds)
+    if source != "measured":
+        return None
+    return figures if link.leads else (0,) * len(figures), "measured fused"
+
+
+def _cold_ns(
+    ops: Sequence[OpNode], kind: Ints, machine: Machine, rows: Ints, sources: Sequence[tuple[str, ...]], times: Ints
+) -> tuple[Ints, Ints]:
+    """How much longer the host takes with the first op of each type, in ns.
+
+    The first op in graph order is charged, whatever its device, since ops of a type are mostly on one device. An op that runs in
+    a part of the steps is the first of its type in those steps only; the next ops of the type are charged for the other steps.
+    Ops of one body run in the same steps. An op whose time the user gave is not charged.
+
+    Returns:
+        [N, D] for all runs of a step, and [N, D] for one run that is the first of its type to follow a copy.
+    """
+    count = np.array([op.count for op in ops], np.float64)[:, None]
+    works = times > 0
+    order = np.argsort(kind, kind="stable")
+    runs = np.minimum(1.0, count) * works
+    charged: dict[tuple[int, str], Floats] = {}
+    nothing = np.zeros(times.shape[1])
+    for i in np.flatnonzero(count[:, 0] < 1.0).tolist():  # what is in one body runs in the same steps
+        of_body = int(kind[i]), ops[i].body
+        had = charged.get(of_body, nothing)
+        charged[of_body] = np.maximum(had, runs[i])
+        runs[i] = charged[of_body] - had
+    runs = runs[order]
+    before = np.cumsum(runs, axis=0) - runs
+    before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
+    first = np.empty(times.shape)
+    first[order] = np.clip(1.0 - before, 0.0, runs)
+    uncharged = works - first / np.where(count > 0, count, 1.0)
+    given = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
+    more = np.where(given[rows], 0.0, [device.cold_ns for device in machine.devices])
+    return np.rint(first * more).astype(np.int64), np.rint(uncharged * more).astype(np.int64)
+
+
+def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -> Ints:
+    """[N, D]: bytes of workspace that a convolution needs beside that of its price, on a GPU that computes it channels first.
+
+    TensorFlow computes float32 convolutions channels first in graphs with gradients of convolutions (`GetSrcAndDstDataFormats` in
+    its generic_layout_optimizer.cc), and where it fuses a convolution, its bias and its activation into one op, whose kernel then
+    copies both images too (`LaunchFusedConv2DOp`).
+
+    The workspace depends on the algorithm that was the fastest when the library tried them: for one convolution it was the size
+    of the images on one card, twice that on another, and different in two runs. The largest that was seen is counted. Where there
+    is not so much memory, TensorFlow runs an algorithm without workspace if it has one (`AllocateScratchOrFallback`).
+    """
+
+    def only(name: str, op_type: str) -> str:
+        """The only consumer of an op's results, if it is of that type; otherwise ""."""
+        users = list(graph.graph.succ[name])
+        return users[0] if len(users) == 1 and graph.op(users[0]).op_type == op_type else ""
+
+    gpu = np.array([device.kind != "CPU" for device in machine.devices], np.int64)
+    trained = any(entry_of(op.op_type).wants_channels_first and op.signature.outputs[0].dtype == "float32" for op in ops)
+    taken = np.zeros(len(ops), np.int64)
+    for i, op in enumerate(ops):
+        if op.op_type == "Conv2D":
+            fused = (biased := only(op.name, "BiasAdd")) and only(biased, "Relu")
+            if trained or fused:
+                taken[i] = channels_first_bytes(op.signature, fused=bool(fused))
+    return np.outer(taken, gpu)

@@ -1,0 +1,72 @@
+"""The state of the execution model in the middle of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.problem.model_tables import WIDE
+from placer.problem.problem import PlacementProblem
+from placer.problem.step_edges import step_edges_of
+
+NEVER_NS = -(2**62)
+"""The time of an event that has not happened."""
+START = -1
+"""The start of the step, in the place of a copy."""
+
+
+@dataclass(slots=True, eq=False)
+class StepState:
+    """All that the rest of a step depends on, between the starts of two ops. Times in ns."""
+
+    pools: list[list[int]]
+    """By device: when each thread is free, a heap."""
+    stream_free: list[int]
+    """By device: when its stream is free."""
+    alone_free: list[list[int]]
+    """By `SMALL` or `WIDE` and device: when the last such op is done; `NEVER_NS` where there was none."""
+    link_free: list[int]
+    """By link."""
+    ready: list[int]
+    """By op: when the latest of the messages that have arrived so far arrived."""
+    follows: list[int]
+    """By op: the copy that it follows so far (see `Simulator`); `START` where it follows none."""
+    warm: dict[int, int]
+    """By copy: the kinds of ops that followed it so far. For `START` all kinds, as op times include what is cold there."""
+    waits: list[int]
+    """By op: the number of edges that it still waits for."""
+    queue: list[int]
+    """A heap of ready ops: op i of N, ready at time t, is t * N + i."""
+    latest_ns: int = 0
+    """When the last op so far is done."""
+
+    @classmethod
+    def first(cls, problem: PlacementProblem) -> StepState:
+        """The state before the first op."""
+        fed = problem.devices.asynchronous.tolist()
+        threads = problem.devices.threads.tolist()
+        waits = step_edges_of(problem).waits_list.copy()
+        return cls(
+            pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.num_devices)],
+            stream_free=[0] * problem.num_devices,
+            alone_free=[[NEVER_NS] * problem.num_devices for _ in range(1 + WIDE)],
+            link_free=[0] * (2 * problem.num_devices) ** 2,
+            ready=[0] * problem.num_ops,
+            follows=[START] * problem.num_ops,
+            warm={START: -1},
+            waits=waits,
+            queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
+        )
+
+    def copy(self) -> StepState:
+        return StepState(
+            [pool.copy() for pool in self.pools],
+            self.stream_free.copy(),
+            [each.copy() for each in self.alone_free],
+            self.link_free.copy(),
+            self.ready.copy(),
+            self.follows.copy(),
+            self.warm.copy(),
+            self.waits.copy(),
+            self.queue.copy(),
+            self.latest_ns,
+        )
