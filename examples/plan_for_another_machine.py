@@ -10,7 +10,7 @@ import placer
 from examples.workloads import detector
 
 work = detector()
-graph = placer.build_graph(placer.trace(work.fn, *work.args))  # the function is traced and does not run
+graph = placer.build_graph(work.fn, *work.args, devices="h100")  # the function is traced and does not run
 placement = placer.solve(graph, "h100")
 print(placement.summary())
 

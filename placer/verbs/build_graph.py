@@ -15,11 +15,24 @@ if TYPE_CHECKING:
     from placer.tf.trace.tracing import Trace
 
 
-def trace(fn: Any, *args: Any, **kwargs: Any) -> Trace:
-    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`."""
+def trace(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> Trace:
+    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`.
+
+    Args:
+        fn: the function.
+        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
+        devices: the machine to plan for, as in `placer.Options`. Code that asks TensorFlow for GPUs while it is traced is told
+            those of that machine. None stands for the devices of this process.
+
+    Raises:
+        OptionError: there is no such machine.
+        TraceError: the function cannot be traced.
+        TypeError: it cannot be called with these arguments.
+    """
     from placer.tf.trace import tracing
 
-    return tracing.trace(fn, *args, **kwargs)
+    with traced_for(Options(devices=devices)):
+        return tracing.trace(fn, *args, **kwargs)
 
 
 def build_graph(
@@ -36,9 +49,7 @@ def build_graph(
 
     Args:
         fn: the function or the trace.
-        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
-        devices: the machine that the graph is to be planned for, as in `placer.Options`. Code that asks TensorFlow for GPUs while
-            it is traced is told those of that machine. None stands for the devices of this process.
+        *args, **kwargs, devices: as for `trace`.
         sizes, rounds: sizes and numbers of rounds that the graph leaves open, as in `placer.Options`.
 
     Raises:
@@ -50,7 +61,6 @@ def build_graph(
     from placer.tf.trace import reading, tracing
     from placer.tf.trace.known_sizes import KnownSizes
 
-    options = Options(devices=devices, sizes=sizes, rounds=rounds)
-    with traced_for(options):
-        traced = fn if isinstance(fn, tracing.Trace) else tracing.trace(fn, *args, **kwargs)
-    return reading.read(traced, KnownSizes(traced, options.sizes, options.rounds), variables.immovable_handles())
+    given = Options(sizes=sizes, rounds=rounds)
+    traced = fn if isinstance(fn, tracing.Trace) else trace(fn, *args, devices=devices, **kwargs)
+    return reading.read(traced, KnownSizes(traced, given.sizes, given.rounds), variables.immovable_handles())

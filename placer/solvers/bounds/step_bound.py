@@ -35,7 +35,7 @@ def longest_chain_ns(simulator: Simulator) -> int:
     last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
-    consumer, begin, hop = edges.consumer_list, edges.start_list, edges.is_control_list
+    consumer, begin, is_control = edges.consumer_list, edges.start_list, edges.is_control_list
 
     ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the host can issue the op
     behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the stream can begin it
@@ -58,7 +58,7 @@ def longest_chain_ns(simulator: Simulator) -> int:
                 host = min([done[s] + costs[s][d] for s in own])
                 stream = host
                 if edge_wait[e][d] == ISSUED and d in own:  # to stay on d is never later than to leave it and come back
-                    host, stream = min(host, issued[d]), min(host, issued[d] if hop[e] else follow[d])
+                    host, stream = min(host, issued[d]), min(host, issued[d] if is_control[e] else follow[d])
                 host_ready[d] = max(host_ready[d], host)
                 stream_ready[d] = max(stream_ready[d], stream)
     return end

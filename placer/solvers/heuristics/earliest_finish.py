@@ -25,7 +25,7 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     devices = range(problem.num_devices)
     edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
     into = grouped(edges.consumer, problem.num_ops)
-    producer, hop = edges.producer.tolist(), edges.is_control_list
+    producer, is_control = edges.producer.tolist(), edges.is_control_list
     streamed = (problem.devices.asynchronous & ~tables_of(problem).host_only).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     threads = problem.devices.threads.tolist()
@@ -49,7 +49,7 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
                 if s == d and edge_wait[e][d] == ISSUED:
                     ready = max(ready, issued[source])
                 else:
-                    ready = max(ready, (issued if hop[e] else done)[source] + copy[e][s][d])
+                    ready = max(ready, (issued if is_control[e] else done)[source] + copy[e][s][d])
             begin = max(ready, min(host[d])) if alone[op][d] else ready
             if streamed[op][d]:
                 host_end = begin + dispatch[op][d]

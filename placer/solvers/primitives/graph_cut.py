@@ -269,19 +269,19 @@ def _add_memory_cost_of_tensors(
     """
     until = np.concatenate([np.zeros((problem.num_devices, 1)), np.cumsum(memory_price, axis=1)], axis=1)
     ranges = live_ranges_of(problem)
-    what, unit = ranges.tensor, ranges.unit
+    tensor, unit = ranges.tensor, ranges.unit
     size = problem.tensors.held_bytes if price_scale is None else problem.tensors.held_bytes * price_scale[problem.tensors.op]
-    pays = ~problem.tensors.shared[what] | (np.arange(len(what)) >= problem.num_tensors)
-    maker = unit[what]
+    pays = ~problem.tensors.shared[tensor] | (np.arange(len(tensor)) >= problem.num_tensors)
+    maker = unit[tensor]
     for e, side in enumerate(sides):
-        place = ranges.place[np.arange(len(what)), side[unit]]
+        place = ranges.place[np.arange(len(tensor)), side[unit]]
         memory = problem.devices.place_device[place]
-        held_ns = size[what] * (until[memory, ranges.last + 1] - until[memory, ranges.first])
+        held_ns = size[tensor] * (until[memory, ranges.last + 1] - until[memory, ranges.first])
         due = np.floor(np.minimum(held_ns, MAX_MEMORY_COST_NS)).astype(np.int64)
         able = np.flatnonzero((due > 0) & pays & (node[unit] != (SINK, SOURCE)[e]))
-        made_there = problem.tensors.shared[what] & (problem.tensor_place[what, side[maker]] == place)
-        away = np.where(made_there, node[maker], (SINK, SOURCE)[e])
-        _add_chains(arcs, e, (what * 2 * problem.num_devices + place)[able], node[unit[able]], due[able], away[able])
+        made_at_place = problem.tensors.shared[tensor] & (problem.tensor_place[tensor, side[maker]] == place)
+        away = np.where(made_at_place, node[maker], (SINK, SOURCE)[e])
+        _add_chains(arcs, e, (tensor * 2 * problem.num_devices + place)[able], node[unit[able]], due[able], away[able])
 
 
 def _add_chains(arcs: _Arcs, e: int, group: Ints, node: Ints, due: Ints, away: Ints) -> None:

@@ -27,7 +27,7 @@ class IncrementalMemory:
         ops, tensors = problem.num_ops, problem.num_tensors
         self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.devices.memory_limit_bytes.tolist()]
         self._passing = np.zeros((problem.num_devices, ops), np.int64)
-        self._peak: list[int | None] = [0] * problem.num_devices  # of what passes; None where it has to be looked up again
+        self._peak: list[int | None] = [0] * problem.num_devices  # of temporary bytes; None if it must be computed again
         self._kept = [0] * problem.num_devices
         self._device = [NOWHERE] * problem.num_units
 
@@ -43,8 +43,8 @@ class IncrementalMemory:
         self._source = [NOWHERE] * tensors
         self._taken: list[int] = ranges.last[tensors:].tolist()
         self._taken_at: list[list[int]] = ranges.place[tensors:].tolist()
-        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: how long placed ops take it there
-        self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the last of them
+        self._users: list[dict[int, list[int]]] = [{} for _ in range(tensors)]  # by place: last moments of uses by placed ops
+        self._until: list[dict[int, int]] = [{} for _ in range(tensors)]  # by place: the latest of these
         self._workspace: list[list[int]] = problem.ops.workspace_bytes.tolist()
         self._ops = grouped(problem.ops.unit, problem.num_units)
         self._makes = grouped(ranges.unit[:tensors], problem.num_units)

@@ -33,7 +33,7 @@ MIN_CLOCKED_LIMIT_S = 1.0
 """From this time limit on, the clock ends the search too, in case the machine is slow or busy."""
 SAMPLED_MOVES = 100
 """The first temperature is the mean change of the objective by so many first moves."""
-COOLEST = 1e-3
+LAST_TEMPERATURE_SHARE = 1e-3
 """The last temperature, as a share of the first."""
 
 
@@ -83,26 +83,26 @@ def anneal(
         return start
     choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
     state: _Moves = IncrementalCost(problem, start) if objective == "total_cost" else _StepTime(problem, start)
-    room, device = IncrementalMemory(problem), start.device.tolist()
+    memory, device = IncrementalMemory(problem), start.device.tolist()
     for unit, d in enumerate(device):
-        room.move(unit, d)
-    best, lowest, value, rises, hottest = device.copy(), 0, 0, [], 1.0
+        memory.move(unit, d)
+    best, lowest, value, rises, first_temperature = device.copy(), 0, 0, [], 1.0
     for k in range(moves):
-        gone = max(k / moves, 2 * (time.perf_counter() - started) / seconds - 1)
-        if gone >= 1:
+        progress = max(k / moves, 2 * (time.perf_counter() - started) / seconds - 1)
+        if progress >= 1:
             break
         unit = int(free[rng.integers(len(free))])
-        here = device[unit]
+        current = device[unit]
         to = choices[unit][int(rng.integers(len(choices[unit]) - 1))]
-        if to == here:
+        if to == current:
             to = choices[unit][-1]
         rise = state.move(unit, to)
         if k < SAMPLED_MOVES:
             rises.append(abs(rise))
-            hottest = max(1.0, sum(rises) / len(rises))
-        temperature = temperature_at(gone, hottest, COOLEST)
-        if not (is_accepted(rise, temperature, rng.random) and room.move_if_fits(unit, to)):
-            state.move(unit, here)
+            first_temperature = max(1.0, sum(rises) / len(rises))
+        temperature = temperature_at(progress, first_temperature, LAST_TEMPERATURE_SHARE)
+        if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
+            state.move(unit, current)
             continue
         device[unit] = to
         value += rise
