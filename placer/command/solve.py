@@ -28,9 +28,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.views.shared.facts import plan_facts
 
     overrides = options_given(args)
-    checked = Options.of(overrides)
-    overrides = {name: getattr(checked, name) for name in overrides}
-    look_up(checked)
+    look_up(Options.of(overrides))
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):

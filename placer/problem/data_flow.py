@@ -103,7 +103,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     captured = np.array([op.role == "capture" for op in ops], np.bool_)[producer]
     in_variable = _in_variables(graph, ops, moment, producer, last)
     nbytes = sizes(ops)
-    largest = np.maximum(sizes(run), np.array([_largest_bytes(graph, ops[i], k) for i, k in numbers], np.int64))
+    bounds = np.array([_bound_bytes(graph, ops[i], k) for i, k in numbers], np.int64)
     tensors = Tensors(
         op=producer,
         nbytes=nbytes,
@@ -113,7 +113,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         is_result=held,
         shared=view | captured | in_variable,
         copy_bytes=_copy_bytes(ops, constraints, machine, producer, nbytes),
-        held_bytes=allocated(largest * _rounds_at_once(ops, producer, tensor, consumer)),
+        held_bytes=allocated(np.maximum(sizes(run), bounds) * _rounds_at_once(ops, producer, tensor, consumer)),
     )
     return DataFlow(
         tensors,
@@ -128,6 +128,12 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         controls,
         unused_bytes,
     )
+
+
+def _bound_bytes(graph: OpGraph, op: OpNode, output: int) -> int:
+    """The most bytes that an output can have, if its size is not exact; else 0. A dimension without a bound counts as 1."""
+    size = graph.size_of(op.name, output)
+    return 0 if size is None else replace(op.signature.outputs[output], shape=size.bound).nbytes
 
 
 def _loop_control_edges(ops: list[OpNode], fed: Ints) -> Ints:
@@ -218,12 +224,6 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
         column = np.array([p < 0 or p in kept[o] for o, p in zip(op.tolist(), position.tolist(), strict=True)], np.bool_)
         flags[:, [d for d, device in enumerate(machine.devices) if device.kind == kind]] = column[:, None]
     return flags
-
-
-def _largest_bytes(graph: OpGraph, op: OpNode, output: int) -> int:
-    """The bytes that an output can have at most, where its size is not exact and has a bound; else 0."""
-    size = graph.size_of(op.name, output)
-    return 0 if size is None else replace(op.signature.outputs[output], shape=size.bound).nbytes
 
 
 def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:

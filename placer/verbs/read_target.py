@@ -31,8 +31,7 @@ def read_target(
         target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
             to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
-        overrides: options that replace those of the target: a function is traced for the machine that these name, and read with
-            their sizes and rounds.
+        overrides: options that replace those of the target: a function is traced for the machine that these name.
 
     Raises:
         OptionError: there is no such thing, or the signature does not fit it.
@@ -43,28 +42,27 @@ def read_target(
     if path.suffix == ".json" or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
-        given = [name for name in ("sizes", "rounds") if overrides.get(name)]
-        if given:
-            raise OptionError(f"{', '.join(given)} are for functions and SavedModels; the sizes of {target} are in it.")
+        if given := [name for name in ("sizes", "rounds") if overrides.get(name)]:
+            raise OptionError(f"{' and '.join(given)} are for functions and SavedModels; those of {target} are in it.")
         return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.run.starting import start
 
     start()
     from placer.tf.trace.targets import load_saved_model
-    from placer.verbs.build_graph import build_graph, trace
-    from placer.verbs.traced_for import traced_for
+    from placer.verbs.build_graph import build_graph
 
     if path.is_dir():
+        chosen = Options.of(overrides)
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
-        own = {name: overrides[name] for name in ("sizes", "rounds") if name in overrides}
-        graph = build_graph(trace(function), **own)
+        graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()
     function, specs, options = target_function(target, signature)
     chosen = replace(options, **overrides)
-    with called_as(target, signature), traced_for(chosen):
-        traced = trace(function, *specs)
-    return build_graph(traced, sizes=chosen.sizes, rounds=chosen.rounds), options
+    with called_as(target, signature):
+        traced_for = chosen.devices if chosen.trace_for == "target" else None
+        graph = build_graph(function, *specs, devices=traced_for, sizes=chosen.sizes, rounds=chosen.rounds)
+    return graph, options
 
 
 def target_function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:

@@ -59,7 +59,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     options = options or Options.of(given)
     if name := given_too_late(graph, options.sizes, options.rounds):
         raise OptionError(
-            f"the sizes or rounds of {name!r} are part of a graph: build_graph(trace(function, *args), sizes=..., rounds=...)."
+            f"the sizes or rounds of {name!r} are part of a graph: build_graph(function, *args, sizes=..., rounds=...)."
         )
     if machine is not None:
         if options.devices not in (None, machine):

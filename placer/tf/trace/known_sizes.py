@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
@@ -33,8 +34,8 @@ class KnownSizes:
     def __init__(
         self,
         trace: Trace,
-        sizes: Mapping[str, Sequence[int]] | None = None,
-        rounds: Mapping[str, int] | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        rounds: Mapping[str, Any] | None = None,
         seen: Seen | None = None,
     ) -> None:
         self._unused = dict.fromkeys(sizes or {})

@@ -232,7 +232,7 @@ def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
 
     plain = placer.build_graph(fn, tf.ones([4]))
     assert set(plain.rounds.values()) == {(10, "assumed")}
-    given = placer.build_graph(placer.trace(fn, tf.ones([4])), rounds={"while": 300})
+    given = placer.build_graph(fn, tf.ones([4]), rounds={"while": 300})
     assert set(given.rounds.values()) == {(300, "given")}
     with pytest.raises(placer.OptionError, match="build_graph"):
         placer.solve(plain, "h100", rounds={"while": 300})
