@@ -26,7 +26,7 @@ class Simulation:
     """The schedule of one step. Times in ns since the start of the first op; X copies."""
 
     step_ns: int
-    """The step time: that of the whole call, with what it takes beside its ops."""
+    """The step time, which is that of the whole call."""
     busy_ns: Ints
     """[D]: of an asynchronous device's stream, or of all threads of another device."""
     start_ns: Ints
