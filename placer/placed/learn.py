@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from placer.errors import DeviceError, PlanError, RewriteError
+from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
 from placer.graph.seen import Seen
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
@@ -77,7 +77,10 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if trace is None or starts_anew(trace):
         return None
     sizes = KnownSizes(trace)
-    if not may_be_undecided(trace, sizes) or not _is_undecided(signatures.graph_of(trace)):
+    if not may_be_undecided(trace, sizes):
+        return None
+    graph = signatures.graph_of(trace)
+    if not _is_undecided(graph) or not _fits(signatures, graph):
         return None
     try:
         call = ReportingCall(trace, sizes)
@@ -111,6 +114,22 @@ def _is_here(signatures: Signatures) -> bool:
         return False
     devices = process_devices() if machine is None else [device.name for device in machine.devices]
     return len(devices) > 1 and set(devices) <= set(process_devices())
+
+
+def _fits(signatures: Signatures, graph: OpGraph) -> bool:
+    """Whether TensorFlow's default placement has enough memory by the upper bounds. Host memory is not checked."""
+    if not _has_accelerator():
+        return True
+    try:
+        return signatures.solve(graph, {}).baselines["tf_default"].feasible
+    except PlacerError:
+        return False
+
+
+def _has_accelerator() -> bool:
+    from placer.tf.devices import process_devices
+
+    return not all(device.startswith("CPU") for device in process_devices())
 
 
 def _is_undecided(graph: OpGraph) -> bool:

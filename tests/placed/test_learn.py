@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,20 @@ def test_where_the_first_call_does_not_learn() -> None:
     inside = placer.place(masked, devices=two_cpus())
     tf.function(inside)(ROWS)
     assert source(inside) == "bound"
+
+
+def test_the_first_call_does_not_learn_where_the_default_placement_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placer.placed.learn._has_accelerator", lambda: True)
+    roomy, machine = two_cpus(), two_cpus()
+    small = replace(machine, devices=tuple(replace(device, memory_bytes=8192) for device in machine.devices))
+    for devices, wanted in ((roomy, "seen"), (small, "bound")):
+        placed = placer.place(lambda x: tf.boolean_mask(tf.tile(x, [6, 1]), tf.tile(x, [6, 1])[:, 0] > 0.0)[:1], devices=devices)
+        try:
+            placed(ROWS)
+        except placer.InfeasibleError:
+            assert wanted == "bound"
+            continue
+        assert {size.source for sizes in placed.placement.graph.sizes.values() for size in sizes if size} == {wanted}
 
 
 def test_random_numbers_go_on_as_they_do_plain() -> None:
