@@ -159,7 +159,7 @@ class Placement:
         self.write("tensorboard", logdir)
 
     def summary(self) -> str:
-        """The predicted speed, then per device ops, time and memory; transfers; objective and bound; baselines; notes."""
+        """As text: the predicted speed; ops, time and memory of each device; transfers; objective and bound; baselines; notes."""
         return str(self.view("summary"))
 
     def explain(self, name: str) -> str:

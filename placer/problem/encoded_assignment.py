@@ -1,4 +1,4 @@
-"""An assignment as the execution model's loop reads it: lists of what each op, edge and copy takes."""
+"""An assignment in the form in which the execution model's loop reads it: lists of the values of each op, edge and copy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class EncodedAssignment:
     """What the loop reads of an assignment, and the times that it writes. Plain lists, as the loop handles one op at a time."""
 
     by_op: tuple[list[Any], ...]
-    """Columns by op: device; whether it enters a stream; how it shares threads; what waking them takes, and after how long; time,
-    dispatch and compute of all runs; dispatch of the first run and compute of the last; what sending its results takes of its
-    thread; what one run takes more as the first of its kind to follow a copy; runs per step. Times in ns."""
+    """Columns by op: device; whether it enters a stream; how it shares threads; the time to wake sleeping threads, and the idle
+    time after which they sleep; time, dispatch and compute of all runs; dispatch of the first run; compute of the last run; time
+    on its thread to send its results; extra time of a run that is the first of its kind after a copy; runs per step. Times in
+    ns."""
     edge_wait: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, plus one if an earlier edge has begun it."""
     by_copy: tuple[list[Any], ...]
     """Columns by copy: time in all; time of the link; the link; whether it carries a control signal; the device whose stream it
-    waits for, or -1; what it takes of the thread that feeds that device; copies per step. Times in ns."""
+    waits for, or -1; its time on the thread that feeds that device; copies per step. Times in ns."""
     message: Ints
     """[X]: what each copy carries, a number in `StepEdges`."""
     src: Ints

@@ -122,9 +122,11 @@ def keep(harvest: Harvest, placement: Placement) -> int:
     """
     from placer.tf.devices import local_machine
 
-    found = harvest.measurements(placement, local_machine())
+    measured = harvest.measurements(placement, local_machine())
     try:
-        return Store().add_missing(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
+        return Store().add_missing(
+            Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in measured
+        )
     except StoreError as error:
         raise PlacerError(str(error)) from error
 

@@ -92,10 +92,10 @@ def _least_cost(problem: PlacementProblem, seconds: float, seed: int) -> tuple[i
     reduced = reduce(problem)
     prices = MemoryPrices(reduced.problem)
     prices.ascend(MAX_CUTS, started + seconds / 2)
-    bound, near = prices.bound_ns, minimum_cut(reduced.problem, memory_price=prices.per_byte()).assignment
+    bound, assignment = prices.bound_ns, minimum_cut(reduced.problem, memory_price=prices.per_byte()).assignment
     if choices(reduced.problem) <= MAX_UNITS:
         model = Model(reduced.problem)
         model.limit(prices.moments)
-        _, candidate, proved = model.minimise(near, max(MIN_CP_SAT_S, started + seconds - time.perf_counter()), seed)
-        bound, near = max(bound, proved), near if candidate is None else candidate
-    return bound, reduced.invert(near)
+        _, candidate, proved = model.minimise(assignment, max(MIN_CP_SAT_S, started + seconds - time.perf_counter()), seed)
+        bound, assignment = max(bound, proved), assignment if candidate is None else candidate
+    return bound, reduced.invert(assignment)

@@ -27,10 +27,10 @@ class DeviceSubset:
 
 def on_first(problem: PlacementProblem, count: int) -> DeviceSubset | None:
     """The problem on all devices but the accelerators after the first `count`; None if an op must be on one of those."""
-    kept = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
-    if not problem.units.allowed[:, kept].any(axis=1).all():
+    devices = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
+    if not problem.units.allowed[:, devices].any(axis=1).all():
         return None
-    return DeviceSubset(problem.on_devices(kept), kept)
+    return DeviceSubset(problem.on_devices(devices), devices)
 
 
 def halved(problem: PlacementProblem) -> Iterator[DeviceSubset]:

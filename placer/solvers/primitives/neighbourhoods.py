@@ -67,17 +67,17 @@ def search_neighbourhoods(
 def _around(problem: PlacementProblem, assignment: Assignment, rng: np.random.Generator) -> Bools:
     """[U]: at most `MAX_UNITS` units around one whose tensors are copied: its neighbours, their neighbours, and so on."""
     maker, user = crossings_of(problem).unit[crossings_of(problem).user_crossing], crossings_of(problem).user
-    near = np.zeros(problem.num_units, np.bool_)
+    chosen = np.zeros(problem.num_units, np.bool_)
     crossing = np.flatnonzero(assignment.device[maker] != assignment.device[user])
-    near[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
-    while near.sum() < MAX_UNITS:
-        more = near.copy()
-        more[user[near[maker]]] = more[maker[near[user]]] = True
-        added = np.flatnonzero(more & ~near)
+    chosen[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
+    while chosen.sum() < MAX_UNITS:
+        extended = chosen.copy()
+        extended[user[chosen[maker]]] = extended[maker[chosen[user]]] = True
+        added = np.flatnonzero(extended & ~chosen)
         if not len(added):
             break
-        near[rng.permutation(added)[: MAX_UNITS - int(near.sum())]] = True
-    return near
+        chosen[rng.permutation(added)[: MAX_UNITS - int(chosen.sum())]] = True
+    return chosen
 
 
 def _optimised(
