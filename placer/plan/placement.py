@@ -57,7 +57,7 @@ class Placement:
     stop_reason: str
     """Why the solver stopped."""
     notes: tuple[str, ...]
-    """Pins that were relaxed, device scopes that were overridden, ops whose results may differ."""
+    """Assumed sizes, dropped device scopes, limits above the memory, variables that move, results that may differ."""
     options: Mapping[str, Any]
     """The options of the planning, as plain JSON types."""
     assigned: Mapping[str, str] | None = None

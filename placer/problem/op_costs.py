@@ -190,7 +190,7 @@ def _cold_ns(
 
 
 def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -> Ints:
-    """[N, D]: bytes of workspace that a convolution needs beside that of its price, on a GPU that computes it channels first.
+    """[N, D]: workspace of a convolution, in bytes, beyond its priced one, on a GPU that computes it channels first.
 
     TensorFlow computes float32 convolutions channels first in two cases: in graphs with gradients of convolutions
     (`GetSrcAndDstDataFormats` in its generic_layout_optimizer.cc), and where it fuses a convolution, its bias and its activation

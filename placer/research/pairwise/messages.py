@@ -56,7 +56,7 @@ class Messages:
                 slice(first[v0], first[v1]), slice(v0, v1), first[v0:v1] - first[v0], np.repeat(np.arange(v1 - v0), size[v0:v1]),
                 slice(starts[m0], starts[m1]), message_value[starts[m0] : starts[m1]] - first[v0],
                 *(
-                    _Side.of(core, variable, size, first, starts, message_value, share, to, by, back, here[side], first[v0])
+                    _Side.of(core, variable, size, starts, message_value, share, to, by, back, here[side], first[v0])
                     for side in (by[here] > to[here], by[here] < to[here])
                 ),
             ))  # fmt: skip
@@ -162,7 +162,7 @@ class _Side:
 
     @classmethod
     def of(
-        cls, core: Core, variable: Ints, size: Ints, first: Ints, starts: Ints, message_value: Ints, share: Floats, to: Ints,
+        cls, core: Core, variable: Ints, size: Ints, starts: Ints, message_value: Ints, share: Floats, to: Ints,
         by: Ints, back: Ints, edges: Ints, offset: int,
     ) -> _Side:  # fmt: skip
         here, other = to[edges], by[edges]

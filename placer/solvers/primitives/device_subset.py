@@ -34,7 +34,7 @@ def on_first(problem: PlacementProblem, count: int) -> DeviceSubset | None:
 
 
 def halved(problem: PlacementProblem) -> Iterator[DeviceSubset]:
-    """The problem on the first half of the accelerators, on half of these, and so on down to one, as far as ops allow."""
+    """The problem with half of the accelerators, then a quarter, and so on down to one; ends where a unit keeps no device."""
     count = len(accelerators(problem))
     while count > 1:
         count = (count + 1) // 2

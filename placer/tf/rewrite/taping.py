@@ -66,7 +66,7 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         """Args:
         placed: the rewritten function.
         trace: the trace from which it was rewritten.
-        result_shapes: shapes of the flat results, as far as they are known.
+        result_shapes: shapes of the flat results, None where a dimension or rank is unknown.
         taping: see `Taping`.
         """
         super().__init__(placed.inference_fn)
