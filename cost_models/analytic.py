@@ -29,7 +29,8 @@ class AnalyticModel:
 
     On a synchronous device (a CPU) an op takes the sum of dispatch and compute, on an asynchronous one (a GPU) the larger of the
     two. An op type without a formula is priced by its bytes; the source of such a cost is "analytic-fallback". A compiled call is
-    dispatched once and computes what its ops compute.
+    dispatched once and computes what its ops compute. An op that runs a function for each element of a dataset takes the time of
+    the function's ops as often as there are elements, its attribute "rounds".
     """
 
     @property
@@ -51,7 +52,10 @@ class AnalyticModel:
         """Dispatch and compute time in ns, and the workspace in bytes."""
         if signature.inner:
             inner = [self.op_cost(op, device) for op in signature.inner]
-            compute = sum(cost.compute_ns for cost in inner)
+            if rounds := signature.attr("rounds"):  # of a function that is run for each element of a dataset, op by op
+                compute = int(rounds) * sum(cost.time_ns for cost in inner)  # type: ignore[arg-type]
+            else:
+                compute = sum(cost.compute_ns for cost in inner)
             return device.dispatch_ns, compute, max(cost.workspace_bytes for cost in inner)
         work = work_of(signature)
         if not device.asynchronous:

@@ -54,7 +54,8 @@ class OpSignature:
     """Sorted by name. A type is given by its name ("float32"), a shape as a tuple with -1 for an unknown dimension. Functions and
     large tensors are left out."""
     inner: tuple[OpSignature, ...] = ()
-    """The ops inside a call that is compiled, and therefore placed, as a whole."""
+    """The ops inside a call that is compiled, and therefore placed, as a whole; or of a function that is run for each element of
+    a dataset."""
 
     def attr(self, name: str, default: AttrValue | None = None) -> AttrValue | None:
         """The attribute's value, or `default` if the op has no attribute of that name."""

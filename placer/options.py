@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,20 +73,39 @@ class Options:
     time_limit_s: float | None = field(
         default=None, metadata={"help": "how long the solver may search, in seconds; by default it depends on the problem's size"}
     )
+    sizes: Mapping[str, Sequence[int] | int | str] = field(
+        default_factory=dict,
+        metadata={"help": "sizes that the graph leaves open, by name glob, such as ids=64,128: the whole shape or the open part"},
+    )
+    rounds: Mapping[str, int | str] = field(
+        default_factory=dict, metadata={"help": "how often loops run, by name glob, such as while*=300"}
+    )
+    learn_sizes: bool = field(
+        default=True,
+        metadata={
+            "help": "whether a first call whose sizes or rounds the graph leaves open runs unplaced, and the plan uses them"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
+        if not isinstance(self.learn_sizes, bool):
+            raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
         _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, _limit)
         limited: dict[DeviceSpec, str] = {}
         for device in self.memory_limits:
             if (other := limited.setdefault(parse(device), device)) != device:
                 raise OptionError(f"memory_limits has {other!r} and {device!r}, which are the same: keep one.")
         _check("pins", self.pins, {"embed/*": "CPU:0"}, lambda _, device: _device(device))
+        _check("sizes", self.sizes, {"ids": [64, 128]}, lambda _, given: _sizes(given))
+        _check("rounds", self.rounds, {"while*": 300}, lambda _, given: _count(given))
         # Copies of mappings, which the caller can then change, and Python numbers instead of numpy's.
         own: dict[str, Any] = {"memory_limits": dict(self.memory_limits), "pins": dict(self.pins), "seed": _seed(self.seed)}
+        own["sizes"] = {name: _sizes(given) for name, given in self.sizes.items()}
+        own["rounds"] = {name: _count(given) for name, given in self.rounds.items()}
         if self.time_limit_s is not None:
             own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
         for name, value in own.items():
@@ -131,6 +150,23 @@ def _limit(device: str, size: Any) -> None:
     parse_bytes(size)
 
 
+def _count(given: Any) -> int:
+    """A whole number that is not negative, from a number or text; OptionError for anything else."""
+    try:
+        number = int(given) if isinstance(given, str) else -1 if isinstance(given, bool) else operator.index(given)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise OptionError(f"{given!r} is no whole number from 0 up.")
+    return number
+
+
+def _sizes(given: Any) -> tuple[int, ...]:
+    """One or more numbers, from a number, numbers or text with commas; OptionError for anything else."""
+    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+    return tuple(map(_count, parts))
+
+
 def _seed(given: Any) -> int:
     try:
         number = -1 if isinstance(given, bool) else operator.index(given)
@@ -141,7 +177,7 @@ def _seed(given: Any) -> int:
     return number
 
 
-def _check(option: str, given: Any, example: Mapping[str, str], read: Callable[[str, Any], object]) -> None:
+def _check(option: str, given: Any, example: Mapping[str, Any], read: Callable[[str, Any], object]) -> None:
     """Raises OptionError unless `given` maps text to values and `read` accepts each pair."""
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise OptionError(f"{option}={given!r} is not a mapping from text; write {option}={example!r}.")

@@ -197,7 +197,7 @@ class OpType:
 
     @property
     def uses_rows(self) -> bool:
-        """Whether it reads or changes a variable by rows, for which TensorFlow copies the variable at each read
+        """Whether it reads or changes a variable by rows. Every `ReadVariableOp` of such a variable copies it
         (`EnsureSparseVariableAccess` in resource_variable_ops.cc).
         """
         return "rows" in (self.reads, self.updates)

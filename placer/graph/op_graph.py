@@ -145,6 +145,10 @@ class OpGraph:
         node: OpNode = self.graph.nodes[name]["op"]
         return node
 
+    def size_of(self, name: str, output: int) -> Size | None:
+        """What is known of the shape of an output; None if the shape is exact."""
+        return self.sizes[name][output] if name in self.sizes else None
+
     def find(self, name: str) -> OpNode:
         """The op that `name` identifies.
 
@@ -371,7 +375,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         process_devices=tuple(data["process_devices"]),
         rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
-        sizes={name: tuple(map(_size, sizes)) for name, sizes in data.get("sizes", {}).items()},
+        sizes={name: tuple(map(_size, sizes)) for name, sizes in data["sizes"].items()},
         notes=tuple(data["notes"]),
     )
 

@@ -16,6 +16,7 @@ from placer.options import Options
 from placer.placed.signatures import Signatures
 
 if TYPE_CHECKING:
+    from placer.graph.seen import Seen
     from placer.placed.signature import Prepared
     from placer.plan.placement import Placement
     from placer.tf.run.harvesting import Harvest
@@ -111,13 +112,13 @@ class PlacedFunction:
         key = self._call_key(args, kwargs)
         prepared = signatures.by_call.get(key) if key is not None else None
         if prepared is None:
-            from placer.placed import unplaced
+            from placer.placed import learn, unplaced
 
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
             with signatures.lock:  # a second thread waits until the first has initialised the variables
                 try:
-                    prepared = signatures.prepare(args, kwargs, key)
+                    prepared = learn.first_call(signatures, args, kwargs) or signatures.prepare(args, kwargs, key)
                 except TraceError as error:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
@@ -217,6 +218,21 @@ class PlacedFunction:
             measured = profile(plan.graph, budget_s)
         self.plan(*args, **kwargs)
         return measured
+
+    def learn(self, *args: Any, keep_state: bool = False, **kwargs: Any) -> Seen:
+        """Runs one call of the plain function and notes what the graph does not say; see `placer.placed.learn.learn`.
+
+        Noted are the sizes that data decides, how often loops run, and how often branches are taken. The next call or `plan`
+        with such arguments makes a plan from them. Variables are put back unless `keep_state` is True.
+
+        Raises:
+            PlacerError: the function is left as it is, or it cannot be copied.
+            Exception: the run fails, as a call would.
+        """
+        from placer.placed.learn import learn
+
+        args, kwargs = self._arguments(args, kwargs)
+        return learn(self.signatures, args, kwargs, keep_state)
 
     def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
         """Runs real calls with these arguments under TensorFlow's profiler and stores the times of their ops on their devices.

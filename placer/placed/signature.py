@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlanError
 
 if TYPE_CHECKING:
+    from placer.graph.seen import Seen
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
 
@@ -23,6 +24,8 @@ class Signature:
     """Such as "float32[8,224,224,3], int32[8]". For calls of a kind that is never placed: why not."""
     concrete: Any = None
     """The plain ConcreteFunction. None for calls of a kind that is never placed."""
+    seen: Seen | None = None
+    """What a run had that was made to learn sizes; an empty one while the first call learns. None before."""
     current: Prepared | None = None
     """What calls run. None: the next call is planned."""
     exportable: Any = None

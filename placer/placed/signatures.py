@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
+from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed.signature import Prepared, Signature
 from placer.verbs.build_graph import build_graph
@@ -117,7 +118,7 @@ class Signatures:
     def plan(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         """Traces and plans a call where that was not done before. It is not rewritten, so the plan's devices are not needed."""
         if not self.moves_variables:
-            return self._planned(self._traced_function(args, kwargs), args, kwargs)
+            return self._planned(self.traced_function(args, kwargs), args, kwargs)
         from placer.tf.state.creating import Deferred
 
         deferred = Deferred()
@@ -132,7 +133,7 @@ class Signatures:
         from placer.tf.state.creating import forget_deleted
 
         with deferred.tracing(self.traceable):
-            concrete = self._traced_function(args, kwargs)
+            concrete = self.traced_function(args, kwargs)
         prepared = self._planned(concrete, args, kwargs)
         ops = prepared.placement.ops if prepared.placement is not None else {}
         deferred.create(prepared.trace, {name: full_name(plan.device) for name, plan in ops.items()})
@@ -163,13 +164,27 @@ class Signatures:
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
         return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
 
+    def signature_of(self, concrete: Any) -> Signature:
+        """The signature of a plain ConcreteFunction under the current device scope."""
+        from placer.tf.run import call_keys
+        from placer.tf.trace.tracing import signature_text
+
+        key = call_keys.plan_key(concrete)
+        if key not in self._signatures:
+            self._signatures[key] = Signature(self.name, signature_text(concrete) + call_keys.scope_text(), concrete)
+        return self._signatures[key]
+
+    def graph_of(self, trace: Trace, seen: Seen | None = None) -> OpGraph:
+        """The graph of a trace with the given sizes and rounds, and with what was seen."""
+        return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
+
     def forget(self, signature: Signature) -> None:
         """Lets the next call of a signature plan it again."""
         signature.current = signature.exportable = None
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
-    def _traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
         from placer.tf.trace.tracing import concrete_function
 
@@ -177,13 +192,10 @@ class Signatures:
             return concrete_function(self.traceable, args, kwargs)
 
     def _planned(self, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
-        from placer.tf.run import call_keys, eligibility
-        from placer.tf.trace.tracing import concrete_function, signature_text
+        from placer.tf.run import eligibility
+        from placer.tf.trace.tracing import concrete_function
 
-        key = call_keys.plan_key(concrete)
-        signature = self._signatures.get(key)
-        if signature is None:
-            signature = Signature(self.name, signature_text(concrete) + call_keys.scope_text(), concrete)
+        signature = self.signature_of(concrete)
         if signature.current is None:
             trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
@@ -193,17 +205,24 @@ class Signatures:
                 signature.current = Prepared(signature, None, None, signature.concrete)
             else:
                 signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
-            self._signatures[key] = signature
             self.latest = signature.current
         return signature.current
 
     def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
-        graph = build_graph(trace)
         if self.plans:
-            made_for_it = (plan for plan in self.plans if plan.fingerprint == graph.fingerprint)
-            return next(made_for_it, self.plans[0]).bound_to(graph)
+            return self._saved_plan_of(trace)
+        graph = self.graph_of(trace, signature.seen)
         limits = signature.reduced_limits
         return self.solve(graph, self.options.memory_limits if limits is None else limits)
+
+    def _saved_plan_of(self, trace: Trace) -> Placement:
+        """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
+        graph = self.graph_of(trace)
+        for plan in self.plans:
+            read_alike = self.graph_of(trace, seen) if (seen := Seen.of_graph(plan.graph)) else graph
+            if plan.fingerprint == read_alike.fingerprint:
+                return plan.bound_to(read_alike)
+        return self.plans[0].bound_to(graph)
 
     # -- applying --------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
         _leave(
             signatures,
             f"{caller} calls it, and XLA compiles that as a whole, for one device, so plan and pins are ignored there; "
-            f"build {caller} with jit_compile=False to run it by plan",
+            "jit_compile=False, in tf.function or in compile of a Keras model, lets it run by plan",
         )
         return signatures.traceable  # type: ignore[no-any-return]
     if is_saving():

@@ -11,7 +11,7 @@ from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
-from placer.plan.notes import limits_above_memory, results_that_may_differ, variables_to_move
+from placer.plan.notes import limits_above_memory, results_that_may_differ, sizes_without_bound, variables_to_move
 from placer.plan.parts import DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement
 from placer.problem.arrays import Ints
@@ -72,6 +72,7 @@ def expand(
         notes=(
             *graph.notes,
             *constraints.notes,
+            *sizes_without_bound(graph, options),
             *limits_above_memory(machine, problem.devices.memory_limit_bytes),
             *variables_to_move(graph, options, problem, op_device),
             *results_that_may_differ(graph, problem, op_device, default_device),

@@ -53,8 +53,9 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
         if 0 <= limit < (bound_bytes := int(problem.units.persistent_bytes[bound == d].sum())):
             ways_out = [_limits_that_fit(problem, solution.objective), *ways_out, "make some of these on another device"]
             return (
-                f"{lead}: what has to stay on {name} takes {_bytes(bound_bytes)}, {_bytes(bound_bytes - limit)} over its limit "
-                f"of {_bytes(limit)}. Most is held by {_largest_holders(graph, problem, bound == d)}. "
+                f"{lead}: what has to be kept on {name} takes {_bytes(bound_bytes)}, "
+                f"{_bytes(bound_bytes - limit)} over its limit of {_bytes(limit)}. "
+                f"Most is held by {_largest_holders(graph, problem, bound == d)}. "
                 f"Way out: {', or '.join(ways_out)}."
             )
     attempts = _simple_placements(problem, solution.objective)
@@ -70,8 +71,9 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     holders = _largest_holders(graph, problem, assignment.device == d, _transient_at_peak(problem, assignment, d))
     ways_out = [_limits_that_fit(problem, solution.objective), *ways_out, _smaller_batch(problem, assignment, d)]
     return (
-        f"{lead}: {closest}, the closest of {', '.join(excess_bytes)}, needs {_bytes(limit + missing)} on {name}, "
-        f"{_bytes(missing)} over its limit of {_bytes(limit)}. At the peak, most is held by {holders}. "
+        f"{lead}: of the placements of {', '.join(excess_bytes)}, that of {closest} comes closest. "
+        f"It needs {_bytes(limit + missing)} on {name}, {_bytes(missing)} over its limit of {_bytes(limit)}. "
+        f"At the peak, most is held by {holders}. "
         f"Way out: {', or '.join(ways_out)}."
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.common.units import format_bytes
+from placer.graph.assumptions import without_bound
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.problem.arrays import Ints
@@ -30,6 +31,16 @@ def limits_above_memory(machine: Machine, limit_bytes: Ints) -> list[str]:
         for device, limit in zip(machine.devices, limit_bytes.tolist(), strict=True)
         if 0 < device.memory_bytes < limit
     ]
+
+
+def sizes_without_bound(graph: OpGraph, options: Options) -> list[str]:
+    """A note on the tensors that may take more memory than is counted, if memory limits are given."""
+    unbounded = without_bound(graph) if options.memory_limits else ()
+    if not unbounded:
+        return []
+    more = f" and {len(unbounded) - MAX_NAMES_SHOWN} more" if len(unbounded) > MAX_NAMES_SHOWN else ""
+    names = ", ".join(map(repr, unbounded[:MAX_NAMES_SHOWN])) + more
+    return [f"the memory limits may not hold: the size of {names} has no upper bound, and what is assumed of it is counted."]
 
 
 def variables_to_move(graph: OpGraph, options: Options, problem: PlacementProblem, op_device: Ints) -> list[str]:

@@ -33,8 +33,8 @@ def why(placement: Placement, op: OpNode) -> Reason:
         return _assigned(placement, op, other, slower_ns, transfers_ns, times)
     if slower_ns + transfers_ns < 0:
         saved = format_ns(-slower_ns - transfers_ns)
-        text = f"for the plan as a whole ({placement.objective}): moving it alone to {other} would save {saved} of total cost"
-        return Reason("whole", op.name, f"{text} ({times})")
+        text = f"for the plan as a whole ({placement.objective}), though moving it alone to {other} would save {saved}"
+        return Reason("whole", op.name, f"{text} of total cost ({times})")
     if slower_ns + transfers_ns == 0:
         return Reason("indifferent", op.name, f"as good on {other} ({times}, no difference in transfers)")
     if slower_ns >= max(transfers_ns, 1):

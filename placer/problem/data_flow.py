@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -104,6 +104,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     captured = np.array([op.role == "capture" for op in ops], np.bool_)[producer]
     in_variable = _in_variables(graph, ops, moment, producer, last)
     nbytes = sizes(ops)
+    bounds = np.array([_bound_bytes(graph, ops[i], k) for i, k in numbers], np.int64)
     tensors = Tensors(
         op=producer,
         nbytes=nbytes,
@@ -113,7 +114,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         is_result=held,
         shared=view | captured | in_variable,
         copy_bytes=_copy_bytes(ops, constraints, machine, producer, nbytes),
-        held_bytes=allocated(sizes(run) * _rounds_at_once(ops, producer, tensor, consumer)),
+        held_bytes=allocated(np.maximum(sizes(run), bounds) * _rounds_at_once(ops, producer, tensor, consumer)),
     )
     return DataFlow(
         tensors,
@@ -128,6 +129,12 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         controls,
         unused_bytes,
     )
+
+
+def _bound_bytes(graph: OpGraph, op: OpNode, output: int) -> int:
+    """The most bytes that an output can have, if its size is not exact; else 0. A dimension without a bound counts as 1."""
+    size = graph.size_of(op.name, output)
+    return 0 if size is None else replace(op.signature.outputs[output], shape=size.bound).nbytes
 
 
 def _loop_control_edges(ops: list[OpNode], fed: Ints) -> Ints:

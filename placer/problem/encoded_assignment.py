@@ -18,15 +18,24 @@ class EncodedAssignment:
     """What the loop reads of an assignment, and the times that it writes. Plain lists, as the loop handles one op at a time."""
 
     by_op: tuple[list[Any], ...]
-    """Columns by op: device; whether it enters a stream; how it shares threads; the time to wake sleeping threads, and the idle
-    time after which they sleep; time, dispatch and compute of all runs; dispatch of the first run; compute of the last run; time
-    on its thread to send its results; extra time of a run that is the first of its kind after a copy; runs per step. Times in
-    ns."""
+    """Columns by op, times in ns:
+
+    - the device; whether the op enters its stream; how it shares threads;
+    - the time to wake these threads, and the time after which they sleep;
+    - time, dispatch and compute of all runs; dispatch of the first run; compute of the last run;
+    - the time in which its thread sends its results;
+    - `Ops.cold_ns`; runs per step.
+    """
     edge_wait: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, plus one if an earlier edge has begun it."""
     by_copy: tuple[list[Any], ...]
-    """Columns by copy: time in all; time of the link; the link; whether it carries a control signal; the device whose stream it
-    waits for, or -1; its time on the thread that feeds that device; copies per step. Times in ns."""
+    """Columns by copy, times in ns:
+
+    - time until it arrives; time for which it occupies the link; the link;
+    - whether it carries a control signal;
+    - the device whose stream it waits for, or -1; the time for which it occupies the thread that feeds that device;
+    - copies per step.
+    """
     message: Ints
     """[X]: what each copy carries, a number in `StepEdges`."""
     src: Ints

@@ -26,7 +26,7 @@ class Simulation:
     """The schedule of one step. Times in ns since the start of the first op; X copies."""
 
     step_ns: int
-    """The step time: the predicted time of the whole call, including the time that is spent outside of ops."""
+    """The step time: the predicted time of the whole call."""
     busy_ns: Ints
     """[D]: of an asynchronous device's stream, or of all threads of another device."""
     start_ns: Ints

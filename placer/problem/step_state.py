@@ -23,11 +23,11 @@ class StepState:
     stream_free: list[int]
     """By device: when its stream is free."""
     alone_free: list[list[int]]
-    """By `SMALL` or `WIDE` and device: end of the last such op; `NEVER_NS` if there was none."""
+    """By `SMALL` or `WIDE`, then by device: when the last op of that kind ends; `NEVER_NS` if there was none."""
     link_free: list[int]
     """By link."""
     ready: list[int]
-    """By op: arrival time of the latest message so far."""
+    """By op: the latest arrival of a message so far."""
     follows: list[int]
     """By op: the copy that it follows, as known so far (see `Simulator`); `START` if it follows none."""
     warm: dict[int, int]
@@ -37,7 +37,7 @@ class StepState:
     queue: list[int]
     """A heap of ready ops: op i of N, ready at time t, is t * N + i."""
     latest_ns: int = 0
-    """When the last op so far is done."""
+    """The latest end of an op so far."""
 
     @classmethod
     def first(cls, problem: PlacementProblem) -> StepState:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.graph.op_graph import OpGraph
@@ -10,6 +12,7 @@ from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine
+    from placer.graph.seen import Seen
     from placer.tf.trace.tracing import Trace
 
 
@@ -33,7 +36,15 @@ def trace(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: A
         return tracing.trace(fn, *args, **kwargs)
 
 
-def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> OpGraph:
+def build_graph(
+    fn: Any,
+    *args: Any,
+    devices: Machine | str | None = None,
+    sizes: Mapping[str, Any] = MappingProxyType({}),
+    rounds: Mapping[str, Any] = MappingProxyType({}),
+    seen: Seen | None = None,
+    **kwargs: Any,
+) -> OpGraph:
     """The `OpGraph` of a function for example arguments, or of a `Trace`.
 
     Dimensions the signature leaves open are taken from the example arguments.
@@ -41,9 +52,11 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
     Args:
         fn: the function or the trace.
         *args, **kwargs, devices: as for `trace`.
+        sizes, rounds: sizes and numbers of rounds that the graph leaves open, as in `placer.Options`.
+        seen: what a run of the function had, see `PlacedFunction.learn`.
 
     Raises:
-        OptionError: there is no such machine.
+        OptionError: there is no such machine, or a size or number of rounds is none.
         TraceError: the function cannot be traced.
         TypeError: it cannot be called with these arguments.
     """
@@ -51,5 +64,6 @@ def build_graph(fn: Any, *args: Any, devices: Machine | str | None = None, **kwa
     from placer.tf.trace import reading, tracing
     from placer.tf.trace.known_sizes import KnownSizes
 
+    given = Options(sizes=sizes, rounds=rounds)
     traced = fn if isinstance(fn, tracing.Trace) else trace(fn, *args, devices=devices, **kwargs)
-    return reading.read(traced, KnownSizes(traced), variables.immovable_handles())
+    return reading.read(traced, KnownSizes(traced, given.sizes, given.rounds, seen), variables.immovable_handles())

@@ -42,6 +42,8 @@ def read_target(
     if path.suffix == ".json" or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
+        if given := [name for name in ("sizes", "rounds") if overrides.get(name)]:
+            raise OptionError(f"{' and '.join(given)} are for functions and SavedModels; those of {target} are in it.")
         return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.run.starting import start
 
@@ -50,14 +52,16 @@ def read_target(
     from placer.verbs.build_graph import build_graph
 
     if path.is_dir():
+        chosen = Options.of(overrides)
         model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
-        graph = build_graph(function)
+        graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()
     function, specs, options = target_function(target, signature)
     chosen = replace(options, **overrides)
     with called_as(target, signature):
-        graph = build_graph(function, *specs, devices=chosen.devices if chosen.trace_for == "target" else None)
+        traced_for = chosen.devices if chosen.trace_for == "target" else None
+        graph = build_graph(function, *specs, devices=traced_for, sizes=chosen.sizes, rounds=chosen.rounds)
     return graph, options
 
 

@@ -13,10 +13,12 @@ from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
 from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible
+from placer.plan.notes import sizes_without_bound
 from placer.plan.placement import Placement
 from placer.problem.arrays import Bools
 from placer.problem.constraints import Constraints, constrain, guesses
@@ -55,6 +57,10 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     if options is not None and given:
         raise OptionError(f"give options as one object or as keywords ({', '.join(given)}), not both.")
     options = options or Options.of(given)
+    if name := given_too_late(graph, options.sizes, options.rounds):
+        raise OptionError(
+            f"the sizes or rounds of {name!r} are part of a graph: build_graph(function, *args, sizes=..., rounds=...)."
+        )
     if machine is not None:
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
@@ -96,7 +102,7 @@ def _solved(
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    return placement, constraints.notes
+    return placement, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:

@@ -47,7 +47,16 @@ def _tensor(facts: Mapping[str, Any]) -> str:
         f"; copied to {copy['dst']}{' (host memory)' if copy['dst_memory'] == 'host' else ''} in {format_ns(copy['time_ns'])}"
         for copy in facts["copies"]
     ]
-    return f"{facts['name']} {facts['type']}, {format_bytes(facts['nbytes'])}, {origin}{''.join(copies)}"
+    return f"{facts['name']} {facts['type']}{_size(facts['size'])}, {format_bytes(facts['nbytes'])}, {origin}{''.join(copies)}"
+
+
+def _size(facts: Mapping[str, Any]) -> str:
+    """The source of a size that is not exact, and its bound."""
+    if facts["source"] == "exact":
+        return ""
+    bound = facts["bound"]
+    known = bound is not None and None not in bound
+    return f" ({'' if facts['source'] == 'bound' else facts['source'] + ', '}{f'at most {list(bound)}' if known else 'no bound'})"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -134,7 +134,7 @@ def test_a_machine_in_words_tells_each_constant(machine: Machine) -> None:
 def test_a_machine_in_words_tells_of_threads_that_share_a_core(threads: int, ending: str) -> None:
     machine = cpus(1)
     lines = describe(replace(machine, devices=(replace(machine.devices[0], threads_per_core=threads),))).splitlines()
-    assert [line.endswith(ending) for line in lines if "products within" in line] == [True]
+    assert [line.endswith(ending) for line in lines if "matrix products" in line] == [True]
 
 
 def noisy() -> Placement:

@@ -25,7 +25,7 @@ class Memory:
         return self.spread(self.of(self.core.start[:-1] + values))
 
     def spread(self, entries: Ints) -> Ints:
-        """[T]: the memory of these entries."""
+        """[T]: the memory in use at each moment if these entries are held and no others."""
         core, change = self.core, np.zeros(len(self.core.room) + 1, np.int64)
         np.add.at(change, core.since[entries], core.amount[entries])
         np.subtract.at(change, core.until[entries], core.amount[entries])

@@ -100,7 +100,7 @@ def _matching(problem: SplitProblem, heaviest_ns: float, rng: random.Random) -> 
 
 
 def _members(problem: SplitProblem) -> list[tuple[int, list[int]]]:
-    """The cost and the units of each net."""
+    """The cost and the units of each net (see `Nets`: a tensor with the units that make and use it)."""
     nets = problem.nets
     units = np.split(nets.unit, nets.start[1:-1]) if len(nets.cost_ns) else []
     return [(cost, unit.tolist()) for cost, unit in zip(nets.cost_ns.tolist(), units, strict=True)]

@@ -71,9 +71,9 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
 
 
 def _shared_loads(simulator: Simulator) -> Floats:
-    """[U, 2, 4]: the `loads` of a unit on each side of the relaxation, divided equally among the side's devices, in ns.
+    """[U, 2, 4]: for each unit and side of the relaxation, the least of its `loads` on the side's devices, in ns.
 
-    The busiest device of a side has at least that load.
+    It is divided by the number of these devices: the busiest of them has at least the sum over the units on that side.
     """
     load, allowed, side = loads(simulator), simulator.problem.units.allowed, sides(simulator.problem)
     shared = np.zeros((len(load), 2, 4))

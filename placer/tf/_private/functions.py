@@ -91,7 +91,7 @@ def caller_to_be_compiled() -> str:
 
 
 def variable_creation_function(function: Any) -> Any:
-    """A tf.function's trace that initialises each variable where it is created, if need be; None if there is no such trace."""
+    """The trace of a tf.function that creates variables and initialises those without a value; None if it has no such trace."""
     return getattr(function, "_concrete_variable_creation_fn", None)
 
 

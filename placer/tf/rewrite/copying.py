@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +21,18 @@ class Copy:
     Args:
         trace: what is copied.
         device_of: full device name by node of the `OpGraph` read from the trace; None keeps the devices that the trace requests.
+        add_ops: adds ops to the new graph of a frame, which is all there, and returns those that must run.
     """
 
-    def __init__(self, trace: Trace, device_of: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        device_of: Mapping[str, str] | None,
+        add_ops: Callable[[Copy, Body], list[Any]] = lambda copy, frame: [],
+    ) -> None:
         self.trace = trace
         self.device_of = device_of
+        self.add_ops = add_ops
         self.graphs: dict[int, Any] = {}
         """By id of a frame's Body: its new FuncGraph."""
         self.placeholders: dict[int, set[str]] = {}

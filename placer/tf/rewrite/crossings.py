@@ -58,7 +58,7 @@ class Crossings:
 
         Args:
             source, index, dtype: the output that is passed, and its type.
-            device: the loop variable's; "" for one that keeps its device.
+            device: the planned device of the loop variable; "" if the output may stay where it is.
             name: what a node that is added for it is called, without the device.
             on_host: whether the loop takes it in host memory, see `takes_on_host`.
         """

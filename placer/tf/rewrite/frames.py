@@ -86,6 +86,7 @@ class Frames:
         graph.control_outputs.extend(
             graph.get_operation_by_name(n) for name in frame.control_outputs for n in copy.finished(frame, name)
         )
+        graph.control_outputs.extend(copy.add_ops(copy, frame))
         graph.is_control_flow_graph = True
         name = f"{frame.graph.name}_placed_{unique_id()}"
         graph.name = name

@@ -20,6 +20,7 @@ from placer.tf._private.functions import concrete_from_graph, copy_flat_signatur
 from placer.tf.devices import full_name
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.frames import Frames
+from placer.tf.rewrite.reporting import Reports
 from placer.tf.trace.tracing import Trace
 
 
@@ -39,8 +40,21 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
     Raises:
         RewriteError: the trace has something that cannot be copied; nothing has changed then.
     """
+    return _taken(Copy(trace, device_of))
+
+
+def rewrite_reporting(trace: Trace, reports: Reports) -> Any:
+    """A copy of a traced function that keeps its devices and reports, see `Reports`. It is for calls without a gradient.
+
+    Raises:
+        RewriteError: see `rewrite`.
+    """
+    return _taken(Copy(trace, None, reports.add_ops))
+
+
+def _taken(copy: Copy) -> Any:
     try:
-        return _copied_function(trace, device_of)
+        return _copied_function(copy)
     except (TypeError, ValueError, tf.errors.OpError) as error:
         raise RewriteError(f"TensorFlow does not take the copy of it: {error}") from error
 
@@ -62,15 +76,14 @@ def rewrite_by_plan(trace: Trace, placement: Placement, on_error: Callable[[Plac
     return concrete
 
 
-def _copied_function(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
-    copy = Copy(trace, device_of)
-    root = trace.root
+def _copied_function(copy: Copy) -> Any:
+    trace, root = copy.trace, copy.trace.root
     graph = Frames(copy).build(root)
     old = root.graph
     flat = [copy.tensor(root, *ref) for ref in root.outputs]
     graph.outputs.extend(flat)
     last_nodes = [n for name in root.control_outputs for n in copy.finished(root, name)]
-    graph.control_outputs.extend(map(graph.get_operation_by_name, last_nodes))
+    graph.control_outputs.extend([*map(graph.get_operation_by_name, last_nodes), *copy.add_ops(copy, root)])
     new_inputs = {id(t): n for t, n in zip(root.input_tensors, graph.inputs, strict=True)}
     for external, internal in external_captures(old):
         add_capture(graph, external, new_inputs[id(internal)])

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from placer.errors import TraceError
 from placer.tf._private.functions import UnliftableError, raised_while_tracing, variable_creation_function
+from placer.tf._private.gradients import is_recording
 
 
 def is_composite(value: Any) -> bool:
@@ -18,6 +19,11 @@ def is_composite(value: Any) -> bool:
 def runs_eagerly() -> bool:
     """Whether functions run eagerly, op by op, so that they can be debugged."""
     return bool(tf.config.functions_run_eagerly())
+
+
+def runs_on_its_own() -> bool:
+    """True for a call that is eager and that no tape, accumulator or distribution strategy sees."""
+    return bool(tf.executing_eagerly() and not is_recording() and not tf.distribute.has_strategy())
 
 
 def in_replica() -> bool:

@@ -37,6 +37,8 @@ class ControlFlow:
     flatten: Flatten
     """Adds the ops of a body, given how often it runs in a step and the nodes that its stateful ops wait for."""
     rounds: LoopRounds
+    weights: Callable[[str, int], Sequence[int]]
+    """Gives the weights of a branch's bodies, from its path and their number: each runs that share of the branch's runs."""
     kernels: KernelIndex = field(default_factory=KernelIndex.shared)
 
     # -- loops -----------------------------------------------------------------------------------------------------
@@ -95,14 +97,6 @@ class ControlFlow:
         builder.control(path, builder.nodes_since(before))
         resolver.last_nodes[path] = [path, *(f"{path}/out{i}" for i, _ in carried), *resolver.finished_body(inner)]
 
-    def notes(self) -> list[str]:
-        """What is assumed of loops whose number of rounds does not follow from the graph."""
-        return [
-            f"loop {path!r}: how often it runs cannot be read from the graph and counts as {rounds.value}."
-            for path, rounds in self.rounds.known.items()
-            if rounds.source == "assumed"
-        ]
-
     def _add_hoisted_read(
         self, path: str, node: NodeDef, handle: Source, value: Any, count: float, body: Body, waits: Sequence[str]
     ) -> None:
@@ -152,7 +146,7 @@ class ControlFlow:
     # -- branches --------------------------------------------------------------------------------------------------
 
     def add_branches(self, body: Body, name: str, node: NodeDef, count: float, waits: Sequence[str]) -> None:
-        """Adds the If or Case that op `name` of `body` is, with its branches, each with an equal share of `count`."""
+        """Adds the If or Case that op `name` of `body` is, with its branches, each with its share of `count`."""
         builder, resolver, children = self.builder, self.resolver, body.children[name]
         path = body.names[name]
         predicate = resolver.source(body, *split_input(node.input[0]))
@@ -173,9 +167,10 @@ class ControlFlow:
         merge = f"{path}/out"
         results: list[tuple[Source, int]] = []
         last_nodes: list[str] = []
-        for child in children:
+        weights = self.weights(path, len(children))
+        for child, weight in zip(children, weights, strict=True):
             before = len(builder.fields)
-            self.flatten(child, count / len(children), waits)
+            self.flatten(child, count * weight / sum(weights), waits)
             builder.control(path, builder.nodes_since(before))
             results += [(resolver.source(child, *ref), k) for k, ref in enumerate(child.outputs)]
             last_nodes += resolver.finished_body(child)

@@ -61,16 +61,6 @@ class Inputs:
             resource=resource,
         )
 
-    def notes(self, live: set[str]) -> list[str]:
-        """What is assumed of the sizes of arguments that neither the graph nor the example call gives."""
-        notes = []
-        for name, fields in self._builder.fields.items():
-            spec = self._builder.specs[name][0] if fields["role"] == "argument" and name in live else None
-            if spec is not None and (spec.shape is None or None in spec.shape):
-                what = "its unknown sizes count as 1" if spec.shape is not None else "of unknown rank, it counts as a scalar"
-                notes.append(f"argument {name!r}: {what}. Plan with example arguments, or with the sizes, for true costs.")
-        return notes
-
     def _describe(self, path: str, handle: Any, held: Sequence[tf.TensorSpec], role: Role) -> str:
         """Adds the resource behind a handle; returns its key in `resources`."""
         own_name = handle.name if isinstance(handle, Argument) else str(getattr(handle, "_name", ""))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
+from placer.graph.seen import Seen
 from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
+from placer.tf.trace.loop_sizes import Kind
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
-from placer.tf.trace.size_rules import is_known
-from placer.tf.trace.size_walk import Kind, SizeWalk
+from placer.tf.trace.size_rules import is_known, is_open
+from placer.tf.trace.size_walk import SizeWalk
 from placer.tf.trace.tracing import Trace
 
 
@@ -24,23 +28,21 @@ class KnownSizes:
         trace: of the function.
         sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
         rounds: given numbers of rounds by loop or glob.
-        seen: by node and output, the shape that a run had.
-        seen_rounds: by loop, the rounds that a run had.
+        seen: what a run had.
     """
 
     def __init__(
         self,
         trace: Trace,
-        sizes: Mapping[str, Sequence[int]] | None = None,
-        rounds: Mapping[str, int] | None = None,
-        seen: Mapping[tuple[str, int], tuple[int, ...]] | None = None,
-        seen_rounds: Mapping[str, int] | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        rounds: Mapping[str, Any] | None = None,
+        seen: Seen | None = None,
     ) -> None:
-        self.unused = dict.fromkeys([*(sizes or {}), *(rounds or {})])
-        """Names of given sizes that fit no undecided tensor, and of given rounds."""
+        self._unused = dict.fromkeys(sizes or {})
+        self._given_rounds = rounds or {}
         self._given = sizes or {}
-        self._seen = seen or {}
-        overrides = {path: Rounds(value, "seen") for path, value in (seen_rounds or {}).items()}
+        self.seen = seen or Seen()
+        overrides = {path: Rounds(value, "seen") for path, value in self.seen.rounds.items()}
         overrides |= {path: Rounds(value, "given") for path, value in (rounds or {}).items()}
         self._bound: SizeWalk | None = None
         self._likely: SizeWalk | None = None
@@ -54,7 +56,7 @@ class KnownSizes:
         arguments = [_argument_shape(value) for value in trace.arguments]
 
         def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
-            return SizeWalk(trace, kind, scratch, arguments, self._override, overrides, before)
+            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before)
 
         self._exact = walk("exact")
         rounds = self._exact.rounds.known
@@ -65,15 +67,15 @@ class KnownSizes:
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
         self.rounds = LoopRounds(rounds)
 
-    def _override(self, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
+    def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
-            if path == glob or fnmatchcase(path, glob):
+            if _names(glob, path):
                 filled = _filled(shape, numbers)
                 if filled is not None:
-                    self.unused.pop(glob, None)
+                    self._unused.pop(glob, None)
                     return filled, "given"
-        seen = self._seen.get((path, index))
-        return None if seen is None else (seen, "seen")
+        seen = self.seen.sizes.get((path, index))
+        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, "seen")
 
     def shape_of(self, path: str, index: int) -> Shape:
         """The most likely shape of an output, as far as it is known; None where the trace knows as much."""
@@ -102,12 +104,44 @@ class KnownSizes:
             source = "assumed"
         return Size(source, bound)
 
+    def open_outputs(self) -> list[tuple[str, int]]:
+        """The outputs of ops, loops and branches whose sizes neither are exact nor follow from sizes of others."""
+        if self._bound is None or self._likely is None or self._exact is None:
+            return []
+        walk = self._bound
+        return [
+            output
+            for output, origins in walk.origins.items()
+            if not is_known(self._exact.shape(output))
+            and (_decides(output, origins) or not is_known(walk.shape(output)) or not is_known(self._likely.shape(output)))
+        ]
+
+    def notes(self) -> list[str]:
+        """Names of given sizes and rounds that fit nothing that is open."""
+        loops = [name for name in self._given_rounds if not any(_names(name, loop) for loop in self.rounds.known)]
+        return [
+            f"{name!r}: what is given for it is not used, no open size or loop has this name." for name in (*self._unused, *loops)
+        ]
+
     def of_nodes(self, outputs: Mapping[str, int]) -> dict[str, tuple[Size | None, ...]]:
         """By node with an output whose shape is not exact: `size_of` each output; `outputs` has each node's number of them."""
         if self._bound is None:
             return {}
         sizes = {path: tuple(self.size_of(path, k) for k in range(count)) for path, count in outputs.items()}
         return {path: of_node for path, of_node in sizes.items() if any(of_node)}
+
+
+def _decides(output: tuple[str, int], origins: Collection[str]) -> bool:
+    """Whether the size of an output begins there: at its op, or at the loop or branch whose value it is.
+
+    A branch's value counts too if it has the size of a body's op: a run may take another body.
+    """
+    holder, _, value = output[0].rpartition("/")
+    return output[0] in origins or holder in origins or value == "out"
+
+
+def _names(glob: str, path: str) -> bool:
+    return path == glob or fnmatchcase(path, glob)
 
 
 def _filled(shape: Shape, numbers: Sequence[int]) -> Shape:
@@ -130,7 +164,7 @@ def _argument_shape(value: object) -> Shape:
 def _has_unknown(trace: Trace) -> bool:
     """Whether the shape of any tensor in a trace is not known."""
     return any(
-        not tensor.shape.is_fully_defined() and tensor.dtype not in (tf.resource, tf.variant)
+        is_open(op.type, tensor, as_tuple(tensor.shape))
         for body in trace.root.walk()
         for name, op in body.operations.items()
         for tensor in (body.results(name) if name in body.children else op.outputs)

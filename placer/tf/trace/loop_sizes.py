@@ -1,11 +1,17 @@
-"""The shape of a loop variable in the rounds of a loop and after it."""
+"""The shape of a loop variable in the rounds of a loop and after it, and that of a branch's result."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from placer.graph.sizes import Rounds, Shape
+from placer.tf.trace.bodies import Body, split_input
+from placer.tf.trace.size_rules import TensorListSize, merged
+
+Kind: TypeAlias = Literal["exact", "bound", "likely"]
+"""Sizes that all runs have, that no run exceeds, or that are most likely."""
 
 
 @dataclass
@@ -20,7 +26,7 @@ class LoopVariable:
         rounds: of the loop.
     """
 
-    kind: Literal["exact", "bound", "likely"]
+    kind: Kind
     start: Shape
     rounds: Rounds
     inside: Shape = field(init=False)
@@ -60,9 +66,7 @@ class LoopVariable:
 
     @property
     def _counted(self) -> bool:
-        """Whether the number of rounds is certain enough for this kind."""
-        wanted = {"exact": ("exact",), "bound": ("exact", "seen", "given", "bound")}.get(self.kind)
-        return wanted is None or self.rounds.source in wanted
+        return is_counted(self.kind, self.rounds)
 
     def give_up(self, result: Shape) -> None:
         """Leaves all dimensions open that have not settled."""
@@ -85,3 +89,37 @@ class LoopVariable:
 
     def _after(self, side: int) -> int | None:
         return side if side >= 0 and self._counted else None
+
+
+def list_after(kind: Kind, before: TensorListSize, after: TensorListSize, rounds: Rounds) -> TensorListSize:
+    """A list of tensors after a loop, from that before the loop and that after one round."""
+    length = None
+    if before.length is not None and after.length is not None:
+        added = after.length - before.length
+        length = before.length + added * rounds.value if not added or is_counted(kind, rounds) else None
+    return TensorListSize(length, merged(after.element, before.element))
+
+
+def is_counted(kind: Kind, rounds: Rounds) -> bool:
+    """Whether a number of rounds is certain enough for this kind of sizes."""
+    wanted = {"exact": ("exact",), "bound": ("exact", "seen", "given", "bound")}.get(kind)
+    return wanted is None or rounds.source in wanted
+
+
+def is_invariant(inner: Body, position: int) -> bool:
+    """Whether a loop's body passes a loop variable on as it is."""
+    name, _ = inner.outputs[position]
+    while name not in inner.inputs and inner.nodes[name].op == "Identity":
+        name, _ = split_input(inner.nodes[name].input[0])
+    return inner.inputs.get(name) == position
+
+
+def joined(kind: Kind, shapes: Sequence[Shape]) -> Shape:
+    """The shape of a branch's result, given that in each branch: the largest, or for an exact one what all have."""
+    known = [shape for shape in shapes if shape is not None and len(shape) == len(shapes[0] or ())]
+    if len(known) < len(shapes):
+        return None
+    sides = [set(side) for side in zip(*known, strict=True)]
+    return tuple(
+        None if None in side or (kind == "exact" and len(side) > 1) else max(s for s in side if s is not None) for side in sides
+    )

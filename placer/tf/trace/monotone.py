@@ -64,6 +64,8 @@ def is_monotone(node: NodeDef, op: Any, position: int) -> bool:
     """
     if node.op in ("DynamicStitch", "ParallelDynamicStitch"):
         return position >= len(op.inputs) // 2
+    if node.op == "Sum" and position == 1:
+        return bool(op.inputs[1].op.type == "BroadcastGradientArgs")
     if position not in _POSITIONS.get(node.op, ()) or position in _SUBTRACTED.get(node.op, ()):
         return False
     others = [static_value(tensor) for k, tensor in enumerate(op.inputs) if k != position]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -10,12 +11,14 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.base import OpSignature
 from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
+from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
 from placer.tf._private.func_graphs import library_function, static_value
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf.devices import process_devices
 from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
+from placer.tf.trace.dataset_bodies import DatasetBodies, rounds_of, runs_for_each
 from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
@@ -23,7 +26,7 @@ from placer.tf.trace.known_sizes import KnownSizes
 from placer.tf.trace.op_types import accepts_remote_handles, functions_of, is_stateful, may_differ
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
-from placer.tf.trace.signatures import Signatures
+from placer.tf.trace.signatures import Attributes, Signatures
 from placer.tf.trace.tracing import Trace
 
 
@@ -51,8 +54,11 @@ class _Reader:
         self.builder = GraphBuilder()
         self.signatures = Signatures(sizes.shape_of)
         self.resolver = Resolver()
-        self.control_flow = ControlFlow(self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds)
+        self.control_flow = ControlFlow(
+            self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds, sizes.seen.weights
+        )
         self.inputs = Inputs(trace, self.builder, self.signatures, immovable)
+        self.datasets = DatasetBodies(trace)
         self.stateful: list[str] = []
         self.notes: list[str] = []
 
@@ -69,7 +75,7 @@ class _Reader:
                 builder.groups.join(compiled[0], name, "XLA compiles the function as a whole")
         builder.join_gradients()
         graph, group_reasons = builder.finish(live)
-        return OpGraph(
+        read = OpGraph(
             name=self.trace.name,
             graph=graph,
             resources=self.inputs.resources,
@@ -78,8 +84,9 @@ class _Reader:
             rounds=self.control_flow.rounds.known,
             sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
-            notes=(*self.inputs.notes(live), *self.control_flow.notes(), *self.notes),
+            notes=(*self.sizes.notes(), *self.notes),
         )
+        return replace(read, notes=(*assumption_notes(read), *read.notes))
 
     def _flatten(self, body: Body, count: float, before: Sequence[str]) -> None:
         """Adds the ops of `body`, each run `count` times a step; its stateful ops wait for the nodes `before`."""
@@ -116,6 +123,8 @@ class _Reader:
         if entry_of(op_type).unseen_code == "python":
             requested = "/job:localhost/replica:0/task:0/device:CPU:0"
             flags.append("unit")
+        elif runs_for_each(node.op):
+            inner, attributes, key = self._for_each(body, name, attributes)
         elif "f" in node.attr:
             function = library_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
@@ -151,6 +160,13 @@ class _Reader:
                 other = constraint.decode().removeprefix("loc:@")
                 if other in body.names and other != name and other not in body.inputs and other not in body.children:
                     builder.groups.join(path, body.names[other], "they are colocated in the graph")
+
+    def _for_each(self, body: Body, name: str, attributes: Attributes) -> tuple[tuple[OpSignature, ...], Attributes, bytes]:
+        """The ops that op `name` runs for each element of a dataset, and its attributes with the number of elements."""
+        elements = self.datasets.elements_of(body, name)
+        rounds = self.sizes.rounds.of_dataset(body.names[name], rounds_of(elements))
+        inner = tuple(self.signatures.of_shapes(*op) for op in self.datasets.ops(body, name, elements))
+        return inner, tuple(sorted({**dict(attributes), "rounds": rounds.value}.items())), b""
 
     def _flags(self, op: Any, node: NodeDef) -> list[str]:
         """The flags of an op that follow from its type and attributes, see `OpNode.flags`."""

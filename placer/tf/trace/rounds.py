@@ -54,17 +54,24 @@ class LoopRounds:
 
         Returns:
             The least number of rounds that a comparison of a counter with a limit allows, among those that the condition joins
-            by "and". It is exact if the condition has no other part and the comparison's numbers are exact.
+            by "and". It is a bound if the condition has other parts, else what the comparison's numbers are.
         """
         assert cond.parent is not None
         path = cond.parent.names[cond.site]
-        self.known[path] = self._override(path) or self._derived(cond, inner)
+        self.known[path] = self._overridden(path, self._derived(cond, inner))
         return self.known[path]
 
-    def _override(self, path: str) -> Rounds | None:
-        if path in self._overrides:
-            return self._overrides[path]
-        return next((rounds for glob, rounds in self._overrides.items() if fnmatchcase(path, glob)), None)
+    def of_dataset(self, path: str, derived: Rounds) -> Rounds:
+        """How often the op `path` runs its function for an element of a dataset, if `derived` follows from the dataset."""
+        self.known[path] = self._overridden(path, derived)
+        return self.known[path]
+
+    def _overridden(self, path: str, derived: Rounds) -> Rounds:
+        """What was given for a loop, else what was seen of it unless the graph says its rounds, else what is derived."""
+        override = self._overrides.get(path)
+        if override is None:
+            override = next((rounds for glob, rounds in self._overrides.items() if fnmatchcase(path, glob)), None)
+        return derived if override is None or (override.source == "seen" and derived.source == "exact") else override
 
     def _derived(self, cond: Body, inner: Body) -> Rounds:
         parts = [self._allowed(cond, inner, *part) for part in _conjuncts(cond, *cond.outputs[0])]
@@ -72,8 +79,8 @@ class LoopRounds:
         if not limits:
             return Rounds(ASSUMED_ROUNDS, "assumed")
         least = min(limits)
-        certain = len(limits) == len(parts) and all(limit.source == "exact" for limit in limits)
-        return least if certain else Rounds(least.value, weakest([least.source, "bound"]))
+        sources = [limit.source for limit in limits] if len(limits) == len(parts) else [least.source, "bound"]
+        return Rounds(least.value, weakest(sources))
 
     def _allowed(self, cond: Body, inner: Body, body: Body, test: str) -> Rounds | None:
         """The rounds that the op `test` of `body` allows; None if it does not compare a counter with a limit."""

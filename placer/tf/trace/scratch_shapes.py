@@ -12,11 +12,15 @@ from tensorflow.python.framework import op_def_registry
 
 from placer.graph.sizes import Shape
 from placer.tf._private.func_graphs import FuncGraph, import_nodes, static_value
-from placer.tf._private.handles import copy_handle_data
+from placer.tf._private.handles import copy_handle_data, held_specs
 from placer.tf.trace.op_types import function_attributes
+from placer.tf.trace.size_rules import is_known
 
 Ref: TypeAlias = tuple[str, int]
 """A node of the scratch graph and one of its outputs."""
+
+MAX_SIZES = 64
+"""More integers than this are taken to be data."""
 
 _HIDING_OP = "Print"
 """Gives its input's shape on, and as a stateful op is not evaluated by shape inference."""
@@ -144,5 +148,14 @@ def small_value(tensor: Any, limit: int = 1024) -> Any:
     shape = tensor.shape
     if not shape.is_fully_defined() or shape.num_elements() > limit or tensor.dtype in (tf.resource, tf.variant, tf.string):
         return None
+    if tensor.op.type == "VariableShape":
+        [held] = held_specs(tensor.op.inputs[0]) or [None]
+        return np.array(held.shape, tensor.dtype.as_numpy_dtype) if held is not None and is_known(as_tuple(held.shape)) else None
     value = static_value(tensor)
     return None if value is None else np.asarray(value)
+
+
+def may_be_size(tensor: Any) -> bool:
+    """Whether a traced tensor is a few integers, as sizes are, and not data."""
+    shape = tensor.shape
+    return bool(tensor.dtype.is_integer and shape.is_fully_defined() and shape.num_elements() <= MAX_SIZES)

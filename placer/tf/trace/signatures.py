@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -81,6 +81,15 @@ class Signatures:
         if signature is None:
             signature = self._signatures[identity] = OpSignature(op_type, inputs, outputs, attributes, inner)
         return signature
+
+    def of_shapes(self, op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> OpSignature:
+        """The signature of an op whose tensors have these shapes."""
+        given, made = (
+            tuple(TensorSpec(t.dtype.name, shape) for t, shape in zip(tensors, shapes, strict=True))
+            for tensors, shapes in ((op.inputs, inputs), (op.outputs, outputs))
+        )
+        key, attributes = self.attributes(op.node_def)
+        return self.signature(op.type, given, made, attributes, key)
 
     def of_compiled(self, op: Any) -> OpSignature:
         """The signature of an op inside a compiled call."""

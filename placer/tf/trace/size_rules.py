@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import tensorflow as tf
+
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.ops import entry_of, output_bounds
 from placer.graph.sizes import Shape
@@ -12,6 +15,8 @@ from placer.graph.sizes import Shape
 WORDS_PER_STRING = 8
 """Assumed of strings that are split."""
 
+_FIRST_PARTITION = 3
+"""The input of `RaggedTensorToTensor` that says how many rows there are, if it is a number."""
 _SPLITTING = ("StringSplit", "StringSplitV2")
 
 
@@ -37,12 +42,25 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
         strings = op.inputs[0].shape
         words = None if strings is None or None in strings else op.inputs[0].elements * WORDS_PER_STRING
         return [(words, 2), (words,), (2,)]
+    if op.op_type == "RaggedTensorToTensor":
+        rows, shape = constants().get(_FIRST_PARTITION), op.outputs[0].shape
+        if rows is not None and rows.ndim == 0 and shape and "FIRST_DIM_SIZE" in str(op.attr("row_partition_types")):
+            return [(int(rows), *shape[1:])]
+        return None
     return bounded_outputs(op, constants)
 
 
-def has_own_likely_size(op_type: str) -> bool:
-    """Whether the most likely sizes of the op's outputs are not their upper bounds."""
-    return op_type == "DynamicPartition" or op_type in _SPLITTING
+def has_rule(op_type: str) -> bool:
+    """Whether there may be a bound or a likely size of the op's outputs."""
+    return op_type in (*_SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
+
+
+def likely_value(op: OpSignature, output: int) -> Any:
+    """The most likely value of an output that says a size; None for any other output."""
+    strings = op.inputs[0].shape if op.inputs else None
+    if op.op_type not in _SPLITTING or output != 2 or strings is None or None in strings:
+        return None
+    return np.array([op.inputs[0].elements, WORDS_PER_STRING], np.int64)
 
 
 def _divided(shape: Shape, parts: int) -> Shape:
@@ -73,6 +91,14 @@ def merged(a: Shape, b: Shape) -> Shape:
 def is_known(shape: Shape) -> bool:
     """Whether the rank and all dimensions are known."""
     return shape is not None and None not in shape
+
+
+def is_open(op_type: str, tensor: Any, shape: Shape) -> bool:
+    """Whether it matters that this shape of an op's output is not known.
+
+    It does not of a handle, nor of the axes along which a gradient is summed: those are a few numbers in host memory.
+    """
+    return not is_known(shape) and op_type != "BroadcastGradientArgs" and tensor.dtype not in (tf.resource, tf.variant)
 
 
 class TensorLists:

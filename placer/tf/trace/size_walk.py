@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -14,21 +14,32 @@ from cost_models.base import OpSignature, TensorSpec
 from placer.graph.sizes import Rounds, Shape, Source, weakest
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, split_input
 from placer.tf.trace.graph_builder import Source as Output
-from placer.tf.trace.loop_sizes import LoopVariable
+from placer.tf.trace.loop_sizes import Kind, LoopVariable, is_invariant, joined, list_after
 from placer.tf.trace.monotone import is_falling, is_monotone, is_nonnegative, remainder_bound
+from placer.tf.trace.partitions import Partitions
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.rounds import LoopRounds
-from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, small_value
+from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, may_be_size, small_value
 from placer.tf.trace.signatures import Signatures
-from placer.tf.trace.size_rules import TensorLists, TensorListSize, bounded_outputs, is_known, likely_outputs, merged
+from placer.tf.trace.size_rules import (
+    TensorLists,
+    bounded_outputs,
+    has_rule,
+    is_known,
+    is_open,
+    likely_outputs,
+    likely_value,
+    merged,
+)
 from placer.tf.trace.tracing import Trace
 
-Kind: TypeAlias = Literal["exact", "bound", "likely"]
 Override: TypeAlias = Callable[[str, int, Shape], tuple[Shape, Source] | None]
 """By node, output and what is known of its shape: a shape that a run had or that the user says, and which of the two."""
 
 _ATTEMPTS = 4
 """Walks through a loop's body until its sizes hold; before the last one, sizes that do not are left open."""
+_MAX_DEPTH = 50
+"""Ops in a row that are looked back along for a value."""
 _NOTHING: frozenset[str] = frozenset()
 _HANDLES = (tf.resource, tf.variant)
 
@@ -74,10 +85,12 @@ class SizeWalk:
         self.rounds = LoopRounds(self.rounds_overrides, self._value_for_rounds)
         self._signatures = Signatures(None)
         self._boundary: dict[Output, Ref] = {}
+        self._depth = 0
+        self._ops: dict[str, tuple[NodeDef, list[Output], list[Any]]] = {}
+        """By path: an op, its inputs and the tensors that it gives in the trace."""
         self._nonnegative: set[Output] = set()
         """Outputs whose values follow from sizes and are not negative."""
-        self._counting: set[Output] = set()
-        self._partitioned: dict[str, tuple[Output, int]] = {}
+        self._partitions = Partitions()
         self._walk(self.trace.root)
 
     def shape(self, output: Output) -> Shape:
@@ -132,15 +145,16 @@ class SizeWalk:
         results = body.results(name)
         outputs: list[Output] = [(path, k) for k in range(len(results))]
         self.traced.update(zip(outputs, results, strict=True))
+        self._ops[path] = node, inputs, results
         by_shape = self._union(self.origins, inputs)
         by_value = self._union(self.value_origins, inputs)
         of_values = by_shape if node.op in ("Shape", "ShapeN", "Size") else by_value
         if any(result.dtype == tf.variant for result in results):
             of_values = by_shape | by_value  # a list has sizes of tensors
-        self._note_partition(path, node, op, inputs)
+        self._partitions.note(path, node.op, op, inputs)
         listed = self.lists.apply(node.op, path, inputs, self.shape, lambda k: self._value(inputs[k]))
         before = [self._known_before(output) for output in outputs]
-        undecided = [not is_known(shape) and result.dtype not in _HANDLES for shape, result in zip(before, results, strict=True)]
+        undecided = [is_open(node.op, result, shape) for result, shape in zip(results, before, strict=True)]
         if not of_values and not any(undecided):
             for output in outputs:
                 self.refs.pop(output, None)
@@ -159,6 +173,8 @@ class SizeWalk:
         else:
             refs = [self._input(node, op, k, inputs) for k in range(len(inputs))]
             self.refs.update(zip(outputs, self.scratch.add(node, refs, results, shapes), strict=True))
+        if self.kind == "likely" and any(undecided):
+            self._assume_values(path, self._signature(node, inputs, results, shapes))
         for k, output in enumerate(outputs):
             if of_values:
                 self.value_origins[output] = of_values
@@ -171,6 +187,13 @@ class SizeWalk:
             else:
                 self._decide(output, "assumed")
 
+    def _assume_values(self, path: str, op: OpSignature) -> None:
+        """Gives likely values to outputs that say a size."""
+        for k in range(len(op.outputs)):
+            if (value := likely_value(op, k)) is not None:
+                self.refs[path, k] = self.scratch.constant(value)
+                self.value_origins[path, k] = frozenset([path])
+
     def _union(self, origins: Mapping[Output, frozenset[str]], outputs: Sequence[Output]) -> frozenset[str]:
         found = [origins[output] for output in outputs if output in origins]
         return frozenset().union(*found) if found else _NOTHING
@@ -179,16 +202,16 @@ class SizeWalk:
         self, path: str, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]
     ) -> dict[int, tuple[Shape, Source]]:
         """By output: a shape that is given, or that a rule gives, with its source."""
-        stitched = self._stitched(node, inputs)
-        if self.kind == "exact" or stitched is not None:
-            return {} if stitched is None else {0: (merged(shapes[0], stitched), "bound")}
+        same = self.shape(inputs[1]) if node.op == "LookupTableFindV2" and self.shape(inputs[2]) == () else None
+        follows = self._partitions.stitched(node.op, inputs, self.shape) or same
+        if self.kind == "exact" or follows is not None:
+            return {} if follows is None else {0: (merged(shapes[0], follows), "bound")}
         given = {k: known for k, shape in enumerate(shapes) if (known := self.override(path, k, shape)) is not None}
+        if not has_rule(node.op):
+            return given
         rule = bounded_outputs if self.kind == "bound" else likely_outputs
         ruled = rule(self._signature(node, inputs, results, shapes), lambda: self._constants(inputs))
-        of_rule: dict[int, tuple[Shape, Source]] = {}
-        if ruled is not None:
-            of_rule = {k: (merged(a, b), "bound") for k, (a, b) in enumerate(zip(shapes, ruled, strict=True))}
-        return of_rule | given
+        return {k: (merged(shapes[k], shape), "bound") for k, shape in enumerate(ruled or ())} | given
 
     def _signature(self, node: NodeDef, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]) -> OpSignature:
         given = tuple(TensorSpec(self.traced[output].dtype.base_dtype.name, self.shape(output)) for output in inputs)
@@ -199,27 +222,6 @@ class SizeWalk:
     def _constants(self, inputs: Sequence[Output]) -> dict[int, Any]:
         values = {k: self._value(output) for k, output in enumerate(inputs)}
         return {k: value for k, value in values.items() if value is not None}
-
-    def _note_partition(self, path: str, node: NodeDef, op: Any, inputs: Sequence[Output]) -> None:
-        """Notes what counts from 0 up, and partitions of it."""
-        if node.op == "Range":
-            start, step = (small_value(op.inputs[k]) for k in (0, 2))
-            if start is not None and step is not None and start == 0 and step == 1:
-                self._counting.add((path, 0))
-        elif node.op == "DynamicPartition" and inputs[0] in self._counting:
-            self._partitioned[path] = inputs[0], len(op.outputs)
-
-    def _stitched(self, node: NodeDef, inputs: Sequence[Output]) -> Shape:
-        """The rows of a stitch that puts the parts of a partition back where they were."""
-        if node.op not in ("DynamicStitch", "ParallelDynamicStitch"):
-            return None
-        indices = inputs[: len(inputs) // 2]
-        makers = {path for path, _ in indices}
-        parts = self._partitioned.get(makers.pop()) if len(makers) == 1 else None
-        if parts is None or {k for _, k in indices} != set(range(parts[1])):
-            return None
-        rows, data = self.shape(parts[0]), self.shape(inputs[-1])
-        return None if rows is None or data is None else (rows[0], *data[1:])
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -267,10 +269,24 @@ class SizeWalk:
                 return walk.refs[output]
             walk = walk.before
         if output not in self._boundary:
-            tensor = self.traced[output]
-            value, shape = small_value(tensor), as_tuple(tensor.shape)
-            self._boundary[output] = self.scratch.placeholder(tensor, shape) if value is None else self.scratch.constant(value)
+            self._boundary[output] = self._boundary_ref(output)
         return self._boundary[output]
+
+    def _boundary_ref(self, output: Output) -> Ref:
+        tensor = self.traced[output]
+        value, shape = small_value(tensor), as_tuple(tensor.shape)
+        if value is not None:
+            return self.scratch.constant(value)
+        made = self._ops.get(output[0])
+        if made is not None and self._depth < _MAX_DEPTH and may_be_size(tensor):
+            # Its value may follow from values outside of the body that it is in.
+            node, inputs, results = made
+            self._depth += 1
+            refs = self.scratch.add(node, [self._ref(each) for each in inputs], results, [as_tuple(t.shape) for t in results])
+            self._depth -= 1
+            self._boundary.update({(output[0], k): ref for k, ref in enumerate(refs)})
+            return refs[output[1]]
+        return self.scratch.placeholder(tensor, shape)
 
     # -- loops and branches ----------------------------------------------------------------------------------------
 
@@ -294,7 +310,7 @@ class SizeWalk:
                 lists.append(i)
                 self.lists.sizes[entering] = self.lists.sizes[operand]
                 self.value_origins[entering] = self.value_origins.get(operand, _NOTHING)
-            if _is_invariant(inner, i):
+            if is_invariant(inner, i):
                 self._pass_on(operand, entering)
                 self._pass_on(operand, leaving)
             elif tensor.dtype != tf.variant:
@@ -308,7 +324,7 @@ class SizeWalk:
             result, leaving = self.resolver.source(inner, *inner.outputs[i]), (f"{path}/out{i}", 0)
             before, after = self.lists.sizes[operands[i]], self.lists.sizes.get(result)
             if after is not None:
-                self.lists.sizes[leaving] = self._list_after(before, after, rounds)
+                self.lists.sizes[leaving] = list_after(self.kind, before, after, rounds)
                 origins = self._union(self.value_origins, (operands[i], result))
                 self.value_origins[leaving] = origins if after.length == before.length else origins | {path}
 
@@ -329,14 +345,6 @@ class SizeWalk:
                     held &= variable.settle(result)
             if held and attempts_left > 1:
                 return
-
-    def _list_after(self, before: TensorListSize, after: TensorListSize, rounds: Rounds) -> TensorListSize:
-        length = None
-        if before.length is not None and after.length is not None:
-            added = after.length - before.length
-            certain = rounds.source == "exact" or self.kind == "likely" or (self.kind == "bound" and rounds.source != "assumed")
-            length = before.length + added * rounds.value if certain or not added else None
-        return TensorListSize(length, merged(after.element, before.element))
 
     def _pass_on(self, source: Output, target: Output) -> None:
         """Makes one output another's tensor, value included."""
@@ -360,6 +368,10 @@ class SizeWalk:
             self.refs.pop(output, None)
             return
         shape = merged(known, shape)
+        if self.kind != "exact" and (given := self.override(*output, known)) is not None:
+            self.refs[output] = self.scratch.placeholder(self.traced[output], given[0])
+            self._decide(output, given[1])
+            return
         self.refs[output] = self.scratch.placeholder(self.traced[output], shape)
         origins = self._union(self.origins, of)
         if varies or not origins:
@@ -382,23 +394,4 @@ class SizeWalk:
             shapes = [self.shape(result) for result in results]
             differ = any(shape != shapes[0] for shape in shapes)
             self.sources[path] = "bound"
-            self._pass_through(output, self._joined(shapes), results, path, differ)
-
-    def _joined(self, shapes: Sequence[Shape]) -> Shape:
-        """The shape of a branch's result: the largest, or where that is to be exact what all have."""
-        known = [shape for shape in shapes if shape is not None and len(shape) == len(shapes[0] or ())]
-        if len(known) < len(shapes):
-            return None
-        sides = [set(side) for side in zip(*known, strict=True)]
-        return tuple(
-            None if None in side or (self.kind == "exact" and len(side) > 1) else max(s for s in side if s is not None)
-            for side in sides
-        )
-
-
-def _is_invariant(inner: Body, position: int) -> bool:
-    """Whether a loop's body hands a loop variable on as it is."""
-    name, _ = inner.outputs[position]
-    while name not in inner.inputs and inner.nodes[name].op == "Identity":
-        name, _ = split_input(inner.nodes[name].input[0])
-    return inner.inputs.get(name) == position
+            self._pass_through(output, joined(self.kind, shapes), results, path, differ)

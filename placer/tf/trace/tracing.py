@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import OptionError, TraceError
+from placer.tf._private.datasets import DatasetSize, dataset_size
 from placer.tf._private.functions import ConcreteFunction, UnliftableError, flat_arguments, raised_while_tracing
 from placer.tf._private.handles import held_specs, is_parallel, location
 from placer.tf._private.runtime import device_scope
@@ -31,6 +32,8 @@ class Argument:
     """The name of the state behind a handle."""
     held: tuple[tf.TensorSpec, ...] = ()
     """The types of the values behind a variable's handle."""
+    dataset: DatasetSize | None = None
+    """What is known of a dataset."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +129,8 @@ def _argument(value: Any) -> Any:
     if not isinstance(value, tf.__internal__.EagerTensor) or is_parallel(value):
         return value
     held = tuple(held_specs(value)) if value.dtype == tf.resource else ()
-    return Argument(value.shape, value.dtype, location(value), str(getattr(value, "_name", "")), held)
+    dataset = dataset_size(value) if value.dtype == tf.variant else None
+    return Argument(value.shape, value.dtype, location(value), str(getattr(value, "_name", "")), held, dataset)
 
 
 def trace_pair(concrete: Any, arguments: Sequence[Any]) -> Trace:

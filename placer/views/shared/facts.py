@@ -61,10 +61,12 @@ def _tensor(placement: Placement, producer: str, index: int, devices: Collection
     """A tensor and its copies to `devices`."""
     op = placement.graph.op(producer)
     name, spec = f"{producer}:{index}", op.signature.outputs[index]
+    size = placement.graph.size_of(producer, index)
     copies = [t for t in placement.transfers_of.get(producer, ()) if t.tensor == name and t.dst in devices]
     return {
         "name": name,
         "type": str(spec),
+        "size": {"source": size.source, "bound": size.bound} if size else {"source": "exact"},
         "nbytes": spec.nbytes,
         "device": placement.ops[producer].device,
         "constant": op.role == "constant",

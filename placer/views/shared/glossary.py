@@ -92,13 +92,13 @@ TERMS = (
     Term(
         "bound",
         "A proved lower bound on the objective: no placement has a lower value.",
-        "A plan of 1.18 ms with a bound of 1.11 ms: the best placement takes between 1.11 and 1.18 ms.",
+        "A plan of 2.0 ms with a bound of 1.8 ms: the best placement takes between 1.8 and 2.0 ms.",
         in_report=True,
     ),
     Term(
         "gap",
         "(value - bound) / value: the share of the objective that a better plan saves at most. A gap of 0 is proved optimal.",
-        "1.18 ms with a bound of 1.11 ms: a gap of 5.9%.",
+        "2.0 ms with a bound of 1.8 ms: a gap of 10%.",
         in_report=True,
     ),
     Term(
@@ -133,7 +133,7 @@ TERMS = (
     ),
     Term(
         "scope",
-        "The leading parts of an op's name, between slashes.",
+        "The leading parts of an op's name, between slashes. A `tf.device` scope is another thing: code with a device.",
         "`encoder/layer_3` is a scope of `encoder/layer_3/MatMul`.",
         in_report=True,
     ),
@@ -189,7 +189,7 @@ def markdown() -> str:
     lines = [
         "# Glossary",
         "",
-        "Each term has one meaning in code, messages and docs. This page is written by `python -m placer.views.shared.glossary`.",
+        "Each term has one meaning in code, messages and docs. `python -m placer.views.shared.glossary` prints this page.",
         "",
         "| term | meaning | example |",
         "|---|---|---|",

@@ -45,7 +45,7 @@ def _rate(link: Link) -> str:
 
 def _ops(devices: Sequence[Device]) -> str:
     """The times beside an op's work, and how many ops run at the same time."""
-    head = ["op on", "start", "start, no kernel", "shortest kernel", "first of its type", "all cores asleep", "at once"]
+    head = ["ops on", "start", "start without kernel", "shortest kernel", "first of its type", "all cores asleep", "ops at once"]
     rows = [
         [
             d.name,
@@ -67,7 +67,7 @@ def _products(devices: Sequence[Device]) -> Iterator[str]:
     for d in devices:
         if d.kind == "CPU" and (d.threads or d.cores) > 1:
             threads = f" of {d.threads_per_core} threads" if d.threads_per_core > 1 else ""
-            yield f"{d.name} makes products within {format_bytes(d.core_cache_bytes)} on one core{threads}"
+            yield f"{d.name} makes matrix products of up to {format_bytes(d.core_cache_bytes)} of data on one core{threads}"
 
 
 def _call(machine: Machine) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from placer.common.units import format_ns, three_digits
+from placer.graph.assumptions import assumed_in_short
 from placer.plan.parts import Baseline, OpPlan
 from placer.plan.placement import Placement
 from placer.solvers.base import Status
@@ -25,7 +26,11 @@ OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
 
 
 def headline(placement: Placement) -> str:
-    """One sentence: how much faster than TensorFlow's default the plan is, as predicted."""
+    """One sentence: how much faster than TensorFlow's default the plan is, as predicted, and what that assumes."""
+    return ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+
+
+def _predicted(placement: Placement) -> str:
     default, step_ns = placement.baselines.get("tf_default"), placement.step_time_ns
     if default is None:
         return f"predicted {format_ns(step_ns)} per step"
@@ -61,6 +66,8 @@ def optimality(placement: Placement) -> str:
     """The objective's value, whether it is proved to be optimal, and how much a better plan could save."""
     p = placement
     value = f"{OBJECTIVE_NAMES[p.objective]} {format_ns(p.objective_ns)}, {p.status.value}"
+    if assumed := assumed_in_short(p.graph):
+        value += f" {assumed}"
     if p.status is Status.OPTIMAL:
         return f"{value}: proved, no plan is better"
     if p.lower_bound_ns <= 0:

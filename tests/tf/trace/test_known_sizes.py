@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import placer
 from placer.graph.op_graph import OpGraph
 from placer.graph.sizes import Size
+from placer.views.shared.words import headline
 
 REPORTS = Path(os.environ.get("PLACER_REPORTS", Path(__file__).parents[4] / "shared" / "reports"))
 
@@ -198,3 +199,91 @@ def test_no_run_exceeds_a_bound_or_differs_from_an_exact_size(
             assert shape == tuple(made.shape)
         for side, most in zip(made.shape, shape, strict=True):
             assert most is None or side <= most, (node, source, shape, made.shape)
+
+
+# -- given, said, counted ------------------------------------------------------------------------------------------------
+
+
+def batch(x: Any) -> Any:
+    return tf.nn.relu(x @ tf.ones([4, 4]))
+
+
+BATCH = tf.TensorSpec([None, 4], tf.float32, name="x")
+
+
+@pytest.mark.parametrize("given", [{"x": [64, 4]}, {"x": 64}, {"*": "64"}])
+def test_a_given_size_is_carried_on_and_said(given: dict[str, Any]) -> None:
+    plan = placer.place(batch, devices="h100", sizes=given).plan(BATCH)
+    relu = next(op for op in plan.graph if op.op_type == "Relu")
+    assert relu.signature.outputs[0].shape == (64, 4)
+    assert plan.graph.size_of(relu.name, 0) == Size("given", (64, 4))
+    assert "given, at most [64, 4]" in plan.explain(relu.name)
+    assert "assum" not in plan.summary()
+
+
+def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
+    def fn(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            while tf.reduce_sum(y) > 1.0:
+                y = 0.5 * y
+        return tape.gradient(y, x)
+
+    plain = placer.build_graph(fn, tf.ones([4]))
+    assert set(plain.rounds.values()) == {(10, "assumed")}
+    given = placer.build_graph(fn, tf.ones([4]), rounds={"while": 300})
+    assert set(given.rounds.values()) == {(300, "given")}
+    with pytest.raises(placer.OptionError, match="build_graph"):
+        placer.solve(plain, "h100", rounds={"while": 300})
+
+
+def test_a_name_that_nothing_has_is_said() -> None:
+    plan = placer.place(batch, devices="h100", sizes={"ids": [3]}, rounds={"whale*": 3}).plan(tf.ones([2, 4]))
+    assert {note.split(":")[0] for note in plan.notes} == {"'ids'", "'whale*'"}
+
+
+@pytest.mark.parametrize("given", [{"sizes": {"x": "a"}}, {"sizes": {"x": -1}}, {"rounds": {"w": 1.5}}, {"rounds": 3}])
+def test_what_is_no_size_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(placer.OptionError, match=r"whole number|mapping"):
+        placer.Options.of(given)
+
+
+def test_a_plan_says_in_its_first_line_what_it_assumes() -> None:
+    plan = placer.solve(placer.build_graph(batch, BATCH), "h100")
+    first = plan.summary().splitlines()[0]
+    assert first.endswith("assuming sizes of 'x'")
+    assert headline(plan) in first
+    with pytest.warns(placer.PlacementWarning, match="'x:0'.*no upper bound"):
+        placer.solve(plan.graph, "h100", memory_limits={"GPU": "1GiB"})
+
+
+def test_memory_counts_bounds_and_time_counts_likely_sizes() -> None:
+    def fn(x: Any) -> list[Any]:
+        return [2.0 * part for part in tf.dynamic_partition(x, tf.cast(x[:, 0] > 0.5, tf.int32), 2)]
+
+    graph = placer.build_graph(fn, tf.ones([4096, 64]))
+    mul = next(op for op in graph if op.op_type == "Mul")
+    assert mul.signature.outputs[0].shape == (2048, 64)
+    assert graph.size_of(mul.name, 0) == Size("bound", (4096, 64))
+    peak = placer.solve(graph, "cpu2", pins={"*": "CPU:0"}).totals["CPU:0"].peak_bytes
+    assert peak >= 3 * 4096 * 64 * 4  # the argument and two parts, each of which may have every row
+
+
+def test_a_dataset_of_uneven_batches_has_a_bound() -> None:
+    w = tf.Variable(tf.ones([8, 8]))
+
+    def fn(data: Any) -> Any:
+        total = tf.constant(0.0)
+        for x in data:
+            total += tf.reduce_sum(x @ w)
+        return total
+
+    data = tf.data.Dataset.from_tensor_slices(tf.ones([20, 8])).batch(8).prefetch(2)
+    graph = placer.build_graph(fn, data)
+    assert set(graph.rounds.values()) == {(3, "exact")}
+    [scan] = [op for op in graph if op.op_type == "ScanDataset"]
+    assert [op.outputs[0].shape for op in scan.signature.inner if op.op_type == "MatMul"] == [(8, 8)]
+    once = placer.build_graph(fn, data.take(1))
+    slow, fast = (placer.solve(g, "cpu2", cost_model="analytic").total_cost_ns for g in (graph, once))
+    assert slow > 2 * fast

@@ -1,0 +1,111 @@
+"""What a graph assumes of sizes and rounds of which nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from cost_models.base import TensorSpec
+from placer.graph.op_graph import OpGraph
+
+MAX_OPS_SAID = 4
+
+
+class Assumption(NamedTuple):
+    """An argument, op or loop whose sizes or rounds follow from nothing."""
+
+    kind: Literal["argument", "op", "loop"]
+    node: str
+    text: str
+    """A sentence."""
+
+
+def assumptions(graph: OpGraph) -> tuple[Assumption, ...]:
+    """The arguments and ops in which sizes that are assumed begin, and the loops whose rounds are assumed."""
+    begun = []
+    for name, sizes in graph.sizes.items():
+        op = graph.op(name)
+        if op.count and any(size and size.source == "assumed" for size in sizes) and _begins(graph, name):
+            kind: Literal["argument", "op"] = "argument" if op.role == "argument" else "op"
+            begun.append(Assumption(kind, name, f"{kind} {name!r}: {_sizes(graph, name)}"))
+    loops = [
+        Assumption("loop", loop, f"loop {loop!r}: how often it runs cannot be read from the graph and counts as {rounds.value}.")
+        for loop, rounds in graph.rounds.items()
+        if rounds.source == "assumed" and _runs(graph, loop)
+    ]
+    return (*begun, *loops)
+
+
+def assumption_notes(graph: OpGraph) -> tuple[str, ...]:
+    """The sentences about all arguments and loops, and about the first ops."""
+    found = assumptions(graph)
+    ops = [each.text for each in found if each.kind == "op"]
+    more = [f"{len(ops) - MAX_OPS_SAID} more ops have sizes that are assumed."] if len(ops) > MAX_OPS_SAID else []
+    others = [each.text for each in found if each.kind != "op"]
+    return (*others, *ops[:MAX_OPS_SAID], *more)
+
+
+def assumed_in_short(graph: OpGraph) -> str:
+    """The nodes whose sizes or rounds are assumed, for the end of a sentence; "" where nothing is assumed."""
+    found = assumptions(graph)
+    sizes = [repr(each.node) for each in found if each.kind != "loop"]
+    rounds = [repr(each.node) for each in found if each.kind == "loop"]
+    parts = [f"{what} of {_some(names)}" for what, names in (("sizes", sizes), ("the number of rounds", rounds)) if names]
+    return f"assuming {' and '.join(parts)}" if parts else ""
+
+
+def without_bound(graph: OpGraph) -> tuple[str, ...]:
+    """The outputs that run and whose sizes have no upper bound, each as "op:output"."""
+    return tuple(
+        f"{name}:{k}"
+        for name, sizes in graph.sizes.items()
+        if graph.op(name).count
+        for k, size in enumerate(sizes)
+        if size and (size.bound is None or None in size.bound)
+    )
+
+
+def given_too_late(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> str:
+    """The first name of given sizes or rounds that would change this graph, which was made without them; "" for none."""
+    for name in sizes:
+        named = [size for node, of_node in graph.sizes.items() if fnmatchcase(node, name) for size in of_node if size]
+        if named and not any(size.source == "given" for size in named):
+            return name
+    for name in rounds:
+        if any(known.source != "given" for loop, known in graph.rounds.items() if fnmatchcase(loop, name)):
+            return name
+    return ""
+
+
+def _begins(graph: OpGraph, name: str) -> bool:
+    """Whether no input's size is assumed already; for an output of unknown size, whether all inputs' sizes are known."""
+    read = [(source, edge.src_index) for source, data in graph.graph.pred[name].items() for edge in data["tensors"]]
+    if any(map(_is_open, graph.op(name).signature.outputs)):
+        return not any(_is_open(graph.op(source).signature.outputs[k]) for source, k in read)
+    sizes = (graph.size_of(source, k) for source, k in read)
+    return not any(size and size.source == "assumed" for size in sizes)
+
+
+def _is_open(spec: TensorSpec) -> bool:
+    return spec.shape is None or None in spec.shape
+
+
+def _runs(graph: OpGraph, loop: str) -> bool:
+    return loop not in graph.graph or graph.op(loop).count > 0
+
+
+def _sizes(graph: OpGraph, name: str) -> str:
+    op = graph.op(name)
+    specs = [spec for spec, size in zip(op.signature.outputs, graph.sizes[name], strict=True) if size]
+    unknown = next(filter(_is_open, specs), None)
+    advice = "Plan with example arguments, or with the sizes, for true costs."
+    if unknown is None:
+        return f"its sizes depend on values and are assumed to be {', '.join(map(str, specs))}. {advice}"
+    what = "its unknown sizes count as 1" if unknown.shape is not None else "of unknown rank, it counts as a scalar"
+    return f"{what}. {advice}"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - 2
+    return ", ".join(names[:2]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,68 @@
+"""What one run of a function had: sizes of tensors, rounds of loops, branches taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from placer.graph.op_graph import OpGraph
+from placer.graph.sizes import Shape
+
+
+class SeenShape(NamedTuple):
+    """The shapes that one output of an op had."""
+
+    mean: Shape
+    """By dimension: the mean over the op's executions, rounded up."""
+    largest: Shape
+    """By dimension: the largest; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one run had."""
+
+    sizes: Mapping[tuple[str, int], SeenShape] = field(default_factory=dict)
+    """By op and output, for outputs whose size does not follow from other sizes."""
+    rounds: Mapping[str, int] = field(default_factory=dict)
+    """By loop that was reached: the mean number of rounds, rounded."""
+    taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By branch that was reached: how often each of its bodies ran. The bodies of an If are then and else."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.rounds or self.taken)
+
+    def __str__(self) -> str:
+        lines = [f"{op}:{k}: {_shape(shape)}" for (op, k), shape in self.sizes.items()]
+        lines += [f"{loop}: {rounds} rounds" for loop, rounds in self.rounds.items()]
+        lines += [f"{branch}: taken {' and '.join(map(str, times))} times" for branch, times in self.taken.items()]
+        return "\n".join(lines)
+
+    def weights(self, branch: str, bodies: int) -> tuple[int, ...]:
+        """The shares of a branch's bodies in the branch's executions, as whole numbers in proportion.
+
+        Each body counts once more than it ran (Laplace's rule of succession), so none is expected never to run. Without a run
+        all weights are equal.
+        """
+        return tuple(times + 1 for times in self.taken.get(branch, (0,) * bodies))
+
+    @classmethod
+    def of_graph(cls, graph: OpGraph) -> Seen:
+        """What was seen or given when a graph was read, so that the same function can be read alike again."""
+        sizes = {
+            (name, k): SeenShape(spec.shape, size.bound)
+            for name, of_node in graph.sizes.items()
+            for k, (size, spec) in enumerate(zip(of_node, graph.op(name).signature.outputs, strict=True))
+            if size and size.source in ("seen", "given") and spec.shape is not None and None not in spec.shape
+        }
+        return cls(sizes, {loop: r.value for loop, r in graph.rounds.items() if r.source in ("seen", "given")})
+
+
+def _shape(shape: SeenShape) -> str:
+    mean = _text(shape.mean)
+    return mean if shape.largest == shape.mean else f"{mean} on average, at most {_text(shape.largest)}"
+
+
+def _text(shape: Shape) -> str:
+    return "?" if shape is None else f"[{','.join('?' if side is None else str(side) for side in shape)}]"

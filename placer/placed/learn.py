@@ -1,0 +1,129 @@
+"""Learning what a graph does not say from one run: sizes that data decides, rounds of loops, branches taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from placer.errors import DeviceError, PlanError, RewriteError
+from placer.graph.seen import Seen
+from placer.placed.signature import Prepared, Signature
+from placer.placed.signatures import Signatures
+from placer.verbs.solve import look_up
+
+if TYPE_CHECKING:
+    from placer.graph.op_graph import OpGraph
+    from placer.tf.trace.tracing import Trace
+
+
+def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any], keep_state: bool = False) -> Seen:
+    """Runs one call of the plain function, unplaced, and notes what the run had. The next plan of the signature uses it.
+
+    Args:
+        signatures: of the placed function.
+        args: of the call.
+        kwargs: of the call.
+        keep_state: whether variables keep what the run writes to them. Otherwise they are put back. Other side effects are not
+            undone.
+
+    Raises:
+        PlanError: the function is left as it is.
+        TraceError: it fails while it is traced.
+        RewriteError: it cannot be copied.
+        Exception: the run fails, as a call would.
+    """
+    from placer.tf.run.learning import ReportingCall
+    from placer.tf.run.timing import restored_variables
+
+    with signatures.lock:
+        if signatures.moves_variables:
+            signatures.plan(args, kwargs)  # its first plan creates the variables
+        concrete = signatures.traced_function(args, kwargs)
+        signature, trace = signatures.signature_of(concrete), _trace(signatures, concrete, args, kwargs)
+        call = ReportingCall(trace)
+    if keep_state:
+        _, seen = call.run(args, kwargs)
+    else:
+        with restored_variables(concrete, (args, kwargs)):
+            _, seen = call.run(args, kwargs)
+    with signatures.lock:
+        signature.seen = seen
+        signatures.forget(signature)
+    return seen
+
+
+def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared | None:
+    """The first call of a signature as a call that runs unplaced and learns; None for a call that is to be planned first.
+
+    Only an eager call without a tape learns, and only where the graph leaves a size or a number of rounds open. A plan under
+    memory limits, and one that moves variables, must be there before the first call. A function whose graph keeps state of its
+    own, such as a random seed's position, would start anew with the second call.
+
+    Raises:
+        TraceError: the function fails while it is traced.
+        TypeError: it cannot be called with these arguments.
+    """
+    from placer.tf.run import calling, eligibility
+    from placer.tf.run.learning import ReportingCall, may_be_undecided, starts_anew
+    from placer.tf.trace.known_sizes import KnownSizes
+
+    if not _may_learn(signatures) or not calling.runs_on_its_own() or not _is_here(signatures):
+        return None
+    concrete = signatures.traced_function(args, kwargs)
+    signature = signatures.signature_of(concrete)
+    if signature.current is not None or signature.seen is not None:
+        return None
+    trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
+    if trace is None or starts_anew(trace):
+        return None
+    sizes = KnownSizes(trace)
+    if not may_be_undecided(trace, sizes) or not _is_undecided(signatures.graph_of(trace)):
+        return None
+    try:
+        call = ReportingCall(trace, sizes)
+    except RewriteError:
+        return None
+    signature.seen = Seen()  # another thread that calls meanwhile plans without a run
+    return Prepared(signature, None, None, lambda *args, **kwargs: _run_first(signatures, signature, call, args, kwargs))
+
+
+def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    results, seen = call.run(args, kwargs)
+    with signatures.lock:
+        signature.seen = seen
+        signatures.forget(signature)
+        signatures.latest = signatures.prepare(args, kwargs)
+    return results
+
+
+def _may_learn(signatures: Signatures) -> bool:
+    options = signatures.options
+    return options.learn_sizes and not (signatures.plans or signatures.moves_variables or options.memory_limits)
+
+
+def _is_here(signatures: Signatures) -> bool:
+    """Whether this process has the devices to plan for, and more than one."""
+    from placer.tf.devices import process_devices
+
+    try:
+        machine, *_ = look_up(signatures.options)
+    except DeviceError:
+        return False
+    devices = process_devices() if machine is None else [device.name for device in machine.devices]
+    return len(devices) > 1 and set(devices) <= set(process_devices())
+
+
+def _is_undecided(graph: OpGraph) -> bool:
+    """Whether the size of an op that runs, or the rounds of a loop, are bounded or assumed only."""
+    sources = [size.source for name, sizes in graph.sizes.items() if graph.op(name).count for size in sizes if size]
+    sources += [rounds.source for rounds in graph.rounds.values()]
+    return any(source in ("bound", "assumed") for source in sources)
+
+
+def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:
+    from placer.tf.run import eligibility
+
+    trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
+    if trace is None:
+        raise PlanError(f"{signatures.name} is left as it is, so nothing is learnt from a call: {reason}")
+    return trace
