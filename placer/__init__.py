@@ -1,6 +1,6 @@
 """Decides which device every op of a TensorFlow function runs on.
 
-Importing this loads neither TensorFlow nor OR-Tools nor networkx: each public name is fetched where it is first used.
+Importing this package loads neither TensorFlow nor OR-Tools nor networkx: a public name is imported at its first use.
 """
 
 from __future__ import annotations

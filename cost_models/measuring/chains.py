@@ -206,11 +206,11 @@ def error_line(error: Exception) -> str:
 
 def _attrs(op: OpSignature) -> dict[str, AttrProto]:
     """A signature's attributes in TensorFlow's form. Attributes that the signature leaves out have their defaults."""
-    given = dict(op.attrs)
+    values = dict(op.attrs)
     protos = {}
     for attr in op_def_registry.get(op.op_type).attr:
-        if attr.name in given:
-            protos[attr.name] = _proto(attr, given[attr.name])
+        if attr.name in values:
+            protos[attr.name] = _proto(attr, values[attr.name])
         elif not attr.HasField("default_value"):
             if not attr.type.startswith("list("):
                 raise UnmeasurableError(f"its attribute {attr.name} is not known")

@@ -30,8 +30,8 @@ def copy_times(src: str, dst: str, sizes_bytes: Sequence[int], effort_s: float, 
     """Times copies from device `src` to device `dst`.
 
     Copies do not overlap. In each round `src` makes a tensor and `dst` reads it, and the next round waits for a number from
-    `dst` that stays in host memory. The time of the same rounds on one device is subtracted, and so is that of handing over the
-    number.
+    `dst` that stays in host memory. The time of the same rounds on one device is subtracted, and so is the time of handing over
+    the number.
 
     Args:
         src: name of the device that is copied from.

@@ -32,7 +32,7 @@ _DELAY_MARGIN, _DELAY_EXTRA_NS = 1.5, 200_000
 _LARGE_BYTES = 2**26
 """Variables larger than this are freed at once instead of at Python's next collection."""
 _TINY_S = 1e-3
-"""The time of a shorter call is mostly that of the call itself."""
+"""Of a shorter call, most of the time is the overhead of the call itself."""
 
 
 class TooLongError(UnmeasurableError):

@@ -46,9 +46,9 @@ def shape_in(op: OpSignature, position: int) -> tuple[int, ...]:
     return known_shape(op.inputs[position])
 
 
-def shape_out(op: OpSignature, position: int = 0) -> tuple[int, ...]:
-    """The shape of an output."""
-    return known_shape(op.outputs[position])
+def shape_out(op: OpSignature) -> tuple[int, ...]:
+    """The shape of the first output."""
+    return known_shape(op.outputs[0])
 
 
 def axis_where(fits: Callable[[int], bool], rank: int) -> int:

@@ -29,9 +29,9 @@ def _sort(op: OpSignature) -> Work:
     If few of many are kept, a CPU scans the row with a small heap.
     """
     count, row = elements(op.inputs[:1]), (sides(op.inputs, 0) or (1,))[-1]
-    kept = (sides(op.outputs, 0) or (row,))[-1]
+    row_out = (sides(op.outputs, 0) or (row,))[-1]
     logarithm = math.log2(max(2, row))
-    ns_each = _COMPARISON_NS * logarithm if 4 * kept >= row else 2.0 + 4.0 * kept / row * logarithm
+    ns_each = _COMPARISON_NS * logarithm if 4 * row_out >= row else 2.0 + 4.0 * row_out / row * logarithm
     size = nbytes(op.inputs[:1])
     return Work(nbytes=10.0 * size, kernels=20, cpu_serial_ns=ns_each * count, workspace_bytes=2 * size)
 
@@ -146,20 +146,20 @@ def _all_in_one(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]
 def _largest(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
     """As many of each row as are asked for, or the whole row if their number is not known."""
     shape = op.inputs[0].shape
-    asked = values.get(1)
+    k = values.get(1)
     if not shape:
         return (shape,) * len(op.outputs)
-    kept = shape[-1] if asked is None else int(asked)
-    return ((*shape[:-1], kept),) * len(op.outputs)
+    row_out = shape[-1] if k is None else int(k)
+    return ((*shape[:-1], row_out),) * len(op.outputs)
 
 
 def _suppressed(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
     """As many boxes as are asked for or, unless the output is padded, as there are. A last output counts them."""
-    boxes, asked = op.inputs[0].shape, values.get(2)
-    kept = None if asked is None else int(asked)
+    boxes, max_boxes = op.inputs[0].shape, values.get(2)
+    num_boxes = None if max_boxes is None else int(max_boxes)
     if not op.attr("pad_to_max_output_size"):
-        kept = _least(kept, boxes[0] if boxes else None)
-    chosen: tuple[Bound, ...] = ((kept,),) * max(1, len(op.outputs) - 1)
+        num_boxes = _least(num_boxes, boxes[0] if boxes else None)
+    chosen: tuple[Bound, ...] = ((num_boxes,),) * max(1, len(op.outputs) - 1)
     return (*chosen, ())[: len(op.outputs)]
 
 
@@ -200,14 +200,14 @@ def _largest_count(op: OpSignature) -> Mapping[int, Any]:
 def _boxes(op: OpSignature) -> Mapping[int, Any]:
     """A hundred boxes are kept, or as many as the output is padded to."""
     out = op.outputs[0].shape
-    kept = out[0] if out and out[0] is not None and op.attr("pad_to_max_output_size") else 100
+    num_boxes = out[0] if out and out[0] is not None and op.attr("pad_to_max_output_size") else 100
     thresholds = {position: value for position, value in {3: 0.5, 4: 0.0, 5: 0.0}.items() if position < len(op.inputs)}
-    return {0: random_boxes(shape_in(op, 0)), 2: kept, **thresholds}
+    return {0: random_boxes(shape_in(op, 0)), 2: num_boxes, **thresholds}
 
 
 def _boxes_of_classes(op: OpSignature) -> Mapping[int, Any]:
-    kept = shape_out(op)[1]
-    return {0: random_boxes(shape_in(op, 0)), 2: kept, 3: kept, 4: 0.5, 5: 0.0}
+    num_boxes = shape_out(op)[1]
+    return {0: random_boxes(shape_in(op, 0)), 2: num_boxes, 3: num_boxes, 4: 0.5, 5: 0.0}
 
 
 register("TopKV2", OpType(work=_sort, output_bounds=_largest, recipe=_largest_count))

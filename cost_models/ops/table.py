@@ -114,4 +114,4 @@ def _tighter(shape: Bound, bound: Bound) -> Bound:
     """The shape, with the bound in place of unknown dimensions."""
     if shape is None or bound is None or len(shape) != len(bound):
         return bound if shape is None else shape
-    return tuple(most if side is None else side for side, most in zip(shape, bound, strict=True))
+    return tuple(limit if side is None else side for side, limit in zip(shape, bound, strict=True))

@@ -173,17 +173,19 @@ def _check(fn: Any, placed: PlacedFunction, args: tuple[Any, ...]) -> dict[str, 
 
     with _full_precision():
         plain = tf.nest.flatten(fn(*args))
-        seen = placed.observe(*args)
+        observation = placed.observe(*args)
     worst = 0.0
-    for number, (want, got) in enumerate(zip(plain, tf.nest.flatten(seen.outputs), strict=True)):
+    for number, (want, got) in enumerate(zip(plain, tf.nest.flatten(observation.outputs), strict=True)):
         if want.shape != got.shape or not np.allclose(want, got, rtol=1e-3, atol=1e-4):
             raise PlacerError(f"result {number} of {fn.__name__} differs between the plain and the placed function")
         worst = max(worst, float(np.max(np.abs(want - got), initial=0.0)))
-    if seen.mismatches:
-        first = seen.mismatches[0]
-        raise PlacerError(f"{len(seen.mismatches)} ops ran elsewhere, {first.op} on {first.ran} instead of {first.planned}")
-    ran = dict(sorted(Counter(seen.ran.values()).items()))
-    return {"largest_difference": worst, "ops_ran": ran, "ops_folded": len(seen.folded)}
+    if observation.mismatches:
+        first = observation.mismatches[0]
+        raise PlacerError(
+            f"{len(observation.mismatches)} ops ran elsewhere, {first.op} on {first.ran} instead of {first.planned}"
+        )
+    ran = dict(sorted(Counter(observation.ran.values()).items()))
+    return {"largest_difference": worst, "ops_ran": ran, "ops_folded": len(observation.folded)}
 
 
 @contextmanager

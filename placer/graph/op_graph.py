@@ -72,9 +72,9 @@ class OpNode:
     group: str = ""
     """Nodes of one non-empty group must share a device; see `group_reasons`."""
     flags: tuple[str, ...] = ()
-    """"stateful"; "random": draws random numbers from a generator of the device; "unit": a compiled body or a Python callback,
-    which is not split; "bounds", "division", "power": whether an index out of range, a divisor of zero or a negative exponent
-    raises an error depends on the device."""
+    """"stateful". "random": it draws random numbers from a generator of the device. "unit": a compiled body or a Python callback,
+    which is not split. "bounds", "division", "power": the device decides whether an index out of range, a divisor of zero or a
+    negative exponent raises an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class OpGraph:
     process_devices: tuple[str, ...]
     """Devices of the process that read the graph ("CPU:0", "GPU:0")."""
     rounds: Mapping[str, Rounds]
-    """By loop: how often it runs its body each time."""
+    """By loop: the number of rounds of one run of the loop."""
     outputs: tuple[tuple[str, int], ...]
     """Node and output index of each result."""
     sizes: Mapping[str, tuple[Size | None, ...]] = field(default_factory=dict)
-    """By node with an output whose shape is not exact: what is known of each output, None for an exact one."""
+    """For each node with an output whose shape is not exact: a `Size` for each output, None for an exact one."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -153,8 +153,8 @@ class OpGraph:
         """The op that `name` identifies.
 
         Args:
-            name: of an op; or of a variable, for the op that gives its handle; or, if one op alone fits, the end of its name
-                after a "/", a glob that its name matches, or its type.
+            name: the name of an op; or the name of a variable, which identifies the op that gives its handle. If exactly one op
+                fits: the end of its name after a "/", a glob that matches its name, or its type.
 
         Raises:
             OptionError: no op fits, or several do; it lists these, or similar names.

@@ -45,9 +45,10 @@ class PlacedFunction:
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
-        """What is known of its input signatures."""
+        """The state of each input signature."""
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
-        """By id of an instance: a weak reference to it, or the instance itself if it cannot have one, and its placed method."""
+        """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
+        method."""
 
     def __repr__(self) -> str:
         count = len(self.signatures.known())

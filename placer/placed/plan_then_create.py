@@ -39,7 +39,9 @@ def plan_then_create(build: Callable[[], Any], example_args: Sequence[Any], **op
 
     checked = checked_options({"variables": "move", **options})
     if checked.variables != "move":
-        raise OptionError('plan_then_create plans where variables are: variables="fixed" is for those that are there.')
+        raise OptionError(
+            'plan_then_create decides where variables are made: leave out variables="fixed", which is for existing variables.'
+        )
     if reason := _no_builder(build):
         raise OptionError(
             f"build={build!r:.80} {reason}: pass a callable without arguments that makes the variables and returns the function "

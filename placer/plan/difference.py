@@ -17,10 +17,10 @@ MAX_MOVES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changes from a first placement to a second. A pair has the value of the first, then that of the second."""
+    """What changes from a first placement to a second. A pair is the value of the first placement and the value of the second."""
 
     moved: Mapping[str, tuple[str, str]]
-    """By op that both placements have and have on different devices: the two devices. The op that takes longest comes first."""
+    """For each op of both placements whose devices differ: the two devices. The op that takes longest comes first."""
     only_first: tuple[str, ...]
     """Ops that only the first placement has."""
     only_second: tuple[str, ...]

@@ -177,9 +177,9 @@ def _smaller_batch(problem: PlacementProblem, assignment: Assignment, d: int) ->
 def _transient_at_peak(problem: PlacementProblem, assignment: Assignment, d: int) -> Ints:
     """Bytes that device `d` holds at its peak and does not keep from step to step, by the op that made them, [N]."""
     moment = int(np.argmax(usage(problem, assignment)[d]))
-    ranges, made = live_ranges_of(problem), slice(problem.num_tensors)
-    here = problem.devices.place_device[ranges.places(assignment)[made]] == d
-    alive = here & ~problem.tensors.shared & (ranges.first[made] <= moment) & (moment <= ranges.last[made])
+    ranges, outputs = live_ranges_of(problem), slice(problem.num_tensors)
+    here = problem.devices.place_device[ranges.places(assignment)[outputs]] == d
+    alive = here & ~problem.tensors.shared & (ranges.first[outputs] <= moment) & (moment <= ranges.last[outputs])
     transient = np.zeros(problem.num_ops, np.int64)
     np.add.at(transient, problem.tensors.op[alive], problem.tensors.held_bytes[alive])
     running = problem.ops.at_moment[moment]

@@ -29,7 +29,7 @@ class OpPlan:
     default: str
     """The device on which TensorFlow's own placement has it; "" if that placement does not exist."""
     cold_ns: Mapping[str, int] = field(default_factory=dict)
-    """Part of the cost, by device, that it has because it is the first op of its type in a step; only devices where it is > 0."""
+    """By device, where it is > 0: the part of its cost for being the first op of its type in a step."""
 
     @property
     def cost_source(self) -> str:

@@ -57,7 +57,7 @@ class Placement:
     stop_reason: str
     """Why the solver stopped."""
     notes: tuple[str, ...]
-    """Pins that were relaxed, device scopes that were overridden, ops whose results may differ."""
+    """Assumed sizes, dropped device scopes, limits above the memory, variables that move, results that may differ."""
     options: Mapping[str, Any]
     """The options of the planning, as plain JSON types."""
     assigned: Mapping[str, str] | None = None
@@ -159,7 +159,7 @@ class Placement:
         self.write("tensorboard", logdir)
 
     def summary(self) -> str:
-        """The predicted speed, then per device ops, time and memory; transfers; objective and bound; baselines; notes."""
+        """As text: the predicted speed; ops, time and memory of each device; transfers; objective and bound; baselines; notes."""
         return str(self.view("summary"))
 
     def explain(self, name: str) -> str:

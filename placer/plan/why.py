@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def why(placement: Placement, op: OpNode) -> Reason:
     """What decided the device of an op of the placement.
 
-    If the op's unit was free to be elsewhere, its device is compared with the device to which moving only this unit would cost
-    least: "cost" if its ops are slower there, "neighbours" if the transfers are what keeps it, "indifferent" for a tie, "whole"
-    if moving only this unit would lower the total cost but not improve the plan.
+    If the op's unit could be elsewhere, its device is compared with the other device that would be best if only this unit moved.
+    The kind of the reason is then one of four. "cost": its ops are slower there. "neighbours": the transfers would cost more.
+    "indifferent": a tie. "whole": the move would lower the total cost, but not improve the plan.
     """
     plan = placement.ops[op.name]
     unit = placement.units[plan.unit]

@@ -50,8 +50,8 @@ def array(axes: str, default: Any = MISSING) -> Any:
 
     Args:
         axes: a letter for each axis. Axes of one letter have the same size in all parts of a problem.
-        default: the number that all elements have, the elements themselves as a tuple, the name of the field that it equals, or
-            a function from the length of the first axis to the array. Without a default the field must be given.
+        default: one number for all elements; a tuple of the elements; the name of a field with the same value; or a function from
+            the length of the first axis to the array. Without a default the field must be given.
     """
     metadata = {"axes": axes, "default": default}
     return field(metadata=metadata) if default is MISSING else field(default=None, metadata=metadata)
@@ -106,22 +106,22 @@ class Part(Frozen):
 
     def sizes(self) -> dict[str, int]:
         """The size of each axis by its letter."""
-        found: dict[str, int] = {}
+        size_by_axis: dict[str, int] = {}
         for f in fields(self):
             if "axes" in f.metadata:
-                found |= zip(f.metadata["axes"], _shape(getattr(self, f.name)), strict=True)
-        return found
+                size_by_axis |= zip(f.metadata["axes"], _shape(getattr(self, f.name)), strict=True)
+        return size_by_axis
 
     def take(self, axis: str, positions: Ints) -> Self:
         """The part with only these positions of the axes of one letter, in this order."""
-        taken = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         for f in fields(self):
             for number, letter in enumerate(f.metadata.get("axes", "")):
                 if letter == axis:
-                    value = taken[f.name]
+                    value = values[f.name]
                     whole = isinstance(value, tuple)
-                    taken[f.name] = tuple(value[i] for i in positions) if whole else np.take(value, positions, axis=number)
-        return type(self)(**taken)
+                    values[f.name] = tuple(value[i] for i in positions) if whole else np.take(value, positions, axis=number)
+        return type(self)(**values)
 
 
 class derived(cached_property[T]):  # noqa: N801  # a decorator
@@ -152,11 +152,11 @@ def _shape(value: NDArray[Any] | tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _read_only_copy(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
-    given = np.asarray(value)
-    if given.dtype == dtype and given.base is None and not given.flags.writeable:
-        return given
-    if given.size and not np.can_cast(given.dtype, dtype, "same_kind"):
-        raise ValueError(f"{name} holds {given.dtype} where {dtype} is expected.")
-    copy = np.array(given, dtype)
+    array = np.asarray(value)
+    if array.dtype == dtype and array.base is None and not array.flags.writeable:
+        return array
+    if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise ValueError(f"{name} holds {array.dtype} where {dtype} is expected.")
+    copy = np.array(array, dtype)
     copy.setflags(write=False)
     return copy

@@ -63,7 +63,7 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
 
 
 def guesses(graph: OpGraph, machine: Machine) -> bool:
-    """Whether there are captured tensors, and the machine is not that of this process."""
+    """Whether there are captured tensors and the machine is another one than this process runs on."""
     here = {d.name for d in machine.devices} <= set(graph.process_devices)
     return not here and any(op.role == "capture" and not op.resource for op in graph)
 

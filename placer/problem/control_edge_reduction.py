@@ -47,8 +47,8 @@ def reduced_control_edges(ops: int, data: Ints, control: Ints, joins: Bools) -> 
                 before[dst].discard(op)
 
     implied = _reached(fed, before, bit, direct=False)
-    kept = [(src, dst) for dst, waits in before.items() for src in waits if not implied[dst] & bit[src]]
-    return np.array(sorted(kept), np.int64).reshape(-1, 2)
+    edges = [(src, dst) for dst, waits in before.items() for src in waits if not implied[dst] & bit[src]]
+    return np.array(sorted(edges), np.int64).reshape(-1, 2)
 
 
 def _by_target(edges: Ints) -> dict[int, set[int]]:

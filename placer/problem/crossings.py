@@ -49,15 +49,15 @@ class Crossings:
 
         used = np.flatnonzero(~edges.free[edges.message])
         crossing = number[edges.message[used]]
-        user, user_place = problem.ops.unit[edges.consumer[used]], edges.taken[used]
+        user, user_place = problem.ops.unit[edges.consumer[used]], edges.consumer_place[used]
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
-        kept = np.flatnonzero(~inside)
-        on_host = (user_place[kept] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
-        key = ((crossing[kept] * problem.num_units + user[kept]) << problem.num_devices) + on_host
+        crossing_entries = np.flatnonzero(~inside)
+        on_host = (user_place[crossing_entries] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
+        key = ((crossing[crossing_entries] * problem.num_units + user[crossing_entries]) << problem.num_devices) + on_host
         _, first = np.unique(key, return_index=True)
-        kept = kept[first]
-        live, user_crossing = np.unique(crossing[kept], return_inverse=True)
+        crossing_entries = crossing_entries[first]
+        live, user_crossing = np.unique(crossing[crossing_entries], return_inverse=True)
         start = np.searchsorted(user_crossing, np.arange(len(live) + 1)).astype(np.int64)
         message = paid[live]
         return cls(
@@ -67,8 +67,8 @@ class Crossings:
             nbytes=edges.nbytes[message],
             count=edges.count[message],
             start=start,
-            user=user[kept],
-            user_place=user_place[kept],
+            user=user[crossing_entries],
+            user_place=user_place[crossing_entries],
             user_crossing=user_crossing,
         )
 

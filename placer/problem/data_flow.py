@@ -38,11 +38,11 @@ class DataFlow:
 def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machine: Machine) -> DataFlow:
     """The tensors, their consumers and the control edges of a graph.
 
-    A tensor is one output with all its consumers. Where it crosses places, it does so as often per step as its producer runs,
-    but no more often than its busiest consumer: a branch taken in half of the steps fetches in half of them; a value from outside
-    a loop enters once and then crosses as the loop's own variable. A list that a loop adds to has the size of all that is added,
-    from the op that makes it to the last op that takes from it. Control edges are those that TensorFlow leaves, and those that it
-    adds to loops.
+    A tensor is one output with all its consumers. A tensor that crosses places crosses as often per step as its producer runs,
+    but no more often than its busiest consumer runs. So a branch that is taken in half of the steps fetches its inputs in half of
+    them. A value from outside a loop enters once, and crosses in each round as the loop's own variable. A list to which a loop
+    adds elements has its final size all the time, from the op that makes it to the last op that reads it. The control edges are
+    the ones that TensorFlow keeps and the ones that it adds to loops.
     """
     unused_bytes = np.zeros(len(ops), np.int64)
     index = {name: i for i, name in enumerate(graph.graph)}
@@ -70,9 +70,9 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
 
     constant = np.array([op.role == "constant" for op in ops], np.bool_)
     free_to_move = constant & np.array([not graph.graph.pred[op.name] for op in ops], np.bool_)
-    run, taken = pushed_down(ops, free_to_move, producer, output, result, np.array(entries, np.int64).reshape(-1, 3))
+    run, memory_uses = pushed_down(ops, free_to_move, producer, output, result, np.array(entries, np.int64).reshape(-1, 3))
     links = np.concatenate(
-        [np.array([*idle, *control], np.int64).reshape(-1, 2), np.stack([producer[taken[:, 0]], taken[:, 1]], 1)]
+        [np.array([*idle, *control], np.int64).reshape(-1, 2), np.stack([producer[memory_uses[:, 0]], memory_uses[:, 1]], 1)]
     )
     moment = breadth_first(len(ops), *links.T)
     lists = [each for each in _lists(graph, ops, moment) if (each[0], 0) in numbers]
@@ -84,9 +84,10 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         nbytes[ends[:, 0]] = grown
         return nbytes
 
-    consumers, taken = np.concatenate([np.array(entries, np.int64).reshape(-1, 3), ends]), np.concatenate([taken, ends])
+    consumers = np.concatenate([np.array(entries, np.int64).reshape(-1, 3), ends])
+    memory_uses = np.concatenate([memory_uses, ends])
     order = np.argsort(consumers[:, 0], kind="stable")
-    consumers, taken = consumers[order], taken[order]
+    consumers, memory_uses = consumers[order], memory_uses[order]
     tensor, consumer, position = consumers.T.copy()
     count = np.array([op.count for op in ops], np.float64)
     busiest = np.zeros(len(producer))
@@ -97,7 +98,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     reduced = reduced_control_edges(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
     controls = np.concatenate([reduced, _loop_control_edges(ops, fed)])
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
-    until, view = lifetimes(run, moment, producer, output, held | constant[producer], taken)
+    until, view = lifetimes(run, moment, producer, output, held | constant[producer], memory_uses)
     last = np.where(held, len(ops) - 1, -1)
     np.maximum.at(last, tensor, until)
     captured = np.array([op.role == "capture" for op in ops], np.bool_)[producer]
@@ -183,25 +184,25 @@ def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, i
     """The final sizes of tensor lists, such as those in which a loop keeps the results of each round for its gradient.
 
     Returns:
-        For each list: the op that makes it, whose output stands for the whole list; the last op that takes it; the index of that
-        op's input; bytes per run of the first op.
+        For each list: the op that makes it, whose output stands for the whole list; the last op that reads it; the index of the
+        list among that op's inputs; bytes per run of the op that makes it.
     """
-    made: dict[str, int] = {}
+    maker_of_group: dict[str, int] = {}
     last: dict[str, tuple[int, int]] = {}
     grown: Counter[str] = Counter()
     for i, op in enumerate(ops):
         signature = op.signature
-        taken = next((k for k, spec in enumerate(signature.inputs) if spec.dtype == "variant"), None)
+        list_input = next((k for k, spec in enumerate(signature.inputs) if spec.dtype == "variant"), None)
         if not op.group or not op.count:
             continue
-        if taken is not None:
-            last[op.group] = max(last.get(op.group, (i, taken)), (i, taken), key=lambda end: int(moment[end[0]]))
+        if list_input is not None:
+            last[op.group] = max(last.get(op.group, (i, list_input)), (i, list_input), key=lambda end: int(moment[end[0]]))
         elif entry_of(op.op_type).makes_list:
-            made.setdefault(op.group, i)
+            maker_of_group.setdefault(op.group, i)
         element = entry_of(op.op_type).list_element
         if element is not None and not _is_read(graph, op.name, element):
             grown[op.group] += round(signature.inputs[element].nbytes * op.count)
-    lists = [(maker, *last[group], grown[group]) for group, maker in made.items() if group in last and grown[group]]
+    lists = [(maker, *last[group], grown[group]) for group, maker in maker_of_group.items() if group in last and grown[group]]
     return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in lists if end > maker]
 
 
@@ -220,8 +221,8 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
     """[len(op), D]: whether the kernels of each device keep these inputs or outputs in host memory; False on CPUs."""
     flags = np.zeros((len(op), len(machine.devices)), np.bool_)
     for kind in dict.fromkeys(d.kind for d in machine.devices if d.kind != "CPU"):
-        kept = [frozenset(getattr(o.kernels[kind], side)) if kind in o.kernels else frozenset() for o in ops]
-        column = np.array([p < 0 or p in kept[o] for o, p in zip(op.tolist(), position.tolist(), strict=True)], np.bool_)
+        host_indices = [frozenset(getattr(o.kernels[kind], side)) if kind in o.kernels else frozenset() for o in ops]
+        column = np.array([p < 0 or p in host_indices[o] for o, p in zip(op.tolist(), position.tolist(), strict=True)], np.bool_)
         flags[:, [d for d, device in enumerate(machine.devices) if device.kind == kind]] = column[:, None]
     return flags
 
@@ -229,9 +230,10 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
 def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
     """[T]: bytes as copies count them: more for arguments and variables, which a CPU keeps in ordinary (pageable) memory.
 
-    A GPU reads ordinary memory more slowly than the pinned memory in which ops put their results. Bytes do not depend on where
-    the tensor is made. So a variable that may be on the CPU or on one GPU counts as one on the CPU, as that copy is the one that
-    plans are tempted to make; a variable that may be on several GPUs counts as one there, from which copies are fast.
+    A GPU reads ordinary memory more slowly than the pinned memory in which ops put their results. The bytes of a tensor do not
+    depend on where it is made, so one case is assumed. A variable that may be on the CPU or on one GPU counts as one on the CPU,
+    because plans would make that copy too often if it seemed cheap. A variable that may be on several GPUs counts as one on a
+    GPU, from which copies are fast.
     """
     outside = np.array([op.role in ("argument", "capture") or op.op_type == "ReadVariableOp" for op in ops], np.bool_)
     on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)

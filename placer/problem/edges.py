@@ -34,7 +34,7 @@ class Edges:
     """[E]"""
     consumer: Ints
     """[E]: the op that receives the message."""
-    taken: Ints
+    consumer_place: Ints
     """[E, D]: the place from which the consumer takes it, by the consumer's device."""
     is_control: Bools
     """[E]"""
@@ -53,7 +53,7 @@ class Edges:
             free=np.append(tensors.free, np.zeros(len(sources), np.bool_)),
             message=np.append(consumers.tensor, len(tensors) + source),
             consumer=np.append(consumers.op, ops.control_dst),
-            taken=np.concatenate([problem.consumer_place, np.tile(own, (len(source), 1))]),
+            consumer_place=np.concatenate([problem.consumer_place, np.tile(own, (len(source), 1))]),
             is_control=np.arange(len(consumers) + len(source)) >= len(consumers),
         )
 

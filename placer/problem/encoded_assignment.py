@@ -1,4 +1,4 @@
-"""An assignment as the execution model's loop reads it: lists of what each op, edge and copy takes."""
+"""An assignment in the form in which the execution model's loop reads it: lists of the values of each op, edge and copy."""
 
 from __future__ import annotations
 

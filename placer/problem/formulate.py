@@ -147,8 +147,9 @@ def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
 def _follows_input(graph: OpGraph, op: OpNode) -> bool:
     """Whether TensorFlow's placer leaves an op beside its first input.
 
-    A loop's value starts on the device that its first value asks for or is on, the predicate on that of its producer. TensorFlow
-    removes an Identity that asks for no device and only gives a result, so the result is where it was made.
+    A loop's value starts on the device that its first value asks for or is on. A loop's predicate starts on the device of its
+    producer. TensorFlow removes an Identity that asks for no device and only gives a result, so the result stays where it was
+    made.
     """
     if op.role != "loop":
         gives_result = op.op_type == "Identity" and not op.requested_device and not graph.graph.succ[op.name]

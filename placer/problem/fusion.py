@@ -61,9 +61,9 @@ class Chain:
 def chains(graph: OpGraph) -> tuple[Chain, ...]:
     """The chains of a graph that TensorFlow fuses if all their ops are on one CPU. No op is in two chains."""
     fused: list[Chain] = []
-    taken: set[str] = set()
+    fused_names: set[str] = set()
     for op in reversed(list(graph)):
-        if op.name in taken:
+        if op.name in fused_names:
             continue
         chain = _activated(graph, op) or _summed(graph, op) or _biased(graph, op)
         if chain is None:
@@ -71,7 +71,7 @@ def chains(graph: OpGraph) -> tuple[Chain, ...]:
         if chain.is_broken:
             return ()
         fused.append(chain)
-        taken.update(link.name for link in chain.ops)
+        fused_names.update(link.name for link in chain.ops)
     return tuple(reversed(fused))
 
 

@@ -71,12 +71,12 @@ def lifetimes(
             for c in viewed(op, t):
                 until[c] = max(until[c], last[t])
         if entry_of(ops[op].op_type).in_place and ops[op].signature.outputs:
-            made = ops[op].signature.outputs[0]
-            taken = [memory[of[c]] for c in takes[op]]
+            out_spec = ops[op].signature.outputs[0]
+            input_memory = [memory[of[c]] for c in takes[op]]
             for c in takes[op]:
-                given = ops[tensor_op[of[c]]].signature.outputs[output[of[c]]]
-                same = (given.dtype, given.nbytes) == (made.dtype, made.nbytes)
-                if same and whole[of[c]] and taken.count(memory[of[c]]) == 1:
+                in_spec = ops[tensor_op[of[c]]].signature.outputs[output[of[c]]]
+                same = (in_spec.dtype, in_spec.nbytes) == (out_spec.dtype, out_spec.nbytes)
+                if same and whole[of[c]] and input_memory.count(memory[of[c]]) == 1:
                     until[c] -= 1
     return np.array(until, np.int64), view
 

@@ -35,9 +35,9 @@ class LiveRanges:
         """A free tensor is held throughout; the caller's tensors to the end of the step, where they are made."""
         tensors, consumers, end = problem.tensors, problem.consumers, problem.num_ops - 1
         first = np.where(tensors.free, 0, problem.ops.moment[tensors.op])
-        taken = np.where(tensors.free[consumers.tensor], end, consumers.until)
+        last_use = np.where(tensors.free[consumers.tensor], end, consumers.until)
         last = first.copy()
-        np.maximum.at(last, consumers.tensor, taken)
+        np.maximum.at(last, consumers.tensor, last_use)
         last[tensors.is_result | tensors.free] = end
         tensor = np.append(np.arange(problem.num_tensors), consumers.tensor)
         return cls(
@@ -45,7 +45,7 @@ class LiveRanges:
             unit=problem.ops.unit[np.append(tensors.op, consumers.op)],
             place=np.concatenate([problem.tensor_place, problem.consumer_place]),
             first=first[tensor],
-            last=np.append(last, taken),
+            last=np.append(last, last_use),
         )
 
     def places(self, assignment: Assignment) -> Ints:
@@ -109,8 +109,8 @@ def held_by_unit(problem: PlacementProblem, assignment: Assignment, device: int,
     """
     ranges = live_ranges_of(problem)
     place = ranges.places(assignment)
-    made = np.arange(len(place)) < problem.num_tensors
-    takes_memory = np.where(made, ~problem.tensors.shared[ranges.tensor], place != place[ranges.tensor])
+    is_output = np.arange(len(place)) < problem.num_tensors
+    takes_memory = np.where(is_output, ~problem.tensors.shared[ranges.tensor], place != place[ranges.tensor])
     live = (ranges.first <= moment) & (moment <= ranges.last)
     rows = np.flatnonzero(takes_memory & live & (problem.devices.place_device[place] == device))
 
@@ -143,18 +143,18 @@ def holdings(problem: PlacementProblem, device: int, moment: int) -> Holdings:
     live = np.flatnonzero((ranges.first <= moment) & (moment <= ranges.last))
     op = problem.ops.at_moment[moment]
 
-    kept = np.flatnonzero(problem.units.persistent_bytes)
-    keys = [np.arange(-1, len(kept))]
-    units = [np.append(problem.ops.unit[op], kept)]
-    devices = [np.full(len(kept) + 1, device)]
-    nbytes = [np.append(problem.ops.workspace_bytes[op, device], problem.units.persistent_bytes[kept])]
+    persistent_units = np.flatnonzero(problem.units.persistent_bytes)
+    keys = [np.arange(-1, len(persistent_units))]
+    units = [np.append(problem.ops.unit[op], persistent_units)]
+    devices = [np.full(len(persistent_units) + 1, device)]
+    nbytes = [np.append(problem.ops.workspace_bytes[op, device], problem.units.persistent_bytes[persistent_units])]
     for q in np.flatnonzero(problem.devices.place_device == device).tolist():
         e = q % problem.num_devices
-        there = live[ranges.place[live, e] == q]
-        back = there[(there < tensors) & problem.tensors.shared[ranges.tensor[there]]]
-        row, sign = np.append(there, back), np.repeat([1, -1], [len(there), len(back)])
+        on_place = live[ranges.place[live, e] == q]
+        back = on_place[(on_place < tensors) & problem.tensors.shared[ranges.tensor[on_place]]]
+        row, sign = np.append(on_place, back), np.repeat([1, -1], [len(on_place), len(back)])
         tensor = ranges.tensor[row]
-        keys.append((tensor + np.where(sign < 0, tensors, 0)) * 2 * problem.num_devices + q + len(kept))
+        keys.append((tensor + np.where(sign < 0, tensors, 0)) * 2 * problem.num_devices + q + len(persistent_units))
         units.append(ranges.unit[row])
         devices.append(np.full(len(row), e))
         nbytes.append(sign * problem.tensors.held_bytes[tensor])

@@ -77,12 +77,12 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
     prices = np.zeros((len(numbers) + 1, len(machine.devices), 4), np.int64)  # the last row prices what does no work
     sources = []
     for row, (signature, kinds, link) in enumerate(numbers):
-        found = [
+        figures_and_sources = [
             (_price_of_link(model, link, device, kinds) if link else None) or _price(model, signature, device, kinds)
             for device in machine.devices
         ]
-        prices[row] = [figures for figures, _ in found]
-        sources.append(tuple(source for _, source in found))
+        prices[row] = [figures for figures, _ in figures_and_sources]
+        sources.append(tuple(source for _, source in figures_and_sources))
     each, count = prices[rows], np.array([op.count for op in ops], np.float64)[:, None]
     time_ns, dispatch_ns, compute_ns = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
     types: dict[str, int] = {}
@@ -175,30 +175,31 @@ def _cold_ns(
     nothing = np.zeros(times.shape[1])
     for i in np.flatnonzero(count[:, 0] < 1.0).tolist():  # what is in one body runs in the same steps
         of_body = int(kind[i]), ops[i].body
-        had = charged.get(of_body, nothing)
-        charged[of_body] = np.maximum(had, runs[i])
-        runs[i] = charged[of_body] - had
+        charged_runs = charged.get(of_body, nothing)
+        charged[of_body] = np.maximum(charged_runs, runs[i])
+        runs[i] = charged[of_body] - charged_runs
     runs = runs[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
     first = np.empty(times.shape)
     first[order] = np.clip(1.0 - before, 0.0, runs)
     uncharged = works - first / np.where(count > 0, count, 1.0)
-    given = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
-    more = np.where(given[rows], 0.0, [device.cold_ns for device in machine.devices])
+    from_user = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
+    more = np.where(from_user[rows], 0.0, [device.cold_ns for device in machine.devices])
     return np.rint(first * more).astype(np.int64), np.rint(uncharged * more).astype(np.int64)
 
 
 def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -> Ints:
-    """[N, D]: bytes of workspace that a convolution needs beside that of its price, on a GPU that computes it channels first.
+    """[N, D]: workspace of a convolution, in bytes, beyond its priced one, on a GPU that computes it channels first.
 
-    TensorFlow computes float32 convolutions channels first in graphs with gradients of convolutions (`GetSrcAndDstDataFormats` in
-    its generic_layout_optimizer.cc), and where it fuses a convolution, its bias and its activation into one op, whose kernel then
-    copies both images too (`LaunchFusedConv2DOp`).
+    TensorFlow computes float32 convolutions channels first in two cases: in graphs with gradients of convolutions
+    (`GetSrcAndDstDataFormats` in its generic_layout_optimizer.cc), and where it fuses a convolution, its bias and its activation
+    into one op. The kernel of the fused op copies both images too (`LaunchFusedConv2DOp`).
 
-    The workspace depends on the algorithm that was the fastest when the library tried them: for one convolution it was the size
-    of the images on one card, twice that on another, and different in two runs. The largest that was seen is counted. Where there
-    is not so much memory, TensorFlow runs an algorithm without workspace if it has one (`AllocateScratchOrFallback`).
+    The workspace depends on the algorithm that was the fastest when the library tried them. For one convolution it was as large
+    as the images on one card, twice as large on another, and differed between two runs. The largest measured workspace is
+    counted. If memory does not suffice, TensorFlow runs an algorithm without workspace if it has one
+    (`AllocateScratchOrFallback`).
     """
 
     def only(name: str, op_type: str) -> str:
@@ -208,10 +209,10 @@ def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -
 
     gpu = np.array([device.kind != "CPU" for device in machine.devices], np.int64)
     trained = any(entry_of(op.op_type).wants_channels_first and op.signature.outputs[0].dtype == "float32" for op in ops)
-    taken = np.zeros(len(ops), np.int64)
+    copy_bytes = np.zeros(len(ops), np.int64)
     for i, op in enumerate(ops):
         if op.op_type == "Conv2D":
             fused = (biased := only(op.name, "BiasAdd")) and only(biased, "Relu")
             if trained or fused:
-                taken[i] = channels_first_bytes(op.signature, fused=bool(fused))
-    return np.outer(taken, gpu)
+                copy_bytes[i] = channels_first_bytes(op.signature, fused=bool(fused))
+    return np.outer(copy_bytes, gpu)

@@ -1,6 +1,6 @@
 """The parts of a problem: devices, links between places, units, ops, tensors and their consumers.
 
-Axes of arrays, by letter: D devices, P = 2·D places, U units, N ops, K control edges, T tensors, C consumer entries, S = T + 1.
+The letters of axes: D devices; P = 2·D places; U units; N ops; K control edges; T tensors; C consumer entries; S = T + 1.
 """
 
 from __future__ import annotations

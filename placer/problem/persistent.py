@@ -17,12 +17,12 @@ def persistent(graph: OpGraph) -> Iterator[tuple[int, str, int]]:
 
     A variable or table is listed once, with the first op that holds it. A captured tensor has the name of its op.
     """
-    seen: set[str] = set()
+    counted: set[str] = set()
     for i, op in enumerate(graph):
         if op.resource:
-            if op.resource in graph.resources and op.resource not in seen:
+            if op.resource in graph.resources and op.resource not in counted:
                 yield i, graph.resources[op.resource].name, graph.resources[op.resource].nbytes
-            seen.add(op.resource)
+            counted.add(op.resource)
         elif op.role == "capture":
             yield i, op.name, sum(spec.nbytes for spec in op.signature.outputs)
 

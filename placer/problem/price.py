@@ -15,8 +15,8 @@ def total_cost_ns(problem: PlacementProblem, assignment: Assignment) -> int:
     """The time of a step if nothing overlapped: op times, copies, and control signals that cross devices.
 
     - Each op costs ``ops.time_ns`` on its unit's device.
-    - Each tensor that is not free and is made at place p costs, for each other place q at which consumers take it,
-      ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even).
+    - Each tensor that is made at place p, and is not free, is copied to each other place q at which consumers take it. A copy
+      costs ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even).
     - Each op with control edges to ops on other devices costs, for each such device,
       ``round(ops.count * links.latency_ns[p, q])`` between the two devices' views of host memory.
     """
@@ -87,11 +87,11 @@ def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
     costs = np.zeros((problem.num_units, problem.num_devices), np.int64)
     for d in range(problem.num_devices):
-        taken = fixed.copy()
-        taken[use_pair, crossings.user_place[:, d]] = True
+        copied_to = fixed.copy()
+        copied_to[use_pair, crossings.user_place[:, d]] = True
         src = np.where(makes, crossings.place[pair_x, d], src_here)
-        taken[np.arange(len(pairs)), src] = False
-        pair, place = np.nonzero(taken)
+        copied_to[np.arange(len(pairs)), src] = False
+        pair, place = np.nonzero(copied_to)
         x = pair_x[pair]
         cost = problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], src[pair], place)
         np.add.at(costs[:, d], pair_unit[pair], cost)

@@ -67,8 +67,8 @@ class PlacementProblem(Frozen):
             if (src >= dst).any():
                 i = int(np.argmax(src >= dst))
                 raise ValueError(f"{ops.names[src[i]]} feeds {ops.names[dst[i]]}, which does not come after it.")
-        made = ops.moment[tensors.op][consumers.tensor]
-        if (~tensors.free[consumers.tensor] & (consumers.until < made)).any():
+        made_moment = ops.moment[tensors.op][consumers.tensor]
+        if (~tensors.free[consumers.tensor] & (consumers.until < made_moment)).any():
             raise ValueError("consumers.until has a tensor given back before it is made.")
 
     @property

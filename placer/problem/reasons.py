@@ -9,8 +9,8 @@ ReasonKind: TypeAlias = Literal[
     "kernel", "pin", "resource", "location", "scope", "cost", "neighbours", "indifferent", "whole", "assigned"
 ]
 """The first five rule out other devices. The next four are the solver's choice: the op is cheaper here; transfers are saved; it
-is a tie; or moving this op alone would look better, but not the plan as a whole. The last is the user's choice, in a placement
-that was only simulated."""
+is a tie; or moving this op alone would lower the total cost, but not improve the whole plan. The last is the user's choice, in a
+placement that was only simulated."""
 
 
 @dataclass(frozen=True, slots=True)

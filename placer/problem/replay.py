@@ -21,11 +21,11 @@ MAX_CHECKPOINTS = 48
 
 
 class Replay:
-    """The schedule of one assignment, for the step times of assignments near it.
+    """The schedule of one assignment, from which step times of similar assignments are replayed.
 
-    A moved schedule equals this one up to the first op that changes its device or sends to an op that does, so it is replayed
-    from the last checkpoint before that op. Where the state of the replay equals that of a later checkpoint but for a shift in
-    time, the schedules are equal up to the next such op, but for the shift. Neither is an approximation.
+    The schedule of another assignment equals this one up to the first changed op: an op that changes its device or sends to an op
+    that does. It is replayed from the last checkpoint before that op. If the replay's state equals a later checkpoint, shifted in
+    time, then the schedules are equal, with that shift, up to the next changed op. Both shortcuts are exact.
     """
 
     def __init__(self, simulator: Simulator, assignment: Assignment) -> None:
@@ -140,9 +140,9 @@ class Checkpoint:
     def shift_ns(self, other: StepState) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        A time in the past at which a resource became free or an op became ready makes no difference. Exceptions: the time at
-        which the threads of a CPU last worked matters until they sleep, and the time at which a feeding thread became free always
-        matters, since copies add to it.
+        Past times at which a resource became free or an op became ready make no difference, with two exceptions. The time at
+        which the threads of a CPU last worked matters until they sleep. The time at which a feeding thread became free always
+        matters, because copies add to it.
         """
         mine, ops = self.state, self.simulator.problem.num_ops
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):

@@ -26,7 +26,7 @@ class Simulation:
     """The schedule of one step. Times in ns since the start of the first op; X copies."""
 
     step_ns: int
-    """The step time, which is that of the whole call."""
+    """The step time: the predicted time of the whole call."""
     busy_ns: Ints
     """[D]: of an asynchronous device's stream, or of all threads of another device."""
     start_ns: Ints
@@ -59,8 +59,8 @@ def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
 class Simulator:
     """The execution model of one problem: the step time of any assignment.
 
-    The step time is the predicted wall time of one call: from the start of the first op to the end of the last op, plus
-    `call_ns`, plus the time in which the waiting caller wakes (see `whole_ns`). Results stay where they are made.
+    The step time is the predicted wall time of one call. It is the sum of three times: from the start of the first op to the end
+    of the last op; `call_ns`; and the time in which the waiting caller wakes (see `whole_ns`). Results stay where they are made.
 
     The model starts ops in the order in which they become ready; ops that are ready at the same time start in the order of their
     numbers. Fields below are those of `Ops` and `Devices`.

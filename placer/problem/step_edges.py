@@ -42,7 +42,7 @@ class StepEdges(Edges):
             free=edges.free,
             message=edges.message[order],
             consumer=edges.consumer[order],
-            taken=edges.taken[order],
+            consumer_place=edges.consumer_place[order],
             is_control=edges.is_control[order],
             awaited=problem.ops.awaited[edges.op],
             start_list=np.searchsorted(edges.producer[order], np.arange(problem.num_ops + 1)).tolist(),
@@ -77,7 +77,7 @@ class StepEdges(Edges):
         """
         message = self.message[edges]
         src = self.place[message, op_device[self.op[message]]]
-        dst = self.taken[edges, op_device[self.consumer[edges]]]
+        dst = self.consumer_place[edges, op_device[self.consumer[edges]]]
         in_stream = (src == dst) & (src < problem.num_devices) & problem.devices.asynchronous[src % problem.num_devices]
         wait = np.where((in_stream | self.is_control[edges]) & ~self.awaited[message], ISSUED, DONE)
         crosses = np.flatnonzero((src != dst) & ~self.free[message])
@@ -91,7 +91,7 @@ class StepEdges(Edges):
     def pairs(self, problem: PlacementProblem) -> tuple[Ints, Ints]:
         """For each edge, [E, D] `ISSUED` or `DONE` with both ends on device d, and [E, D, D] the copy from device to device."""
         own = np.arange(problem.num_devices)
-        src, dst = self.place[self.message], self.taken
+        src, dst = self.place[self.message], self.consumer_place
         in_stream = (src == own) & problem.devices.asynchronous
         early = (src == dst) & (in_stream | self.is_control[:, None]) & ~self.awaited[self.message, None]
         nbytes, count = self.nbytes[self.message][:, None, None], self.count[self.message][:, None, None]

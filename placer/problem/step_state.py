@@ -11,12 +11,12 @@ from placer.problem.step_edges import step_edges_of
 NEVER_NS = -(2**62)
 """The time of an event that has not happened."""
 START = -1
-"""The start of the step, in the place of a copy."""
+"""Stands for a copy: the op follows the start of the step."""
 
 
 @dataclass(slots=True, eq=False)
 class StepState:
-    """All that the rest of a step depends on, between the starts of two ops. Times in ns."""
+    """The state of a simulated step between the starts of two ops. The rest of the step depends on nothing else. Times in ns."""
 
     pools: list[list[int]]
     """By device: when each thread is free, a heap."""
@@ -29,7 +29,7 @@ class StepState:
     ready: list[int]
     """By op: the latest arrival of a message so far."""
     follows: list[int]
-    """By op: the copy that it follows so far (see `Simulator`); `START` where it follows none."""
+    """By op: the copy that it follows, as known so far (see `Simulator`); `START` if it follows none."""
     warm: dict[int, int]
     """By copy: the kinds of ops that followed it so far. For `START` all kinds, as op times include what is cold there."""
     waits: list[int]

@@ -91,10 +91,10 @@ def _cost(problem: PlacementProblem, device: list[int]) -> int:
 def _places(problem: PlacementProblem, where: list[int]) -> list[list[int]]:
     """For each tensor the place it is produced in, then the place of each consumer."""
     start, consumer = problem.consumers.start.tolist(), problem.consumers.op.tolist()
-    made, taken = problem.tensors.on_host.tolist(), problem.consumers.on_host.tolist()
+    output_on_host, input_on_host = problem.tensors.on_host.tolist(), problem.consumers.on_host.tolist()
     return [
-        [_place(problem, where[op], made[t][where[op]])]
-        + [_place(problem, where[consumer[c]], taken[c][where[consumer[c]]]) for c in range(start[t], start[t + 1])]
+        [_place(problem, where[op], output_on_host[t][where[op]])]
+        + [_place(problem, where[consumer[c]], input_on_host[c][where[consumer[c]]]) for c in range(start[t], start[t + 1])]
         for t, op in enumerate(problem.tensors.op.tolist())
     ]
 

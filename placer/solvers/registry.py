@@ -1,4 +1,4 @@
-"""Solvers by name: those of this package and those that other packages register.
+"""Solvers by name: the solvers of this package and of packages that register some.
 
 A built-in solver is a module of `exact`, `search` or `heuristics`. Its name is the module's name, and `solver` in the module is a
 callable without arguments that gives the solver. Another package registers such a callable as an entry point.
@@ -52,8 +52,8 @@ def solver(choice: str | Solver | Rule) -> Solver:
     if isinstance(choice, str):
         entry = solvers().get(choice)
         if entry is None:
-            near = did_you_mean(choice, solvers())
-            raise OptionError(f"no solver {choice!r}{near} There are {', '.join(solvers())}, or pass a Solver.")
+            suggestion = did_you_mean(choice, solvers())
+            raise OptionError(f"no solver {choice!r}{suggestion} There are {', '.join(solvers())}, or pass a Solver.")
         return cast(Solver, entry.load()())
     if not isinstance(choice, type):
         if isinstance(choice, Solver):

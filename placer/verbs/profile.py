@@ -111,20 +111,17 @@ def profile(graphs: OpGraph | Sequence[OpGraph], budget_s: float = 60.0) -> Prof
     return Profile(measured, known, remaining, refused, time.monotonic() - start)
 
 
-def keep(harvest: Harvest, placement: Placement) -> int:
+def keep(harvest: Harvest, placement: Placement) -> None:
     """Stores the times of ops in real steps, except of ops that were measured alone.
-
-    Returns:
-        How many of them are new in the store.
 
     Raises:
         PlacerError: the times cannot be stored.
     """
     from placer.tf.devices import local_machine
 
-    found = harvest.measurements(placement, local_machine())
+    measured = harvest.measurements(placement, local_machine())
     try:
-        return Store().add_missing(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in found)
+        Store().add_missing(Row(model, installed_tensorflow(), signature, figures) for model, signature, figures in measured)
     except StoreError as error:
         raise PlacerError(str(error)) from error
 
@@ -190,7 +187,7 @@ def _refusal(op: OpSignature) -> str:
     except UnmeasurableError as error:
         return str(error)
     work = work_of(op)
-    return "" if work.kernels or work.cpu_serial_ns else "nothing but its start is priced"
+    return "" if work.kernels or work.cpu_serial_ns else "its cost is only the time to start it"
 
 
 def _counts(graph: OpGraph, kind: str) -> dict[OpSignature, float]:

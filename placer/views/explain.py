@@ -42,12 +42,12 @@ def _costs(time_ns: Mapping[str, int], sources: Mapping[str, str]) -> str:
 
 def _tensor(facts: Mapping[str, Any]) -> str:
     """A tensor's name, type, size and device, and its copies."""
-    made = "a constant, kept on each device that reads it" if facts["constant"] else f"made on {facts['device']}"
+    origin = "a constant, kept on each device that reads it" if facts["constant"] else f"made on {facts['device']}"
     copies = [
         f"; copied to {copy['dst']}{' (host memory)' if copy['dst_memory'] == 'host' else ''} in {format_ns(copy['time_ns'])}"
         for copy in facts["copies"]
     ]
-    return f"{facts['name']} {facts['type']}{_size(facts['size'])}, {format_bytes(facts['nbytes'])}, {made}{''.join(copies)}"
+    return f"{facts['name']} {facts['type']}{_size(facts['size'])}, {format_bytes(facts['nbytes'])}, {origin}{''.join(copies)}"
 
 
 def _size(facts: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ MAX_NOTES_SHOWN = 8
 
 
 def summary(placement: Placement) -> str:
-    """The predicted speed; per device ops, time and memory; transfers; objective and bound; costs; baselines; notes."""
+    """The predicted speed; ops, time and memory of each device; transfers; objective and bound; costs; baselines; notes."""
     p = placement
     devices = [
         [

@@ -33,7 +33,7 @@ TIME_LIMIT_S = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Adversarial:
-    """A problem on which the answer of ``loser`` is ``ratio`` times that of ``winner``."""
+    """A problem on which the value of ``loser``'s answer is ``ratio`` times the value of ``winner``'s answer."""
 
     problem: PlacementProblem
     loser: str

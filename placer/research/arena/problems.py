@@ -60,8 +60,10 @@ def named_problems(
         raise OptionError("there is no problem to compare on: give at least one target.")
     if memory_share is not None and given.get("memory_limits"):
         raise OptionError("memory_share and memory_limits both limit the memory of devices: give one of them.")
-    made = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
-    return made if memory_share is None else {name: with_memory_share(problem, memory_share) for name, problem in made.items()}
+    problem_by_name = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+    if memory_share is None:
+        return problem_by_name
+    return {name: with_memory_share(problem, memory_share) for name, problem in problem_by_name.items()}
 
 
 def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:

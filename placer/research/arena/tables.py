@@ -89,19 +89,19 @@ def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, m
         gaps = [score.gap for score in answered if score.bound_ns]
         spent = [score.seconds for score in answered]
         outcomes = [_status(score) for score in scores if not score.answered]
-        near = int((ratios <= 1 + NEAR_BEST_TOL).sum())
+        near_best = int((ratios <= 1 + NEAR_BEST_TOL).sum())
         cells = [
             label,
             f"{len(answered)}/{len(scores)}",
             str(int((ratios <= 1).sum())),
-            str(near),
+            str(near_best),
             f"{np.exp(np.log(finite).mean()):.3f}" if len(finite) else "–",
             f"{ratios.max():.3f}" if len(ratios) else "–",
             f"{np.median(gaps):.2%}" if gaps else "–",
             f"{np.median(spent):.2f}" if spent else "–",
             ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes)),
         ]
-        lines.append(((-near, -len(answered), float(np.log(finite).mean()) if len(finite) else np.inf), cells))
+        lines.append(((-near_best, -len(answered), float(np.log(finite).mean()) if len(finite) else np.inf), cells))
     lines.sort(key=lambda line: line[0])
     write: Callable[[Sequence[str], Sequence[Sequence[str]]], str] = _markdown if markdown else table
     return write(head, [cells for _, cells in lines])

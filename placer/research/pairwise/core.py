@@ -269,11 +269,11 @@ class _Contraction:
         order = np.argsort(value, kind="stable")
         value, begin, end, amount = value[order], begin[order], end[order], amount[order]
         room = problem.usage_limit - least_held.cumsum()[:-1]
-        kept = distinct_moments(first, value, begin, end, amount, room)
-        kept = kept[(most_held.cumsum()[:-1] > problem.usage_limit)[kept]]
-        begin, end = np.searchsorted(kept, begin), np.searchsorted(kept, end)
+        moments = distinct_moments(first, value, begin, end, amount, room)
+        moments = moments[(most_held.cumsum()[:-1] > problem.usage_limit)[moments]]
+        begin, end = np.searchsorted(moments, begin), np.searchsorted(moments, end)
         lasting = begin < end
-        return room[kept], value[lasting], begin[lasting], end[lasting], amount[lasting]
+        return room[moments], value[lasting], begin[lasting], end[lasting], amount[lasting]
 
 
 def _parts(values: Floats, start: Ints) -> list[Floats]:

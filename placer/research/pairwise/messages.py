@@ -56,7 +56,7 @@ class Messages:
                 slice(first[v0], first[v1]), slice(v0, v1), first[v0:v1] - first[v0], np.repeat(np.arange(v1 - v0), size[v0:v1]),
                 slice(starts[m0], starts[m1]), message_value[starts[m0] : starts[m1]] - first[v0],
                 *(
-                    _Side.of(core, variable, size, first, starts, message_value, share, to, by, back, here[side], first[v0])
+                    _Side.of(core, variable, size, starts, message_value, share, to, by, back, here[side], first[v0])
                     for side in (by[here] > to[here], by[here] < to[here])
                 ),
             ))  # fmt: skip
@@ -67,7 +67,7 @@ class Messages:
         The value of a variable is the best one, given the values chosen before and the messages of the variables further on.
 
         Args:
-            cost: [C]: the cost of each value, instead of that of the core.
+            cost: [C]: the cost of each value, in place of the core's costs.
             forward: the direction of the sweep.
         """
         messages, total = self._messages, 0.0
@@ -98,8 +98,9 @@ class Messages:
     def least(self, cost: Floats) -> Floats:
         """[C]: a lower bound on the cost if the variable of a value takes that value.
 
-        When a variable has had its turn in a sweep, the cost up to there is at least the sum of the minima so far. For one of its
-        values two terms are added: the part of its cost that it does not pass on, and the cost of its tables above the messages.
+        After the turn of a variable in a sweep, the sum of the minima so far is a lower bound of the cost up to that variable.
+        The bound for one of its values adds two terms: the part of the value's cost that is not passed on, and the excess of its
+        tables over the messages.
         """
         return np.maximum(self._least(cost, forward=True), self._least(cost, forward=False))
 
@@ -161,7 +162,7 @@ class _Side:
 
     @classmethod
     def of(
-        cls, core: Core, variable: Ints, size: Ints, first: Ints, starts: Ints, message_value: Ints, share: Floats, to: Ints,
+        cls, core: Core, variable: Ints, size: Ints, starts: Ints, message_value: Ints, share: Floats, to: Ints,
         by: Ints, back: Ints, edges: Ints, offset: int,
     ) -> _Side:  # fmt: skip
         here, other = to[edges], by[edges]
@@ -196,7 +197,7 @@ class _Level:
     messages: slice
     """The messages that the variables get."""
     message_value: Ints
-    """By entry of these messages: the value that it is about, counted from the first value of the level."""
+    """By entry of these messages: the value to which it belongs, counted from the first value of the level."""
     after: _Side
     before: _Side
 

@@ -52,8 +52,8 @@ class PairwiseProblem:
             "choice_start": (n + 1,), "choice_usage": (c,), "node_interval": (n, 2), "edge_nodes": (e, 2), "edge_start": (e + 1,),
         }  # fmt: skip
         for name, shape in shapes.items():
-            if (given := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {given}; its shape must be {shape}.")
+            if (actual := np.shape(getattr(self, name))) != shape:
+                raise ValueError(f"{name} has shape {actual}; its shape must be {shape}.")
         for name, start, length in (("choice", self.choice_start, c), ("edge", self.edge_start, s)):
             if start[0] != 0 or start[-1] != length or (np.diff(start) < 1).any():
                 raise ValueError(f"{name}_start must rise from 0 to {length} in steps of at least 1.")

@@ -164,13 +164,13 @@ def _limit(model: CpModel, takes: dict[int, list[IntVar]], values: dict[int, Int
     numbers = np.concatenate([core.start[v] + values[v] for v in takes])
     entries, owner = memory.of(numbers), np.repeat(np.arange(len(numbers)), memory.entries[numbers + 1] - memory.entries[numbers])
     since, until, amount = core.since[entries], core.until[entries], core.amount[entries]
-    kept = distinct_moments(len(numbers), owner, since, until, amount, room)
-    held = np.zeros((len(numbers), len(kept) + 1), np.int64)
-    np.add.at(held, (owner, np.searchsorted(kept, since)), amount)
-    np.subtract.at(held, (owner, np.searchsorted(kept, until)), amount)
+    moments = distinct_moments(len(numbers), owner, since, until, amount, room)
+    held = np.zeros((len(numbers), len(moments) + 1), np.int64)
+    np.add.at(held, (owner, np.searchsorted(moments, since)), amount)
+    np.subtract.at(held, (owner, np.searchsorted(moments, until)), amount)
     held = held.cumsum(axis=1)[:, :-1]
     most_held = np.maximum.reduceat(held, np.append(0, np.cumsum([len(values[v]) for v in takes]))[:-1]).sum(axis=0)
     flat = [take for v in takes for take in takes[v]]
-    for moment in np.flatnonzero(most_held > room[kept]).tolist():
+    for moment in np.flatnonzero(most_held > room[moments]).tolist():
         users = np.flatnonzero(held[:, moment])
-        model.add(LinearExpr.weighted_sum([flat[i] for i in users], held[users, moment].tolist()) <= int(room[kept[moment]]))
+        model.add(LinearExpr.weighted_sum([flat[i] for i in users], held[users, moment].tolist()) <= int(room[moments[moment]]))

@@ -21,10 +21,10 @@ def max_load_bound_ns(problem: SplitProblem) -> int:
     """The largest of three lower bounds on the max load of a split, in ns.
 
     - All work, if units could be divided and copies were free.
-    - For each unit u: some device has u. The load of an accelerator with u is at least that of the cheapest set of units that
-      contains u. The load of a set is the time of its units and the cost of the nets it cuts, so that set is a minimum cut.
-    - For each two units of a net: they are on one device or on two. On two, the load of each accelerator is at least that of the
-      cheapest set with one of the units and without the other.
+    - For each unit u: some device has u. The load of a set of units is their time plus the cost of the nets that the set cuts. An
+      accelerator with u has at least the load of the cheapest set that contains u, which a minimum cut gives.
+    - For each two units of a net: they are on one device or on two. On two, each accelerator has at least the load of the
+      cheapest set that contains one of the units and not the other.
     """
     if not problem.units:
         return 0

@@ -20,10 +20,10 @@ def pieces_of_path(problem: SplitProblem, *, time_limit_s: float) -> tuple[int, 
     """A lower bound in ns from the path that is longest on CPUs, and, [U], a split that comes from it.
 
     An accelerator runs once, so its part of the path is one contiguous piece. The ops of the piece are done when all work of the
-    accelerator is done. Its load is at least that of the cheapest set of units that has the piece and not the rest of the path,
-    which is a minimum cut. A dynamic programme chooses the best pieces: at most one for each accelerator, each within the memory
-    limit. The loads of chosen pieces are then bounded by the cheapest sets that fit, and the programme is repeated until it
-    chooses pieces with such bounds only. When the time is over, the work of the piece replaces the cut.
+    accelerator is done. Its load is at least the load of the cheapest set of units that contains the piece and not the rest of
+    the path; a minimum cut gives this set. A dynamic programme chooses the best pieces: at most one for each accelerator, each
+    within the memory limit. The loads of chosen pieces are then bounded by the cheapest sets that fit, and the programme is
+    repeated until it chooses pieces with such bounds only. When the time is over, the work of the piece replaces the cut.
 
     In the split, accelerators may wait for each other in a circle.
     """

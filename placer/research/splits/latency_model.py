@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from placer.problem.arrays import Bools, Ints
-from placer.research.splits.model import WORKERS, Decided, either
+from placer.research.splits.model import Decided, either, solve
 from placer.research.splits.problem import SplitProblem, latency_ns
 
 
@@ -68,13 +67,8 @@ def decide_anew(problem: SplitProblem, device: Ints, free: Bools, *, seconds: fl
                 if on[unit[b]][d] is not never and on[unit[a]][d] is not always:
                     model.add(starts[d] >= ends[a]).only_enforce_if(on[unit[b]][d], ~on[unit[a]][d])
     model.minimize(top)
-    solver: Any = cp_model.CpSolver()
-    solver.parameters.num_workers = WORKERS
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = seconds
-    status: Any = solver.solve(model)
-    bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver, bound = solve(model, seconds=seconds, seed=seed)
+    if solver is None:
         return Decided(None, bound)
     decided = device.copy()
     for u, row in enumerate(on):

@@ -16,8 +16,9 @@ from placer.research.splits.problem import SplitProblem, excess_bytes, loads_ns,
 from placer.research.splits.solution import SplitSolution
 
 CONTIGUOUS_END, PACKING_END, PROOF_END, STARTS_END, POLISH_END, PARTS_END = 0.05, 0.15, 0.2, 0.45, 0.5, 0.75
-"""The share of the time limit at which each phase ends: moves from the contiguous split, the packing bound, a first attempt at a
-proof, annealing from random starts, moves from the best start, and the search of parts. The whole model has the rest."""
+"""Shares of the time limit at which the phases end, in order: moves from the contiguous split; the packing bound; a first attempt
+at a proof; annealing from random starts; moves from the best start; the search of parts. The rest of the time is for the whole
+model."""
 LEVEL_MOVES = 300_000
 """Moves on each level of a random start."""
 POLISH_MOVES = 2_000_000

@@ -87,18 +87,31 @@ def decide_anew(
         for d, literal in row.items():
             model.add_hint(literal, bool(hint[u] == d))
     model.minimize(top)
-    solver: Any = cp_model.CpSolver()
-    solver.parameters.num_workers = WORKERS
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = seconds
-    status: Any = solver.solve(model)
-    bound = max(at_least_ns, math.ceil(solver.best_objective_bound - 0.5))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver, bound = solve(model, seconds=seconds, seed=seed)
+    bound = max(at_least_ns, bound)
+    if solver is None:
         return Decided(None, bound)
     decided = device.copy()
     for u, row in on.items():
         decided[u] = next(d for d, literal in row.items() if solver.boolean_value(literal))
     return Decided(decided, bound)
+
+
+def solve(model: Any, *, seconds: float, seed: int) -> tuple[Any, int]:
+    """Minimises a constraint program of times in ns.
+
+    Returns:
+        The solver, which has the values of the best solution, or None if it found no solution; a lower bound on the objective.
+    """
+    from ortools.sat.python import cp_model
+
+    solver: Any = cp_model.CpSolver()
+    solver.parameters.num_workers = WORKERS
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = seconds
+    status: Any = solver.solve(model)
+    bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
+    return solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, bound
 
 
 def _cut(model: Any, here: list[Any], inside: bool, outside: bool) -> Any:

@@ -15,7 +15,7 @@ SplitObjective: TypeAlias = Literal["max_load", "latency"]
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """The choice of a device for each unit of ops: one of k equal accelerators, or one of l equal CPUs.
+    """Choosing for each unit of ops one of k equal accelerators or of l equal CPUs.
 
     All copies go through host memory. A tensor that is made on an accelerator and used elsewhere is copied out once, and it is
     copied in once to each accelerator that uses it. CPUs use host memory, so they pay for no copy. The units of an accelerator
@@ -61,8 +61,8 @@ class SplitProblem:
             "tensor_ns": (t,), "consumer_start": (t + 1,), "consumer_op": (c,),
         }  # fmt: skip
         for name, shape in shapes.items():
-            if (given := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {given}; its shape must be {shape}.")
+            if (actual := np.shape(getattr(self, name))) != shape:
+                raise ValueError(f"{name} has shape {actual}; its shape must be {shape}.")
         if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
             raise ValueError("consumer_start must rise from 0 to the number of consumers.")
         if (self.tensor_op[self.consumer_tensor] >= self.consumer_op).any():

@@ -54,9 +54,8 @@ def lagrangian_relaxation(
     cut nearly fills a limit. Therefore the prices are multiplied by price scales, which differ along the step, and raised until
     the cut meets the limits. Each price scale gives another assignment. These are repaired and improved by local search.
 
-    With three or more devices, cuts are alpha-expansions, which give no bound: the bound is then that of the two-sided
-    relaxation. Expansions move single units well but whole layers badly, so partitions over accelerators are repaired and
-    improved as well.
+    With three or more devices, cuts are alpha-expansions, which give no bound; the two-sided relaxation gives the bound.
+    Expansions move single units well but whole layers badly, so partitions over accelerators are repaired and improved as well.
 
     Args:
         time_limit_s: in seconds; infinite bounds the number of cuts by the number of ops instead.
@@ -113,7 +112,9 @@ def _partitions_that_fit(subsets: list[DeviceSubset]) -> Iterator[Assignment]:
 
 
 def _price_scales(ops: int, count: int, seed: int) -> Iterator[Floats | None]:
-    """Factors of prices, each of shape [N]: none, rising, falling, high or low in the middle, then random in parts."""
+    """Factors of prices, each of shape [N]: first None, then rising, falling, high in the middle, low in the middle, then random
+    steps.
+    """
     at = np.linspace(0, 1, ops)
     regular = [None, 1 + at, 2 - at, 1 + 2 * np.minimum(at, 1 - at), 2 - 2 * np.minimum(at, 1 - at)]
     yield from regular[:count]

@@ -31,7 +31,7 @@ MAX_UNITS = 2_000
 """Up to this number of units to decide, the relaxation is also solved by constraint programming."""
 
 
-def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> int:
+def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
     """A lower bound on the step time of the assignments that meet the memory limits, in ns.
 
     As in `least_load_ns`, any weights of the resources with sum 1 give a bound: the least weighted load of an assignment that
@@ -41,7 +41,6 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
 
     Args:
         seconds: the time limit.
-        seed: of constraint programming.
     """
     started = time.perf_counter()
     problem = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
@@ -63,7 +62,7 @@ def limited_load_ns(simulator: Simulator, *, seconds: float, seed: int = 0) -> i
             ops=replace(problem.ops, time_ns=weighted),
             links=Links(latency_ns=free, ns_per_byte=free.astype(np.float64)),
         )
-        bound, assignment = _least_cost(relaxation, remaining_s / (WEIGHT_UPDATES - k), seed)
+        bound, assignment = _least_cost(relaxation, remaining_s / (WEIGHT_UPDATES - k))
         best = max(best, bound // SCALE)
         busy = load[np.arange(len(load)), assignment.device].sum(axis=0)
         weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))
@@ -86,16 +85,17 @@ def _shared_loads(simulator: Simulator) -> Floats:
     return shared
 
 
-def _least_cost(problem: PlacementProblem, seconds: float, seed: int) -> tuple[int, Assignment]:
+def _least_cost(problem: PlacementProblem, seconds: float) -> tuple[int, Assignment]:
     """A bound on the total cost of assignments that fit, in ns, and an assignment near it, which may exceed limits."""
     started = time.perf_counter()
     reduced = reduce(problem)
     prices = MemoryPrices(reduced.problem)
     prices.ascend(MAX_CUTS, started + seconds / 2)
-    bound, near = prices.bound_ns, minimum_cut(reduced.problem, memory_price=prices.per_byte()).assignment
+    bound, assignment = prices.bound_ns, minimum_cut(reduced.problem, memory_price=prices.per_byte()).assignment
     if choices(reduced.problem) <= MAX_UNITS:
         model = Model(reduced.problem)
         model.limit(prices.moments)
-        _, candidate, proved = model.minimise(near, max(MIN_CP_SAT_S, started + seconds - time.perf_counter()), seed)
-        bound, near = max(bound, proved), near if candidate is None else candidate
-    return bound, reduced.invert(near)
+        remaining_s = max(MIN_CP_SAT_S, started + seconds - time.perf_counter())
+        _, candidate, proved = model.minimise(assignment, remaining_s, seed=0)
+        bound, assignment = max(bound, proved), assignment if candidate is None else candidate
+    return bound, reduced.invert(assignment)

@@ -109,22 +109,22 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
 
     crossings = crossings_of(problem)
     for x, maker in enumerate(crossings.unit.tolist()):
-        made = inside(maker)
+        maker_inside = inside(maker)
         made_at, else_at = int(crossings.place[x, d]), int(crossings.place[x, rest[maker]])
         used: dict[int, Bools] = {}
         for entry in range(int(crossings.start[x]), int(crossings.start[x + 1])):
             unit = int(crossings.user[entry])
-            taken = inside(unit)
+            user_inside = inside(unit)
             for place, where in (
-                (int(crossings.user_place[entry, d]), taken),
-                (int(crossings.user_place[entry, rest[unit]]), ~taken),
+                (int(crossings.user_place[entry, d]), user_inside),
+                (int(crossings.user_place[entry, rest[unit]]), ~user_inside),
             ):
                 used[place] = used[place] | where if place in used else where
         for place, where in used.items():
             from_device, from_rest = problem.links.copy_ns(
                 crossings.nbytes[x], crossings.count[x], np.array([made_at, else_at]), np.array(place)
             ).tolist()
-            cost += where * np.where(made, from_device, from_rest)
+            cost += where * np.where(maker_inside, from_device, from_rest)
     change: Ints = cost - cost[0, 0]
     return change
 

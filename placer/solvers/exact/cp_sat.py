@@ -127,22 +127,24 @@ class CpSat:
 
 def cannot_fit(problem: PlacementProblem) -> str:
     """A simple proof that no assignment meets the limits, as text; empty if there is none."""
-    limits, names, kept = problem.devices.memory_limit_bytes, problem.devices.names, problem.units.persistent_bytes
+    limits, names, persistent_bytes = problem.devices.memory_limit_bytes, problem.devices.names, problem.units.persistent_bytes
     only = problem.units.allowed.sum(axis=1) == 1
     for d in np.flatnonzero(limits >= 0).tolist():
-        pinned_bytes = int(kept[only & problem.units.allowed[:, d]].sum())
+        pinned_bytes = int(persistent_bytes[only & problem.units.allowed[:, d]].sum())
         if pinned_bytes > limits[d]:
             over = pinned_bytes - int(limits[d])
             return f"what can only be on {names[d]} takes {pinned_bytes} bytes, {over} over its limit of {limits[d]}"
     capacity = np.where(limits < 0, np.iinfo(np.int64).max, limits)
-    too_large = np.flatnonzero(kept > np.where(problem.units.allowed, capacity, -1).max(axis=1))
+    too_large = np.flatnonzero(persistent_bytes > np.where(problem.units.allowed, capacity, -1).max(axis=1))
     if len(too_large):
         unit = int(too_large[0])
         largest = int(np.where(problem.units.allowed, capacity, -1)[unit].max(axis=0))
         op = problem.ops.names[int(np.flatnonzero(problem.ops.unit == unit)[0])]
-        return f"{op} takes {kept[unit]} bytes, {int(kept[unit]) - largest} more than any device it may be on has"
-    if (limits >= 0).all() and kept.sum() > limits.sum():
-        return f"variables and captures take {kept.sum()} bytes, {int(kept.sum() - limits.sum())} more than all limits together"
+        nbytes = int(persistent_bytes[unit])
+        return f"{op} takes {nbytes} bytes, {nbytes - largest} more than any device it may be on has"
+    nbytes, limit = int(persistent_bytes.sum()), int(limits.sum())
+    if (limits >= 0).all() and nbytes > limit:
+        return f"variables and captures take {nbytes} bytes, {nbytes - limit} more than all limits together"
     return ""
 
 

@@ -32,10 +32,10 @@ class Lagrangian:
         started = time.perf_counter()
         relaxation = lagrangian_relaxation(problem, time_limit_s=time_limit_s, seed=seed)
         if not relaxation.assignments:
-            taken = time.perf_counter() - started
+            seconds = time.perf_counter() - started
             detail = "no cut, at any memory price, could be repaired"
             return Solution(
-                None, Status.UNKNOWN, objective, 0, relaxation.bound_ns, self.name, taken, StopReason.NOT_FOUND, detail
+                None, Status.UNKNOWN, objective, 0, relaxation.bound_ns, self.name, seconds, StopReason.NOT_FOUND, detail
             )
         return answer(
             problem,

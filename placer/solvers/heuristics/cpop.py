@@ -15,9 +15,9 @@ from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, 
 def cpop_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ready ops by descending upward plus downward rank (Topcuoglu, Hariri, Wu 2002).
 
-    Ops of the critical path go to the device that runs the whole path fastest; every other op goes where it ends first. Differs
-    from the paper in one case: an op of the path is scheduled like the others if it may not be on that device, or if its unit
-    already has another device. Ignores memory limits. Time: N log N + E D.
+    Ops of the critical path go to the device that runs the whole path fastest; every other op goes where it ends first. It
+    differs from the paper in one case: an op of the critical path is scheduled like the other ops if it may not be on the path's
+    device, or if its unit already has another device. Ignores memory limits. Time: N log N + E D.
     """
     schedule = Schedule(problem)
     if not problem.num_ops:

@@ -15,8 +15,8 @@ SOURCE = (
 def heft_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ops by descending upward rank, each on the device where it ends first, in an idle interval if it fits in one.
 
-    The algorithm of Topcuoglu, Hariri, Wu (2002), extended to this problem: means are over the allowed devices, an op
-    follows its unit once that has a device, and the time of a copy depends on both devices. Ignores memory limits.
+    The algorithm of Topcuoglu, Hariri, Wu (2002), extended to this problem. Means are over the allowed devices. Once an op of a
+    unit has a device, the unit's other ops follow it. The time of a copy depends on both devices. Ignores memory limits.
     Time: (N + E) D, plus the search through idle intervals.
     """
     schedule = Schedule(problem)

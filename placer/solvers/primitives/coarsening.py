@@ -54,17 +54,17 @@ def coarsened(kind: Ints, load: Floats, pairs: Ints, weight: Floats, levels: lis
         levels: for each level the number of clusters, and [L] the largest loads of a cluster of several units.
     """
     number, root = np.arange(len(load)), _idle_joined(kind, load, pairs, weight)
-    for count, most in levels:
+    for count, max_load in levels:
         while True:
-            kept, group = np.unique(root, return_inverse=True)
-            summed = np.zeros((len(kept), load.shape[1]))
+            roots, group = np.unique(root, return_inverse=True)
+            summed = np.zeros((len(roots), load.shape[1]))
             np.add.at(summed, group, load)
-            number, load, kind = group[number], summed, kind[kept]
-            pairs, weight = _joined(group[pairs], weight, len(kept))
-            root = _matched(kind.tolist(), load, most.tolist(), pairs, weight, len(kept) - count)
-            if len(kept) - (root != np.arange(len(root))).sum() > MAX_REDUCTION_RATIO * len(kept):
+            number, load, kind = group[number], summed, kind[roots]
+            pairs, weight = _joined(group[pairs], weight, len(roots))
+            root = _matched(kind.tolist(), load, max_load.tolist(), pairs, weight, len(roots) - count)
+            if len(roots) - (root != np.arange(len(root))).sum() > MAX_REDUCTION_RATIO * len(roots):
                 break
-        root = np.arange(len(kept))
+        root = np.arange(len(roots))
         yield number
 
 

@@ -24,8 +24,8 @@ PERRON = (
 )
 
 LINEARIZATION = 2
-"""Puts all clauses into the linear relaxation: that of a cut is integral, and a few limits leave little to search. With this
-setting, one worker proves in a second what eight strategies in turns prove in a minute."""
+"""Puts all clauses into the linear relaxation. The relaxation of a minimum cut is integral, so with a few limits there is little
+to search. With this setting, one worker proves in a second what eight strategies in turns prove in a minute."""
 DETERMINISTIC_TIME_PER_S = 0.3
 """Deterministic time of CP-SAT that one second always suffices for, so that it ends a search before the time limit does."""
 HEAD_START_S = 0.2

@@ -27,14 +27,14 @@ class DeviceSubset:
 
 def on_first(problem: PlacementProblem, count: int) -> DeviceSubset | None:
     """The problem on all devices but the accelerators after the first `count`; None if an op must be on one of those."""
-    kept = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
-    if not problem.units.allowed[:, kept].any(axis=1).all():
+    devices = np.setdiff1d(np.arange(problem.num_devices), accelerators(problem)[count:])
+    if not problem.units.allowed[:, devices].any(axis=1).all():
         return None
-    return DeviceSubset(problem.on_devices(kept), kept)
+    return DeviceSubset(problem.on_devices(devices), devices)
 
 
 def halved(problem: PlacementProblem) -> Iterator[DeviceSubset]:
-    """The problem on the first half of the accelerators, on half of these, and so on down to one, as far as ops allow."""
+    """The problem with half of the accelerators, then a quarter, and so on down to one; ends where a unit keeps no device."""
     count = len(accelerators(problem))
     while count > 1:
         count = (count + 1) // 2

@@ -45,12 +45,12 @@ def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = 
 
 def unit_bytes(problem: PlacementProblem) -> Ints:
     """[U]: the bytes of a unit: its variables, all tensors it makes, and the largest workspace of its ops."""
-    kept = problem.units.persistent_bytes.copy()
-    made = np.where(problem.tensors.shared, 0, problem.tensors.held_bytes)
-    np.add.at(kept, problem.ops.unit[problem.tensors.op], made)
+    nbytes = problem.units.persistent_bytes.copy()
+    output_bytes = np.where(problem.tensors.shared, 0, problem.tensors.held_bytes)
+    np.add.at(nbytes, problem.ops.unit[problem.tensors.op], output_bytes)
     workspace = np.zeros(problem.num_units, np.int64)
     np.maximum.at(workspace, problem.ops.unit, problem.ops.workspace_bytes.max(axis=1))
-    return kept + workspace
+    return nbytes + workspace
 
 
 def in_order(problem: PlacementProblem) -> list[int]:

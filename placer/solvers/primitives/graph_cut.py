@@ -163,10 +163,10 @@ class _Arcs:
     def merged(self) -> tuple[Ints, Ints, Ints]:
         """All arcs as tails, heads and capacities. Parallel ones are summed; those are omitted that are free or in no cut."""
         tail, head, capacity = (np.concatenate([part[i] for part in self._parts]) for i in range(3))
-        kept = (capacity > 0) & (tail != head) & (tail != SINK) & (head != SOURCE)
-        key, inverse = np.unique(tail[kept] * self.nodes + head[kept], return_inverse=True)
+        useful = (capacity > 0) & (tail != head) & (tail != SINK) & (head != SOURCE)
+        key, inverse = np.unique(tail[useful] * self.nodes + head[useful], return_inverse=True)
         summed = np.zeros(len(key), np.int64)
-        np.add.at(summed, inverse, capacity[kept])
+        np.add.at(summed, inverse, capacity[useful])
         return key // self.nodes, key % self.nodes, summed
 
 
@@ -188,13 +188,13 @@ class _Cells:
     @classmethod
     def of(cls, problem: PlacementProblem, sides: tuple[Ints, Ints], e: int, copies: float) -> _Cells:
         crossings, places = crossings_of(problem), 2 * problem.num_devices
-        taken = crossings.user_place[np.arange(len(crossings.user)), sides[e][crossings.user]]
-        key, of_user, users = np.unique(crossings.user_crossing * places + taken, return_inverse=True, return_counts=True)
+        user_place = crossings.user_place[np.arange(len(crossings.user)), sides[e][crossings.user]]
+        key, of_user, users = np.unique(crossings.user_crossing * places + user_place, return_inverse=True, return_counts=True)
         x, place = np.divmod(key, places)
 
         def copy_from(side: Ints) -> Ints:
-            made = crossings.place[x, side[crossings.unit[x]]]
-            cost: Ints = np.rint(copies * problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], made, place)).astype(
+            source = crossings.place[x, side[crossings.unit[x]]]
+            cost: Ints = np.rint(copies * problem.links.copy_ns(crossings.nbytes[x], crossings.count[x], source, place)).astype(
                 np.int64
             )
             return cost
@@ -252,9 +252,9 @@ def _charge_remainder(
 
 def _memory_cost_of_units(problem: PlacementProblem, memory_price: Floats) -> Ints:
     """[U, D]: the cost of the memory of a unit's variables and workspace, in ns."""
-    kept = np.outer(problem.units.persistent_bytes, memory_price.sum(axis=1))
-    np.add.at(kept, problem.ops.unit, problem.ops.workspace_bytes * memory_price.T[problem.ops.moment])
-    return np.floor(np.minimum(kept, MAX_MEMORY_COST_NS)).astype(np.int64)
+    cost_ns = np.outer(problem.units.persistent_bytes, memory_price.sum(axis=1))
+    np.add.at(cost_ns, problem.ops.unit, problem.ops.workspace_bytes * memory_price.T[problem.ops.moment])
+    return np.floor(np.minimum(cost_ns, MAX_MEMORY_COST_NS)).astype(np.int64)
 
 
 def _add_memory_cost_of_tensors(

@@ -25,14 +25,14 @@ def precedence(units: int, feeds: Iterable[tuple[int, int]]) -> Edges:
 
 
 def _reaches(after: list[dict[int, None]], a: int, b: int) -> bool:
-    seen, stack = {a}, [a]
+    visited, stack = {a}, [a]
     while stack:
         unit = stack.pop()
         if unit == b:
             return True
         for following in after[unit]:
-            if following not in seen:
-                seen.add(following)
+            if following not in visited:
+                visited.add(following)
                 stack.append(following)
     return False
 

@@ -21,8 +21,8 @@ SHAW = (
     "Conference on Principles and Practice of Constraint Programming (CP), 1998, doi:10.1007/3-540-49481-2_30"
 )
 
-NEIGHBOURHOODS = 8
-"""Number of neighbourhoods that are searched."""
+MAX_NEIGHBOURHOODS = 8
+"""Limit of the number of neighbourhoods that are searched."""
 MAX_UNITS = 400
 """Limit of the number of units in a neighbourhood."""
 MAX_TIGHTENINGS = 4
@@ -53,31 +53,31 @@ def search_neighbourhoods(
     others = [other for other in assignments if other.device.tobytes() != best.device.tobytes()]
     ends, rng = time.perf_counter() + seconds, np.random.default_rng(seed)
     several = problem.units.allowed.sum(axis=1) > 1
-    for k in range(NEIGHBOURHOODS):
+    for k in range(MAX_NEIGHBOURHOODS):
         remaining_s = ends - time.perf_counter()
         if remaining_s <= 0 or not several.any():
             break
         other = others[k // 2 % len(others)] if others and k % 2 == 0 else None
         free = several & (_around(problem, best, rng) if other is None else other.device != best.device)
         if free.any():
-            best = _optimised(problem, best, free, moments, min(remaining_s, seconds / NEIGHBOURHOODS), seed)
+            best = _optimised(problem, best, free, moments, min(remaining_s, seconds / MAX_NEIGHBOURHOODS), seed)
     return best
 
 
 def _around(problem: PlacementProblem, assignment: Assignment, rng: np.random.Generator) -> Bools:
     """[U]: at most `MAX_UNITS` units around one whose tensors are copied: its neighbours, their neighbours, and so on."""
     maker, user = crossings_of(problem).unit[crossings_of(problem).user_crossing], crossings_of(problem).user
-    near = np.zeros(problem.num_units, np.bool_)
+    chosen = np.zeros(problem.num_units, np.bool_)
     crossing = np.flatnonzero(assignment.device[maker] != assignment.device[user])
-    near[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
-    while near.sum() < MAX_UNITS:
-        more = near.copy()
-        more[user[near[maker]]] = more[maker[near[user]]] = True
-        added = np.flatnonzero(more & ~near)
+    chosen[rng.choice(maker[crossing]) if len(crossing) else rng.integers(problem.num_units)] = True
+    while chosen.sum() < MAX_UNITS:
+        extended = chosen.copy()
+        extended[user[chosen[maker]]] = extended[maker[chosen[user]]] = True
+        added = np.flatnonzero(extended & ~chosen)
         if not len(added):
             break
-        near[rng.permutation(added)[: MAX_UNITS - int(near.sum())]] = True
-    return near
+        chosen[rng.permutation(added)[: MAX_UNITS - int(chosen.sum())]] = True
+    return chosen
 
 
 def _optimised(

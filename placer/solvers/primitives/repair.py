@@ -10,7 +10,9 @@ from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, PlacementProblem
 
 MAX_ROUNDS = 200
+"""Limit of the number of rounds, each of which moves units off the fullest device."""
 FORBIDDEN_NS = np.iinfo(np.int64).max // 4
+"""Cost of a move to a forbidden device, above all costs."""
 
 
 def repair(problem: PlacementProblem, assignment: Assignment, staying: Ints | None = None) -> Assignment | None:

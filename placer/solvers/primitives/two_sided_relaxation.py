@@ -11,6 +11,7 @@ from placer.problem.parts import Devices, Links
 from placer.problem.problem import PlacementProblem
 
 FORBIDDEN = np.iinfo(np.int64).max // 4
+"""Time and workspace on a forbidden device, above all others."""
 
 
 def two_sided_relaxation(problem: PlacementProblem) -> PlacementProblem | None:

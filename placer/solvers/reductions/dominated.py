@@ -13,9 +13,9 @@ from placer.solvers.reductions.reduced import Reduced, holds_anything, lends_mem
 def dominated(reduced: Reduced) -> Reduced:
     """Rules out a device for a unit if another device is no worse for it, wherever all other units are.
 
-    The other device must be one that `holds_anything`, so that the move exceeds no memory limit; for a unit that lends memory, so
-    must the first device, which may hold more after the move. The test holds wherever the other units are, so all units may be
-    treated at once.
+    The other device must be one that `holds_anything`, so that the move exceeds no memory limit. For a unit that lends memory,
+    the first device must be one too, because it may hold more after the move. The test holds wherever the other units are, so all
+    units may be treated at once.
     """
     problem = reduced.problem
     moves, unlimited, lender = Moves(problem), holds_anything(problem), lends_memory(problem)

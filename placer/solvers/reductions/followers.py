@@ -40,9 +40,9 @@ def followers(reduced: Reduced) -> Reduced:
         known = moves.use_moves_ns(old, new)[entry] - moves.use_moves_by_producer_ns(old, new)[entry, new]
         np.subtract.at(change, user_pair, known)
         more, worst = moves.producer_moves_ns(old, new)
-        taken, first = np.unique(np.stack([maker_pair, x, crossings.user_place[entry, new]]), axis=1, return_index=True)
-        place = taken[2]
-        np.subtract.at(change, taken[0], worst[x[first], place] - more[x[first], place])
+        copied, first = np.unique(np.stack([maker_pair, x, crossings.user_place[entry, new]]), axis=1, return_index=True)
+        place = copied[2]
+        np.subtract.at(change, copied[0], worst[x[first], place] - more[x[first], place])
         good &= ~(allowed[follower, old] & allowed[leader, new] & (change > 0))
 
     leads = np.arange(problem.num_units)
@@ -54,8 +54,8 @@ def followers(reduced: Reduced) -> Reduced:
 def _adds_no_memory(problem: PlacementProblem, follower: Ints, leader: Ints) -> Bools:
     """Whether the follower, on the leader's device, adds no memory on any device.
 
-    It has no variables and no workspace, its inputs are outputs of the leader at the places where it takes them, and only the
-    leader uses its outputs, at the places where they are made.
+    True if it has no variables and no workspace, if its inputs are outputs of the leader and made at the places where it takes
+    them, and if only the leader uses its outputs, at the places where they are made.
     """
     none = -1
     units, sized = problem.num_units, problem.tensors.nbytes > 0

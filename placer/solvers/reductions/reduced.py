@@ -60,9 +60,9 @@ def contract(problem: PlacementProblem, group: Ints, allowed: Bools) -> tuple[Pl
     unit = rank[np.searchsorted(present, group)]
     together = np.ones((len(present), problem.num_devices), np.bool_)
     np.logical_and.at(together, unit, allowed)
-    kept = np.zeros(len(present), np.int64)
-    np.add.at(kept, unit, problem.units.persistent_bytes)
-    return problem.with_units(rank[number], Units(allowed=together, persistent_bytes=kept)), unit
+    persistent_bytes = np.zeros(len(present), np.int64)
+    np.add.at(persistent_bytes, unit, problem.units.persistent_bytes)
+    return problem.with_units(rank[number], Units(allowed=together, persistent_bytes=persistent_bytes)), unit
 
 
 def choices(problem: PlacementProblem) -> int:

@@ -43,12 +43,12 @@ def _candidates(problem: PlacementProblem) -> list[list[Ints]]:
     several = np.bincount(colour)[colour] > 1
     maker = crossings.unit[crossings.user_crossing]
     joined = several[maker] & several[crossings.user]
-    made, taken = grouped(crossings.unit, problem.num_units), grouped(crossings.user, problem.num_units)
+    made_by, used_by = grouped(crossings.unit, problem.num_units), grouped(crossings.user, problem.num_units)
     towers_by_description: dict[Hashable, list[Ints]] = {}
     for piece in components(problem.num_units, maker[joined], crossings.user[joined]):
         members = np.array(piece)[np.argsort(colour[piece], kind="stable")]
         if several[members[0]] and len(np.unique(colour[members])) == len(members):
-            towers_by_description.setdefault(_description(problem, members.tolist(), made, taken), []).append(members)
+            towers_by_description.setdefault(_description(problem, members.tolist(), made_by, used_by), []).append(members)
     return [copies for copies in towers_by_description.values() if len(copies) > 1]
 
 
@@ -65,11 +65,11 @@ def _colours(problem: PlacementProblem) -> Ints:
         crossing = np.zeros(len(tensor_kind), np.uint64)
         np.add.at(crossing, crossings.user_crossing, use)
         whole = _hashed(np.column_stack([tensor_kind, colour[crossings.unit], crossing.view(np.int64)]))
-        near = np.zeros(units, np.uint64)
-        np.add.at(near, crossings.unit, whole)
+        neighbourhood = np.zeros(units, np.uint64)
+        np.add.at(neighbourhood, crossings.unit, whole)
         part = _hashed(np.column_stack([whole[crossings.user_crossing].view(np.int64), use_kind]))
-        np.add.at(near, crossings.user, part)
-        colour = _numbered(np.column_stack([colour, near.view(np.int64)]))
+        np.add.at(neighbourhood, crossings.user, part)
+        colour = _numbered(np.column_stack([colour, neighbourhood.view(np.int64)]))
         if int(np.max(colour, initial=-1)) + 1 == kinds:
             break
     return colour

@@ -88,13 +88,13 @@ class StepTime:
         moves are made from their results.
 
         With several accelerators, partitions are starts too; in the best of these, whole clusters are moved before units. All of
-        this is repeated on half of the accelerators, on half of these, down to one, and the shortest step is kept: copies to one
-        accelerator have no extra cost, so its plan can be shorter.
+        this is repeated with half of the accelerators, a quarter, and so on down to one. The assignment with the shortest step is
+        kept. Fewer accelerators can give a shorter step, because copies to a single accelerator have no extra cost.
 
         Args:
-            time_limit_s: each of these searches gets half of the time that remains, the last one all of it. None gives an effort
-                by size: about 0.4 s at 10,000 ops and 3 s at 100,000, times the number of accelerators, at most
-                `MAX_EFFORT_FACTOR`, for each subset of them.
+            time_limit_s: each of these searches gets half of the time that remains, the last one all of it. None limits the
+                effort by the size of the problem: about 0.4 s at 10,000 ops and 3 s at 100,000 for each subset of the
+                accelerators, multiplied by the number of accelerators (at most by `MAX_EFFORT_FACTOR`).
             seed: of `genetic` and `annealing`.
         """
         started = time.perf_counter()

@@ -40,7 +40,7 @@ class JoinedResults:
 
 
 def joinable_results(body: Body, name: str) -> dict[int, Any]:
-    """By position: the results of the call `name` that have gradients; empty for a call in a loop."""
+    """The results of the call `name` that have gradients, by position; empty for a call in a loop."""
     if _in_loop(body):
         return {}
     return {k: t for k, t in enumerate(body.results(name)) if is_trainable(t) and t.dtype != tf.resource}

@@ -126,10 +126,10 @@ class Crossings:
         producer = self._frame_nodes.copied.get(source)
         if kind == "CPU" or producer is None:
             return True
-        made, passed = KernelIndex.shared().lookup(producer), _identity_support(dtype)
-        if kind not in made.kernels or kind not in passed.kernels:
+        producer_support, identity_support = KernelIndex.shared().lookup(producer), _identity_support(dtype)
+        if kind not in producer_support.kernels or kind not in identity_support.kernels:
             return False
-        return (index in made.kernels[kind].host_outputs) == (0 in passed.kernels[kind].host_outputs)
+        return (index in producer_support.kernels[kind].host_outputs) == (0 in identity_support.kernels[kind].host_outputs)
 
 
 def takes_on_host(node: NodeDef, position: int) -> bool:

@@ -62,15 +62,15 @@ class Frames:
 
         None is the name of another node nor, as TensorFlow's importer demands, a scope of one.
         """
-        taken = {path for body in frame.inlined() for path in body.names.values()}
+        used_names = {path for body in frame.inlined() for path in body.names.values()}
         names = []
         for position, tensor in enumerate(frame.input_tensors):
             path = frame.names[tensor.op.name]
-            name = path if "/" not in path else unlike(taken, f"input_{position}")
+            name = path if "/" not in path else unlike(used_names, f"input_{position}")
             self._copy.input_names[id(frame), tensor.op.name] = name
             names.append(name)
         for j in self._copy.lifted(frame):
-            name = unlike(taken, f"variable_{j}")
+            name = unlike(used_names, f"variable_{j}")
             self._copy.input_names[id(frame), f"hoist {j}"] = name
             names.append(name)
         return names
@@ -132,7 +132,9 @@ class Frames:
 
 
 def _original_ops(frame: Body) -> dict[str, Any]:
-    """By node of a frame's copy: the op that it is copied from; for a function that is a copy itself, the first original."""
+    """By node of a frame's copy: the op from which it was copied. If that op's function is a copy itself, the op of the first
+    original.
+    """
     originals = {}
     for body in frame.inlined():
         earlier = original_ops(body.graph)

@@ -66,7 +66,7 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         """Args:
         placed: the rewritten function.
         trace: the trace from which it was rewritten.
-        result_shapes: shapes of the flat results, as far as they are known.
+        result_shapes: shapes of the flat results, None where a dimension or rank is unknown.
         taping: see `Taping`.
         """
         super().__init__(placed.inference_fn)
@@ -235,8 +235,8 @@ class _TapePair:
 
     def runs(self, name: str) -> bool:
         """Whether its forward function has this name."""
-        made = self._forward  # type: ignore[attr-defined]
-        return made is not None and tf.compat.as_str(made.name) == name
+        forward = self._forward  # type: ignore[attr-defined]
+        return forward is not None and tf.compat.as_str(forward.name) == name
 
     def forward(self, args: Any, tangents: Any) -> Any:
         with self._builder.lock:
@@ -274,16 +274,16 @@ def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[S
         names = (trace.root.names[t.op.name] for t in trace.root.input_tensors)
         inputs = [_placeholder(t, name) for t, name in zip(first.inputs, names, strict=True)]
         # The arguments of the backward function: gradients of the first outputs that have any, then its captures.
-        taken = backward.inputs[: len(backward.inputs) - len(backward.captured_inputs)]
-        outputs = [i for i, t in enumerate(first.outputs) if is_trainable(t)][: len(taken)]
-        gradients = [_placeholder(t, f"gradient_{i}") for i, t in zip(outputs, taken, strict=True)]
+        gradient_inputs = backward.inputs[: len(backward.inputs) - len(backward.captured_inputs)]
+        outputs = [i for i, t in enumerate(first.outputs) if is_trainable(t)][: len(gradient_inputs)]
+        gradients = [_placeholder(t, f"gradient_{i}") for i, t in zip(outputs, gradient_inputs, strict=True)]
         graph.inputs = [*inputs, *gradients]
         copies = {id(t): copy for t, copy in zip(first.inputs, inputs, strict=True)}
         for external, internal in external_captures(first):
             add_capture(graph, external, copies[id(internal)])
         results = forward.call_flat(*inputs)
-        made = {id(t): result for t, result in zip(first.outputs, results, strict=True)}
-        captured = [made.get(id(t), t) for t in backward.captured_inputs]
+        result_of = {id(t): result for t, result in zip(first.outputs, results, strict=True)}
+        captured = [result_of.get(id(t), t) for t in backward.captured_inputs]
         graph.outputs = [*results[: len(result_shapes)], *second.call_flat(*gradients, *captured)]
     shapes = dict(enumerate(result_shapes))
     unknown = [None] * (len(inputs) - len(trace.arguments))
@@ -292,6 +292,6 @@ def _traced(trace: Trace, forward: Any, backward: Any, result_shapes: Sequence[S
 
 
 def _placeholder(like: Any, name: str) -> Any:
-    made = tf.compat.v1.placeholder(like.dtype, like.shape, name=name)
-    copy_handle_data(like, made)
-    return made
+    placeholder = tf.compat.v1.placeholder(like.dtype, like.shape, name=name)
+    copy_handle_data(like, placeholder)
+    return placeholder

@@ -37,11 +37,11 @@ class NodeTime:
     """Times of a node, one for each run."""
 
     op_type: str
-    """The type that ran: of a fused op, its own."""
+    """The op type that ran; for a fused op, the type of the fused op."""
     host_ns: tuple[int, ...]
-    """In the kernel's code: all of it on a CPU, the launch on a GPU."""
+    """Host time in the kernel's code: on a CPU, the whole computation; on a GPU, the launch."""
     device_ns: tuple[int, ...]
-    """On a GPU: the sum of the kernels that a run started."""
+    """GPU time: the sum over the kernels that a run started."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Harvest:
     """By planned op; without ops that TensorFlow folded away or moves to other places."""
     copies: tuple[CopyTime, ...]
     others: Mapping[str, NodeTime]
-    """By name in the executed graph: nodes that belong to no planned op."""
+    """Nodes that belong to no planned op, by name in the executed graph."""
     spans: tuple[Span, ...]
     """Every run of a node, kernel and copy, times from the first: for `placement.view("timeline", measured=spans)`."""
 

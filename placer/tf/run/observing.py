@@ -133,12 +133,12 @@ def _member_types(node: Any) -> frozenset[str]:
 
 def _parts(graph: OpGraph, whole: str, members: frozenset[str], ran: Mapping[str, str]) -> Iterator[str]:
     """Ops that became part of the fused op `whole`: of its types, with a result for it alone, and that did not run themselves."""
-    stack, seen = [whole], {whole}
+    stack, visited = [whole], {whole}
     while stack:
         for before in graph.graph.pred[stack.pop()]:
-            if before in seen or before in ran or graph.op(before).op_type not in members:
+            if before in visited or before in ran or graph.op(before).op_type not in members:
                 continue
-            if all(after in seen for after in graph.graph.succ[before]):
-                seen.add(before)
+            if all(after in visited for after in graph.graph.succ[before]):
+                visited.add(before)
                 yield before
                 stack.append(before)

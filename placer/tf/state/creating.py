@@ -159,9 +159,9 @@ class _WaitingVariable(UninitializedVariable):  # type: ignore[misc]
 
     def __init__(self, initial: Any, spec: tf.TensorSpec, options: Mapping[str, Any]) -> None:
         self._initial = initial
-        kept = ("trainable", "caching_device", "name", "constraint", "synchronization", "aggregation")
+        option_names = ("trainable", "caching_device", "name", "constraint", "synchronization", "aggregation")
         shape = spec.shape if options.get("shape") is None else options["shape"]
-        super().__init__(shape=shape, dtype=spec.dtype, **{key: options.get(key) for key in kept})
+        super().__init__(shape=shape, dtype=spec.dtype, **{key: options.get(key) for key in option_names})
 
     @property
     def handle(self) -> Any:
@@ -191,7 +191,7 @@ def _describe(initial: Any, dtype: Any) -> tuple[Any, tf.TensorSpec] | None:
     """An initial value, or the function that gives it, and its type; None where the type is only known once it is computed.
 
     A function for an initial value is called in a scratch graph, which computes nothing: the value is computed later from that
-    graph. If the graph's ops could then give another value, the function is called again, eagerly and at once: later, the objects
+    graph. If the graph's ops could give another value later, the function is called again at once, eagerly. Later, the objects
     that it uses may have changed, such as a variable or the counter of a loop.
     """
     if not callable(initial):

@@ -63,8 +63,8 @@ def move(
         watched_before: see `watched_variables`, called before the function was traced.
 
     Raises:
-        MoveError: something holds a variable's storage and cannot be given the new one, and nothing has moved; or TensorFlow
-            cannot make a copy, and the variables before it have moved; or all have moved, and the old storage of one is still
+        MoveError: something holds a variable's storage and cannot be given the new one (nothing has moved); TensorFlow cannot
+            make a copy (the variables before it have moved); or the old storage of a variable is still
             alive: as long as it is, this is raised for every function with that variable.
     """
     with tf.init_scope():
@@ -82,7 +82,7 @@ def move(
 
 
 def _check_old_storage(moved: Sequence[Any], function: TapedFunction | None) -> None:
-    """Raises MoveError where something still holds storage that one of the variables, or one of the function's, has left."""
+    """Raises MoveError if something still holds the old storage of a moved variable or of a variable that the function uses."""
     _old_storages[:] = [storage for storage in _old_storages if has_value(storage.handle)]
     used = [variable_of(t) for t in function._captured_inputs if t.dtype == tf.resource] if function else []
     for storage in _old_storages:

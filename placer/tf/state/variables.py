@@ -77,8 +77,8 @@ def needed_moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
 def any_elsewhere(trace: Trace, placement: Placement) -> bool:
     """Whether a plan no longer fits because a captured resource moved.
 
-    A resource that is not where the plan has it can be moved there, if it is where it was when the plan was made and no function
-    relies on it.
+    The plan still fits if the resource can be moved to its planned device. It can if it has not moved since the plan was made and
+    no function relies on its place.
     """
     resources, immovable = placement.graph.resources, immovable_handles()
     for name, handle in _captured_handles(trace).items():
@@ -96,7 +96,7 @@ def in_order(moves: Sequence[Move]) -> list[Move]:
 
     So devices that exchange variables need room for one copy, not for all variables that one of them receives.
     """
-    # By source and target device: the bytes of each move and the move, smallest first.
+    # By source and target device: the moves, smallest first, each with its bytes.
     by_way: dict[tuple[str, str], list[tuple[int, Move]]] = {}
     for move in moves:
         by_way.setdefault((location(move.variable._handle), move.device), []).append((_nbytes(move.variable), move))

@@ -22,7 +22,7 @@ MIN_BOXES_FOR_REST = 6
 
 
 NO_OUTPUT = -1
-"""In place of an output's index: a control edge or a predicate."""
+"""Stands for an output's index where the edge is a control edge or a predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Box:
 
     scope: str
     """The common start of the ops' names, or the op's own name for a box of one op; "" for the whole graph. "*" stands for the
-    numbers of siblings that share the box, "_*" for the different ends of names that share a prefix."""
+    numbers of siblings that share the box; "_*" stands for the different ends of names with one prefix."""
     label: str
     device: str
     ops: int

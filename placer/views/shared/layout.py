@@ -35,11 +35,11 @@ def layout(folded: nx.DiGraph, devices: tuple[str, ...]) -> Layout:
     """
     row = rows(folded)
     lanes: dict[str, tuple[float, float]] = {}
-    left = 0.0
+    lane_left = 0.0
     for device in devices:
         if any(data["box"].device == device for _, data in folded.nodes(data=True)):
-            lanes[device] = (left, left + WIDTH + 2 * MARGIN)
-            left += WIDTH + 2 * MARGIN + LANE_GAP
+            lanes[device] = (lane_left, lane_left + WIDTH + 2 * MARGIN)
+            lane_left += WIDTH + 2 * MARGIN + LANE_GAP
     centres = {}
     for number, data in folded.nodes(data=True):
         start, end = lanes[data["box"].device]

@@ -37,9 +37,9 @@ def main() -> None:
                 ["npm", "pack", "--silent", release], cwd=folder, check=True, capture_output=True, text=True
             ).stdout.split()[-1]
             archive = Path(folder) / packed
-            found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-            if found != integrity:
-                raise SystemExit(f"{release} is {found}, not {integrity}: look at what changed before taking it up.")
+            digest = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+            if digest != integrity:
+                raise SystemExit(f"{release} is {digest}, not {integrity}: look at what changed before taking it up.")
             with tarfile.open(archive) as tar:
                 for source, target in files.items():
                     content = tar.extractfile(f"package/{source}")
