@@ -14,7 +14,9 @@ from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
 
 MIN_ROUNDS = 3
+"""Number of rounds that are measured however long they take."""
 WARM_UP_STEPS = 3
+"""Number of steps that run before the measured ones."""
 MAX_REPEATS = 100
 """Most steps of one function in a round."""
 
