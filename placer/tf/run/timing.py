@@ -72,7 +72,7 @@ def time_in_turns(
     try:
         return _time_in_turns(steps, within_s, rounds, round_s, report)
     except tf.errors.OpError as error:
-        raise PlacerError(f"a step ran, but not again and again: {error_line(error)}") from error
+        raise PlacerError(f"the function ran, but failed when it was run again: {error_line(error)}") from error
 
 
 def _time_in_turns(
