@@ -26,7 +26,7 @@ from placer.problem.problem import PlacementProblem
 
 @dataclass(frozen=True, eq=False)
 class Formulation:
-    """A problem, and what a report says of it that no solver needs."""
+    """A problem, and the sources of its numbers, which reports show and no solver needs."""
 
     problem: PlacementProblem
     costs: OpCosts
