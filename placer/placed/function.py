@@ -125,9 +125,10 @@ class PlacedFunction:
         try:
             return prepared.run(*args, **kwargs)
         except Exception as error:
-            from placer.placed.out_of_memory import replanned
+            from placer.placed import learn, out_of_memory
 
-            if not replanned(signatures, prepared, error, args, kwargs):
+            recover = out_of_memory.replanned if prepared.placement is not None else learn.is_made_again
+            if not recover(signatures, prepared, error, args, kwargs):
                 raise
         return self(*args, **kwargs)
 

@@ -99,6 +99,29 @@ def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tu
     return results
 
 
+def is_made_again(
+    signatures: Signatures, prepared: Prepared, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a call that was to learn ran out of memory and is made again, by a plan that nothing was learnt for.
+
+    Raises:
+        OutOfMemoryError: the call may have changed variables, so it is not made again.
+    """
+    from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
+
+    if prepared.placement is not None or prepared.signature.seen is None or not is_out_of_memory(error):
+        return False
+    with signatures.lock:
+        signatures.latest = planned = signatures.prepare(args, kwargs)
+    exhaustion = Exhaustion.of(error, planned.plan)
+    if exhaustion is not None and not exhaustion.pure:
+        raise exhaustion.explained(
+            "The call ran unplaced, to learn sizes. It may have changed variables in part: put them back. "
+            "The next call runs by the plan."
+        )
+    return exhaustion is not None
+
+
 def _may_learn(signatures: Signatures) -> bool:
     options = signatures.options
     return options.learn_sizes and not (signatures.plans or signatures.moves_variables or options.memory_limits)

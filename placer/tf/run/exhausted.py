@@ -39,6 +39,11 @@ class _ExplainedError(OutOfMemoryError, tf.errors.ResourceExhaustedError):  # ty
         return f"{self._message}{self.explanation}"
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether TensorFlow refused memory."""
+    return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
 @dataclass(frozen=True)
 class Exhaustion:
     """A call that ran out of memory."""
@@ -58,7 +63,7 @@ class Exhaustion:
     @classmethod
     def of(cls, error: Exception, placement: Placement) -> Exhaustion | None:
         """The exhaustion that an error reports; None for an error of another kind, or of a device that is not in the plan."""
-        if not isinstance(error, tf.errors.ResourceExhaustedError):
+        if not is_out_of_memory(error):
             return None
         if tensor := _REFUSED_TENSOR.search(error.message):
             dtype = tf.dtypes.as_dtype({"float": "float32", "double": "float64"}.get(tensor[2], tensor[2]))
@@ -89,7 +94,7 @@ class Exhaustion:
         held = "" if self.peak_bytes is None else f", when it had held up to {format_bytes(self.peak_bytes)}"
         limit = "" if totals.limit_bytes < 0 else f" of {format_bytes(totals.limit_bytes)}"
         is_unknown = self.refused_bytes > totals.peak_bytes
-        unknown = " Sizes that are known only in a call count as 1 in the plan." if is_unknown else ""
+        unknown = " Sizes that are known only in a call are assumed in the plan." if is_unknown else ""
         return (
             f"{name} ran out of memory on {self.device}: TensorFlow refused {self.refused}{held}. The plan "
             f"expects at most {format_bytes(totals.peak_bytes)}{limit}. Largest there: {self._largest()}.{unknown}"
