@@ -15,11 +15,13 @@ from cost_models.ops.work import CORE_NS_PER_BYTE, Work, copies_part, elements, 
 BOUNDS = frozenset({Difference.BOUNDS})
 """TensorFlow documents it for gathers, scatters and segments. GPU kernels of the others check nothing that the host would learn
 of. Ops that are alike are taken to behave alike."""
-_BOUNDS_AND_SUMS = BOUNDS | {Difference.SUM_ORDER}
+BOUNDS_AND_SUMS = BOUNDS | {Difference.SUM_ORDER}
 _FLOPS_PER_ROW = 80.0
 """Each row is looked for in memory, which takes the time of about 80 operations."""
 _SCATTER_NS_PER_INDEX = 20.0
+"""An index of a scatter, on one core of a CPU."""
 _SEGMENT_NS_PER_ELEMENT = 2.0
+"""An element of a segment sum, on one core of a CPU."""
 
 
 def gathers(op: OpSignature) -> Work:
@@ -113,15 +115,15 @@ register("DynamicStitch ParallelDynamicStitch", OpType(work=moves(1), recipe=_ev
 _SCATTER = OpType(work=scatters, host_kernel=all_int32, differs=BOUNDS)
 _TENSOR_SCATTER = replace(_SCATTER, in_place=True, recipe=_points_of_input)
 
-register("ScatterNd", replace(_SCATTER, differs=_BOUNDS_AND_SUMS, recipe=_points_of_output))
+register("ScatterNd", replace(_SCATTER, differs=BOUNDS_AND_SUMS, recipe=_points_of_output))
 register("TensorScatterUpdate", replace(_TENSOR_SCATTER, start_factor=1.8))
-register("TensorScatterAdd TensorScatterSub", replace(_TENSOR_SCATTER, start_factor=1.8, differs=_BOUNDS_AND_SUMS))
+register("TensorScatterAdd TensorScatterSub", replace(_TENSOR_SCATTER, start_factor=1.8, differs=BOUNDS_AND_SUMS))
 register("TensorScatterMax TensorScatterMin", _TENSOR_SCATTER)
 register("SparseToDense", OpType(work=scatters, differs=BOUNDS))
-register("ScatterNdNonAliasingAdd", OpType(differs=_BOUNDS_AND_SUMS))
+register("ScatterNdNonAliasingAdd", OpType(differs=BOUNDS_AND_SUMS))
 
 _SEGMENTS = OpType(work=_segments, differs=BOUNDS)
-_SUMMED = replace(_SEGMENTS, differs=_BOUNDS_AND_SUMS)
+_SUMMED = replace(_SEGMENTS, differs=BOUNDS_AND_SUMS)
 
 register("UnsortedSegmentSum UnsortedSegmentProd", replace(_SUMMED, recipe=_unsorted_segments))
 register("UnsortedSegmentMax UnsortedSegmentMin", replace(_SEGMENTS, recipe=_unsorted_segments))
@@ -140,6 +142,6 @@ register(
 register(
     """SparseSegmentSumGradV2 SparseSegmentMeanGradV2 SparseSegmentSqrtNGradV2 SparseSegmentSumWithNumSegments
     SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments""",
-    OpType(differs=_BOUNDS_AND_SUMS),
+    OpType(differs=BOUNDS_AND_SUMS),
 )
 register("SparseTensorDenseMatMul", replace(_SUMMED, recipe=_sparse_matrix))

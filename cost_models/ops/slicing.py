@@ -100,10 +100,10 @@ def _strides(op: OpSignature, whole: tuple[int, ...], part: tuple[int, ...]) -> 
             del remaining[:1]
             entry = (0, 1, 1)
         else:
-            side, taken = remaining.pop(0), remaining_part.pop(0)
+            side, length = remaining.pop(0), remaining_part.pop(0)
             to_the_end = is_masked("end_mask", k) and not is_masked("begin_mask", k)
-            step = -(-side // taken) if is_masked("end_mask", k) and is_masked("begin_mask", k) and taken else 1
-            entry = (side - taken if to_the_end else 0, taken, step)
+            step = -(-side // length) if is_masked("end_mask", k) and is_masked("begin_mask", k) and length else 1
+            entry = (side - length if to_the_end else 0, length, step)
         begin.append(entry[0])
         end.append(entry[1])
         stride.append(entry[2])

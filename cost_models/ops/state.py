@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.base import OpSignature
-from cost_models.ops.gather_scatter import BOUNDS, gathers, scatters
-from cost_models.ops.optype import Difference, OpType
+from cost_models.ops.gather_scatter import BOUNDS, BOUNDS_AND_SUMS, gathers, scatters
+from cost_models.ops.optype import OpType
 from cost_models.ops.recipes import indices_below, indices_of, random_points, table_of_points, table_of_rows, whole_variable
 from cost_models.ops.table import is_copied, register
 from cost_models.ops.work import CORE_NS_PER_BYTE, Formula, Work, host_only, nbytes
-
-_BOUNDS_AND_SUMS = BOUNDS | {Difference.SUM_ORDER}
 
 
 def _read(op: OpSignature) -> Work:
@@ -83,9 +81,9 @@ _SCATTER_POINTS = OpType(work=scatters, updates="rows", differs=BOUNDS, variable
 
 register("ResourceGather", replace(_READ_ROWS, start_factor=1.4, variable=table_of_rows, recipe=_row_numbers))
 register("ResourceGatherNd", replace(_READ_ROWS, variable=table_of_points, recipe=_points))
-register("ResourceScatterAdd ResourceScatterSub", replace(_SCATTER, differs=_BOUNDS_AND_SUMS))
+register("ResourceScatterAdd ResourceScatterSub", replace(_SCATTER, differs=BOUNDS_AND_SUMS))
 register("ResourceScatterMul ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterUpdate", _SCATTER)
-register("ResourceScatterNdAdd ResourceScatterNdSub", replace(_SCATTER_POINTS, differs=_BOUNDS_AND_SUMS))
+register("ResourceScatterNdAdd ResourceScatterNdSub", replace(_SCATTER_POINTS, differs=BOUNDS_AND_SUMS))
 register("ResourceScatterNdUpdate", _SCATTER_POINTS)
 register("ResourceScatterNdMax ResourceScatterNdMin", replace(_SCATTER_POINTS, work=None))
 register(

@@ -25,14 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one on which a solver loses most to another, a saved problem (.npz)",
     )
     parser.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
-    parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="which (default: every registered one)")
-    parser.add_argument("--seeds", type=comma_separated(int), default=[0], metavar="INT,...", help="of searches (default: 0)")
+    parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="the solvers (default: all registered)")
+    parser.add_argument(
+        "--seeds", type=comma_separated(int), default=[0], metavar="INT,...", help="seeds of searches (default: 0)"
+    )
     parser.add_argument(
         "--time-limits-s",
         type=comma_separated(float),
         default=[10.0],
         metavar="SECONDS,...",
-        help="a run for each; several show the gap over time (default: 10)",
+        help="time limits, with a run for each; several show the gap over time (default: 10)",
     )
     parser.add_argument(
         "--memory-share",

@@ -22,15 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--view", metavar="NAME", help=f"one of {', '.join(views())}")
     parser.add_argument("--out", type=Path, metavar="PATH", help="write the view there: a file, or a folder for tensorboard")
     filters = parser.add_argument_group("a table of the ops that pass every filter given")
-    filters.add_argument("--device", metavar="SPEC", help="such as GPU or GPU:0")
-    filters.add_argument("--type", dest="op_type", metavar="GLOB", help="of the op type, such as MatMul or '*Grad*'")
-    filters.add_argument("--scope", metavar="SCOPE", help="what names begin with, or a glob of names")
+    filters.add_argument("--device", metavar="SPEC", help="only ops on this device, such as GPU or GPU:0")
+    filters.add_argument("--type", dest="op_type", metavar="GLOB", help="only ops of these types, such as MatMul or '*Grad*'")
+    filters.add_argument("--scope", metavar="SCOPE", help="only ops whose names begin with this scope, or match this glob")
     filters.add_argument("--crossing", action="store_true", default=None, help="only ops with tensors to or from another device")
     filters.add_argument(
         "--flagged", action="store_true", default=None, help="only ops that are stateful or depend on the device"
     )
     filters.add_argument("--moved", action="store_true", default=None, help="only ops elsewhere than TensorFlow would put them")
-    filters.add_argument("--sort", metavar="BY", help="order (of execution), time, bytes or name")
+    filters.add_argument("--sort", metavar="BY", help="sort by order (of execution), time, bytes or name")
     filters.add_argument("--limit", type=int, metavar="N", help="show the first N")
 
 

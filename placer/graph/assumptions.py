@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from cost_models.base import TensorSpec
 from placer.graph.op_graph import OpGraph
 
-MAX_OPS_SAID = 4
+MAX_OPS_NAMED = 4
 
 
 class Assumption(NamedTuple):
@@ -41,9 +41,9 @@ def assumption_notes(graph: OpGraph) -> tuple[str, ...]:
     """The sentences about all arguments and loops, and about the first ops."""
     found = assumptions(graph)
     ops = [each.text for each in found if each.kind == "op"]
-    more = [f"{len(ops) - MAX_OPS_SAID} more ops have sizes that are assumed."] if len(ops) > MAX_OPS_SAID else []
+    more = [f"{len(ops) - MAX_OPS_NAMED} more ops have sizes that are assumed."] if len(ops) > MAX_OPS_NAMED else []
     others = [each.text for each in found if each.kind != "op"]
-    return (*others, *ops[:MAX_OPS_SAID], *more)
+    return (*others, *ops[:MAX_OPS_NAMED], *more)
 
 
 def assumed_in_short(graph: OpGraph) -> str:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 DEFAULT = BASELINE_NAMES["tf_default"]
 PLAN = "this plan"
 RANDOM_CUTS = 3
+"""Number of random placements that are measured."""
 MAX_ROUNDS = 15
+"""Limit of the number of rounds, in each of which every placement runs up to a hundred times."""
 ROUND_S = 0.1
 """How long each placement runs in one round."""
 

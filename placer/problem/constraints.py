@@ -20,7 +20,7 @@ FLOATS = frozenset({"float32", "float64", "float16", "bfloat16", "complex64", "c
 """Element types of eager tensors that TensorFlow puts on a GPU where there is one; integers and strings stay with the host."""
 
 
-FREED = (
+CAPTURES_FREED = (
     "captured tensors do not fit where TensorFlow would put them, and are planned where they are best: make them on the devices "
     "that the plan has them on."
 )
@@ -230,7 +230,7 @@ class _Constrainer:
             return ", ".join(map(repr, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
 
         relaxed = [f"{some(ops)}: {asking} relaxed, which {why}." for (asking, why), ops in self.unmet.items()]
-        return (*relaxed, *([] if self.guess else [FREED]))
+        return (*relaxed, *([] if self.guess else [CAPTURES_FREED]))
 
     def _contradiction(self, op: int, kind: ReasonKind, text: str) -> NoReturn:
         unit = self.unit[op]

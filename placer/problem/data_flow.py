@@ -144,7 +144,7 @@ def _loop_control_edges(ops: list[OpNode], fed: Ints) -> Ints:
     tensorflow/core.
     """
     number = {op.name: i for i, op in enumerate(ops) if op.count}
-    loops = {i: name for name, i in number.items() if ops[i].op_type in ("While", "StatelessWhile")}
+    loops = {i: name for name, i in number.items() if entry_of(ops[i].op_type).control == "loop"}
     begins = [(number[first], i) for i, name in loops.items() if (first := f"{name}/in0") in number]
     rounds = fed[np.isin(fed[:, 0], list(loops))]
     return np.unique(np.concatenate([np.array(begins, np.int64).reshape(-1, 2), rounds]), axis=0)
@@ -163,7 +163,7 @@ def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Int
             updates.setdefault(handle_of(graph, op), []).append(int(moment[i]))
     shared = np.zeros(len(producer), np.bool_)
     for t, i in enumerate(producer.tolist()):
-        if ops[i].op_type == "ReadVariableOp" and not is_copied(ops[i].signature):
+        if entry_of(ops[i].op_type).reads == "value" and not is_copied(ops[i].signature):
             shared[t] = not any(moment[i] < update <= last[t] for update in updates.get(handle_of(graph, ops[i]), ()))
     return shared
 
@@ -213,8 +213,8 @@ def _is_read(graph: OpGraph, name: str, position: int) -> bool:
     ]
     source = graph.op(sources[0]) if sources else None
     if source is not None and source.op_type == "LoopVariable":  # one that is read before the loop, where it goes in
-        return any(graph.op(src).op_type == "ReadVariableOp" for src in graph.graph.predecessors(source.name))
-    return source is not None and source.op_type == "ReadVariableOp"
+        return any(entry_of(graph.op(src).op_type).reads == "value" for src in graph.graph.predecessors(source.name))
+    return source is not None and entry_of(source.op_type).reads == "value"
 
 
 def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side: str) -> Bools:
@@ -235,7 +235,7 @@ def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, p
     because plans would make that copy too often if it seemed cheap. A variable that may be on several GPUs counts as one on a
     GPU, from which copies are fast.
     """
-    outside = np.array([op.role in ("argument", "capture") or op.op_type == "ReadVariableOp" for op in ops], np.bool_)
+    outside = np.array([op.role in ("argument", "capture") or entry_of(op.op_type).reads == "value" for op in ops], np.bool_)
     on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)
     allowed = constraints.allowed
     ordinary = allowed[:, on_cpu].any(axis=1) & (allowed[:, ~on_cpu].sum(axis=1) <= 1)

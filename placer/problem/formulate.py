@@ -26,7 +26,7 @@ from placer.problem.problem import PlacementProblem
 
 @dataclass(frozen=True, eq=False)
 class Formulation:
-    """A problem, and what a report says of it that no solver needs."""
+    """A problem, and the sources of its numbers, which reports show and no solver needs."""
 
     problem: PlacementProblem
     costs: OpCosts
@@ -137,7 +137,7 @@ def _with_copied_reads(graph: OpGraph) -> list[OpNode]:
     by_rows = {handle_of(graph, op) for op in graph if entry_of(op.op_type).uses_rows}
     if not by_rows:
         return list(graph)
-    reads = (op.op_type == "ReadVariableOp" and handle_of(graph, op) in by_rows for op in graph)
+    reads = (entry_of(op.op_type).reads == "value" and handle_of(graph, op) in by_rows for op in graph)
     return [
         replace(op, signature=copied_read(op.signature)) if reads_copy else op
         for op, reads_copy in zip(graph, reads, strict=True)

@@ -1,4 +1,4 @@
-"""What the execution model reads of a problem, whatever the assignment."""
+"""Tables that the execution model reads, and that do not depend on the assignment."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from placer.verbs.solve import machine_named
 
 @contextmanager
 def traced_for(options: Options) -> Iterator[None]:
-    """While the block runs, code that is traced and asks TensorFlow for GPUs is told those of the machine that options name.
+    """While the block runs, code that is traced and asks TensorFlow for GPUs gets the GPUs of the machine that options name.
 
-    Without a machine, or with ``trace_for="here"``, it is told those of this process.
+    Without a machine, or with ``trace_for="here"``, it gets those of this process.
 
     Raises:
         OptionError: there is no such machine.

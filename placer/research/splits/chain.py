@@ -14,6 +14,7 @@ from placer.solvers.primitives.ideals import contained, ideals, precedence
 MAX_IDEALS = 1_000
 """A problem with more ideals is solved over the prefixes of depth-first orders only."""
 IMPOSSIBLE_NS = np.iinfo(np.int64).max // 4
+"""Load of a piece that no device may have, above all loads."""
 
 
 def unit_order(problem: SplitProblem) -> list[tuple[int, int]]:

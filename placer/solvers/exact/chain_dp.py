@@ -23,6 +23,7 @@ MAX_IDEALS, MAX_IDEALS_LIMITED = 600, 150
 MAX_PIECE_USES = 100_000_000
 """Limit of the number of pieces times the uses of crossings in each."""
 FORBIDDEN_NS = np.iinfo(np.int64).max // 4
+"""Cost of a forbidden piece, above all costs."""
 
 
 @dataclass(frozen=True, slots=True)

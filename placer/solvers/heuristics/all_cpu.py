@@ -1,4 +1,4 @@
-"""Everything on the first CPU, as far as kernels allow."""
+"""All ops on the first CPU, except ops that may not be there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything on the first GPU, as far as kernels allow."""
+"""All ops on the first GPU, except ops that may not be there."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from placer.problem.problem import PlacementProblem
 from placer.solvers.answer import limits_can_bind
 
 NOWHERE = -1
+"""In place of a device or place: the unit is not placed yet."""
 
 
 class IncrementalMemory:

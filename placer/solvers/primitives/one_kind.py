@@ -1,4 +1,4 @@
-"""All units on one kind of device, as far as that is allowed."""
+"""All units on one kind of device, where they may be on it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.problem import PlacementProblem
 
-FORBIDDEN_NS = np.iinfo(np.int64).min // 4
+BELOW_ALL_NS = np.iinfo(np.int64).min // 4
+"""Below every change of cost, so that a forbidden device never has the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ class Moves:
     def use_moves_ns(self, old: int, new: int) -> Ints:
         """[E]: the change of a crossing's copies at most, if one use moves, in ns."""
         able = self.problem.units.allowed[crossings_of(self.problem).unit[crossings_of(self.problem).user_crossing]]
-        worst: Ints = np.where(able, self.use_moves_by_producer_ns(old, new), FORBIDDEN_NS).max(axis=1, initial=FORBIDDEN_NS)
+        worst: Ints = np.where(able, self.use_moves_by_producer_ns(old, new), BELOW_ALL_NS).max(axis=1, initial=BELOW_ALL_NS)
         return worst
 
     def producer_moves_ns(self, old: int, new: int) -> tuple[Ints, Ints]:

@@ -11,6 +11,7 @@ from placer.solvers.reductions.towers import towers
 
 REDUCTIONS = (forced, dominated, followers, towers)
 MAX_ROUNDS = 10
+"""Limit of the number of rounds, each of which applies all reductions."""
 
 
 def reduce(problem: PlacementProblem) -> Reduced:

@@ -146,7 +146,7 @@ class Exhaustion:
                 continue
             if (state := graph.resources.get(op.resource)) is not None:
                 nbytes_of[state.name] = state.nbytes
-            elif op.op_type != "ReadVariableOp" and view_of(op.signature) is View.NONE:  # these share memory
+            elif entry_of(op.op_type).reads != "value" and view_of(op.signature) is View.NONE:  # these share memory
                 nbytes_of[op.name] = sum(spec.nbytes for spec in op.signature.outputs)
         largest = sorted(nbytes_of.items(), key=lambda named: (-named[1], named[0]))[:MAX_TENSORS_NAMED]
         return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for name, nbytes in largest)

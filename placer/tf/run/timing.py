@@ -14,7 +14,9 @@ from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
 
 MIN_ROUNDS = 3
+"""Number of rounds that are measured however long they take."""
 WARM_UP_STEPS = 3
+"""Number of steps that run before the measured ones."""
 MAX_REPEATS = 100
 """Most steps of one function in a round."""
 
@@ -70,7 +72,7 @@ def time_in_turns(
     try:
         return _time_in_turns(steps, within_s, rounds, round_s, report)
     except tf.errors.OpError as error:
-        raise PlacerError(f"a step ran, but not again and again: {error_line(error)}") from error
+        raise PlacerError(f"the function ran, but failed when it was run again: {error_line(error)}") from error
 
 
 def _time_in_turns(

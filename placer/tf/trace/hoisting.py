@@ -35,7 +35,7 @@ def find_hoists(cond: Body, inner: Body) -> None:
                     continue
                 if not entry_of(node.op).reads:
                     written.add(handle)
-                elif node.op == "ReadVariableOp" and id(body) in members:
+                elif entry_of(node.op).reads == "value" and id(body) in members:
                     reads.append((handle, body, name))
     positions: dict[tuple[str, int], int] = {}
     for handle, body, name in reads:
