@@ -21,7 +21,7 @@ _BUILT_IN = (
 
 
 class UnknownCostModelError(ValueError):
-    """No cost model is registered under the name, or the object is not a cost model."""
+    """No cost model is registered under the name, it cannot be loaded, or the object is not a cost model."""
 
 
 @cache
@@ -39,14 +39,21 @@ def cost_model(name_or_object: str | CostModel) -> CostModel:
     """The registered cost model of that name, or the object itself if it is a cost model.
 
     Raises:
-        UnknownCostModelError: no model has that name, or the object lacks a name or an op_cost method.
+        UnknownCostModelError: no model has that name, it cannot be loaded, or the object lacks a name or an op_cost method.
     """
     if isinstance(name_or_object, str):
         if name_or_object not in _entries():
             raise UnknownCostModelError(
                 f"no cost model is called {name_or_object!r}; registered are {', '.join(cost_models())}, or pass a CostModel"
             )
-        return cast(CostModel, _entries()[name_or_object].load()())
+        entry = _entries()[name_or_object]
+        try:
+            name_or_object = cast(CostModel, entry.load()())
+        except Exception as error:
+            package = f" of the package {entry.dist.name}" if entry.dist else ""
+            raise UnknownCostModelError(
+                f"the cost model {entry.name!r}{package} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"
+            ) from error
     if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
         raise UnknownCostModelError(
             f"a {type(name_or_object).__name__} is not a cost model, which needs a name and op_cost(signature, device); "

@@ -129,6 +129,8 @@ OF_A_RUN = ("solver", "time_limit_s", "seed")
 """Options of one search. A comparison of solvers takes several values of each."""
 MAX_SEED = 2**31 - 1
 """The largest seed that every solver accepts."""
+MAX_GIVEN = 10**12
+"""The largest size or number of rounds that can be given: with larger ones, times and bytes would exceed 64 bits."""
 _CHOICES = {
     "objective": ("step_time", "total_cost"),
     "variables": ("fixed", "move"),
@@ -151,13 +153,13 @@ def _limit(device: str, size: Any) -> None:
 
 
 def _count(given: Any) -> int:
-    """A whole number that is not negative, from a number or text; OptionError for anything else."""
+    """A whole number from 0 to MAX_GIVEN, from a number or text; OptionError for anything else."""
     try:
         number = int(given) if isinstance(given, str) else -1 if isinstance(given, bool) else operator.index(given)
     except (TypeError, ValueError):
         number = -1
-    if number < 0:
-        raise OptionError(f"{given!r} is no whole number from 0 up.")
+    if not 0 <= number <= MAX_GIVEN:
+        raise OptionError(f"{given!r} is no whole number from 0 to {MAX_GIVEN}.")
     return number
 
 

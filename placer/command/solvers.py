@@ -13,15 +13,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.errors import OptionError
     from placer.solvers.registry import solver, solvers
+
+    def source(name: str) -> str:
+        try:
+            return solver(name).cite()
+        except OptionError as error:  # one package's solver that cannot be loaded must not hide the others
+            return str(error)
 
     if args.cite is not None:
         cited = solver(args.cite).cite()
         return {args.cite: cited}, cited
-    sources = {name: solver(name).cite() for name in solvers()}
+    sources = {name: source(name) for name in solvers()}
     width = max(map(len, sources))
     return sources, "\n".join(
-        f"{name if k == 0 else '':{width}}  {line}"
-        for name, source in sources.items()
-        for k, line in enumerate(source.splitlines())
+        f"{name if k == 0 else '':{width}}  {line}" for name, text in sources.items() for k, line in enumerate(text.splitlines())
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placer.common.garbage_collection import paused_collection
+from placer.common.plugins import load
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
 
@@ -39,11 +40,12 @@ def draw(name: str, placement: Placement, **options: Any) -> Drawn:
     """Draws the view `name` of a placement.
 
     Raises:
-        OptionError: there is no such view, or it does not take these options.
+        OptionError: there is no such view, it cannot be loaded, it does not take these options, or it draws neither text
+            nor bytes nor files.
     """
     if name not in views():
         raise OptionError(f"no view is called {name!r}{did_you_mean(name, views())} There are {', '.join(views())}.")
-    view: Callable[..., Drawn] = views()[name].load()
+    view: Callable[..., Drawn] = load(views()[name], "view")
     signature = inspect.signature(view)
     try:
         signature.bind(placement, **options)
@@ -51,7 +53,10 @@ def draw(name: str, placement: Placement, **options: Any) -> Drawn:
         takes = ", ".join(list(signature.parameters)[1:]) or "no options"
         raise OptionError(f"the view {name!r} cannot be drawn so: {error}. It takes {takes}.") from error
     with paused_collection():
-        return view(placement, **options)
+        drawn = view(placement, **options)
+    if not isinstance(drawn, str | bytes | Mapping):
+        raise OptionError(f"the view {name!r} returned a value of type {type(drawn).__name__}, not text, bytes or files.")
+    return drawn
 
 
 def write(drawn: Drawn, path: str | Path) -> None:

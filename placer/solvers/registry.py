@@ -12,8 +12,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
 
+from placer.common.plugins import load
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
 from placer.solvers.base import Solver
@@ -47,14 +47,17 @@ def solver(choice: str | Solver | Rule) -> Solver:
             `PlacementProblem` to an `Assignment`.
 
     Raises:
-        OptionError: no solver has this name, or the object cannot solve.
+        OptionError: no solver has this name, it cannot be loaded, or the object cannot solve.
     """
     if isinstance(choice, str):
         entry = solvers().get(choice)
         if entry is None:
             suggestion = did_you_mean(choice, solvers())
             raise OptionError(f"no solver {choice!r}{suggestion} There are {', '.join(solvers())}, or pass a Solver.")
-        return cast(Solver, entry.load()())
+        made = load(entry, "solver", make=True)
+        if not isinstance(made, Solver):
+            raise OptionError(f"the solver {choice!r} is none: {entry.value} returns {made!r}; it must return a Solver.")
+        return made
     if not isinstance(choice, type):
         if isinstance(choice, Solver):
             return choice

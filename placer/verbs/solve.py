@@ -59,7 +59,8 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     options = options or Options.of(given)
     if name := given_too_late(graph, options.sizes, options.rounds):
         raise OptionError(
-            f"the sizes or rounds of {name!r} are part of a graph: build_graph(function, *args, sizes=..., rounds=...)."
+            f"the sizes or rounds given for {name!r} are not those of the graph. They are part of a graph, so give them to "
+            "build_graph(function, *args, sizes=..., rounds=...): for a size, a number for each dimension, or for each open one."
         )
     if machine is not None:
         if options.devices not in (None, machine):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import placer
 from placer.graph.op_graph import OpGraph
 from placer.graph.sizes import Size
+from placer.options import MAX_GIVEN
 from placer.views.shared.words import headline
 
 REPORTS = Path(os.environ.get("PLACER_REPORTS", Path(__file__).parents[4] / "shared" / "reports"))
@@ -243,10 +244,37 @@ def test_a_name_that_nothing_has_is_said() -> None:
     assert {note.split(":")[0] for note in plan.notes} == {"'ids'", "'whale*'"}
 
 
-@pytest.mark.parametrize("given", [{"sizes": {"x": "a"}}, {"sizes": {"x": -1}}, {"rounds": {"w": 1.5}}, {"rounds": 3}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sizes": {"x": "a"}},
+        {"sizes": {"x": -1}},
+        {"sizes": {"x": 2**63}},
+        {"rounds": {"w": 1.5}},
+        {"rounds": {"w": 10**30}},
+        {"rounds": 3},
+    ],
+)
 def test_what_is_no_size_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(placer.OptionError, match=r"whole number|mapping"):
         placer.Options.of(given)
+
+
+def test_the_most_rounds_that_can_be_given_have_a_price() -> None:
+    def fn(x: Any) -> Any:
+        while tf.reduce_sum(x) > 1.0:
+            x = 0.5 * x
+        return x
+
+    graph = placer.build_graph(fn, tf.ones([4]), rounds={"while": MAX_GIVEN})
+    plan = placer.solve(graph, "h100", rounds={"while": MAX_GIVEN})
+    assert plan.step_time_ns > MAX_GIVEN
+
+
+def test_sizes_that_do_not_fit_are_refused_with_what_would() -> None:
+    graph = placer.build_graph(batch, BATCH, sizes={"x": [3, 4, 5, 6, 7]})
+    with pytest.raises(placer.OptionError, match="a number for each dimension, or for each open one"):
+        placer.solve(graph, "h100", sizes={"x": [3, 4, 5, 6, 7]})
 
 
 def test_a_plan_says_in_its_first_line_what_it_assumes() -> None:
