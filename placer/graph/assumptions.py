@@ -99,7 +99,10 @@ def _sizes(graph: OpGraph, name: str) -> str:
     op = graph.op(name)
     specs = [spec for spec, size in zip(op.signature.outputs, graph.sizes[name], strict=True) if size]
     unknown = next(filter(_is_open, specs), None)
-    advice = "Plan with example arguments, or with the sizes, for true costs."
+    is_argument = op.role == "argument"
+    advice = (
+        f"{'Plan with example arguments, or give' if is_argument else 'Learn from a call, or give'} the sizes, for true costs."
+    )
     if unknown is None:
         return f"its sizes depend on values and are assumed to be {', '.join(map(str, specs))}. {advice}"
     what = "its unknown sizes count as 1" if unknown.shape is not None else "of unknown rank, it counts as a scalar"

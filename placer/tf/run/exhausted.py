@@ -39,7 +39,7 @@ class _ExplainedError(OutOfMemoryError, tf.errors.ResourceExhaustedError):  # ty
         return f"{self._message}{self.explanation}"
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Any) -> bool:
     """Whether TensorFlow refused memory."""
     return isinstance(error, tf.errors.ResourceExhaustedError)
 
@@ -61,7 +61,7 @@ class Exhaustion:
     """The most that was held on the device until then; None if TensorFlow does not count that."""
 
     @classmethod
-    def of(cls, error: Exception, placement: Placement) -> Exhaustion | None:
+    def of(cls, error: Any, placement: Placement) -> Exhaustion | None:
         """The exhaustion that an error reports; None for an error of another kind, or of a device that is not in the plan."""
         if not is_out_of_memory(error):
             return None
