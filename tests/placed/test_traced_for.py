@@ -24,6 +24,7 @@ X, Y = tf.ones([4, 16, 8]), tf.ones([4, 2])
 def training_step() -> Callable[..., Any]:
     import keras
 
+    keras.utils.clear_session()  # names of layers do not depend on the tests before
     model = keras.Sequential(
         [keras.Input((16, 8)), keras.layers.LSTM(32, return_sequences=True), keras.layers.GRU(16), keras.layers.Dense(2)]
     )
