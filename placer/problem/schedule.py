@@ -191,34 +191,38 @@ class Simulator:
             copy = follows[i]
             if kinds[i] and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
                 warm[copy] = known | kinds[i]
-                more = int(cold[i] * (min(times[copy], count[i])))
+                more = int(cold[i] * (count[i] if count[i] < times[copy] else times[copy]))
             if stream[i]:
                 feeder = pool[0]
-                begin = max(feeder, at)
+                begin = at if at > feeder else feeder
                 issued = begin + dispatch[i]
                 begin += first[i]
                 if more:
                     issued += more
-                    begin += min(cold[i], more)  # of the first run, if any
+                    begin += more if more < cold[i] else cold[i]  # of the first run, if any
                 pool[0] = issued + send[i]
-                begin = max(begin, stream_free[d])
+                if stream_free[d] > begin:
+                    begin = stream_free[d]
                 done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
-                stream_free[d] = done = max(tail, done)
+                stream_free[d] = done = done if done > tail else tail
             else:
                 begin = at
                 takes = spent[i] + more
                 if takes:
-                    begin = max(begin, pool[0])
+                    if pool[0] > begin:
+                        begin = pool[0]
                     if sharing[i]:
                         alone = alone_free[sharing[i]]
                         if begin - alone[d] > awake[i]:
                             takes += wake[i]
-                        begin = max(begin, alone[d])
+                        if alone[d] > begin:
+                            begin = alone[d]
                         alone[d] = begin + takes + send[i]
                     heapreplace(pool, begin + takes + send[i])
                 issued = done = begin + takes
             start[i], end[i] = begin, done
-            latest = max(latest, done)
+            if done > latest:
+                latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = edge_wait[e]
                 behind = copy
@@ -234,9 +238,11 @@ class Simulator:
                     when = done
                     if is_control[k] and stream_free[d] > when:
                         when = stream_free[d]
-                    when = max(when, link_free[link[k]])
+                    if link_free[link[k]] > when:
+                        when = link_free[link[k]]
                     if into[k] >= 0:
-                        when = max(when, stream_free[into[k]])
+                        if stream_free[into[k]] > when:
+                            when = stream_free[into[k]]
                         pools[into[k]][0] += handled[k]
                     began[k] = when
                     link_free[link[k]] = when + busy[k]
