@@ -27,8 +27,8 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
     Args:
         graph: the ops.
         devices: device by name glob, op type or variable name, such as ``{"embed/*": "CPU:0"}``; each names the ops that it names
-            in ``pins``. Ops that must share a device follow the one that is given; the others are where TensorFlow would put
-            them.
+            in ``pins``, except that the exact name of an op means that op alone. Ops that must share a device follow the one that
+            is given; the others are where TensorFlow would put them.
         machine: as for `solve`.
         **options: fields of `Options` as keywords, except the solver.
 
@@ -44,7 +44,7 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     named: dict[str, str] = {}
     for pattern, wanted in devices.items():
-        for name in graph.matching(pattern, "name"):
+        for name in (pattern,) if pattern in graph.graph else graph.matching(pattern, "name"):
             if named.setdefault(name, wanted) != wanted:
                 raise OptionError(f"{name!r} is on {named[name]} and, by {pattern!r}, on {wanted}: give one device.")
     # A variable, an argument or a captured tensor is where a pin says; no choice of a solver moves it.

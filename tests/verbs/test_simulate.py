@@ -54,6 +54,15 @@ def test_names_are_those_of_pins(graph: OpGraph) -> None:
         placer.simulate(graph, {"MatMul": "CPU:0", "*MatMul*": "GPU:0"}, "h100")
 
 
+def test_an_exact_name_means_that_op_alone_even_if_it_is_an_op_type_too() -> None:
+    graph = shipped_graph("encoder_training")
+    assert "Const" in graph.graph
+    default = placer.simulate(graph, {}, "h100")
+    given = {name: plan.device for name, plan in default.ops.items()}
+    assert sum(graph.op(name).op_type == "Const" for name in given) > 1
+    assert placer.simulate(graph, given | {"Const": "CPU:0"}, "h100").step_time_ns > 0
+
+
 def test_a_device_of_ones_own_is_told_as_that_and_what_moving_the_op_would_change(graph: OpGraph, tmp_path: Path) -> None:
     one, two = next(names for names in units(placer.solve(graph, "h100")) if len(names) == 2)
     mine = {one: "CPU:0", "ArgMax": "CPU:0"}
