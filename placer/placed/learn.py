@@ -57,8 +57,8 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     """The first call of a signature as a call that runs unplaced and learns; None for a call that is to be planned first.
 
     Only an eager call without a tape learns, and only where the graph leaves a size or a number of rounds open. A plan under
-    memory limits, and one that moves variables, must be there before the first call. A function whose graph keeps state of its
-    own, such as a random seed's position, would start anew with the second call.
+    memory limits or with pins, and one that moves variables, must be there before the first call. A function whose graph
+    keeps state of its own, such as a random seed's position, would start anew with the second call.
 
     Raises:
         TraceError: the function fails while it is traced.
@@ -125,7 +125,8 @@ def is_made_again(
 
 def _may_learn(signatures: Signatures) -> bool:
     options = signatures.options
-    return options.learn_sizes and not (signatures.plans or signatures.moves_variables or options.memory_limits)
+    planned_first = signatures.plans or signatures.moves_variables or options.memory_limits or options.pins
+    return options.learn_sizes and not planned_first
 
 
 def _is_here(signatures: Signatures) -> bool:

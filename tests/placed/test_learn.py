@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import placer
 from placer.graph.seen import Seen, SeenShape
 from placer.graph.sizes import Size
+from placer.tf._private.runtime import recorded_partitions
 from placer.tf.trace.tracing import traceable
 from tests.helpers.harness import DEVICES, Program, behaviour, compare, two_cpus
 from tests.helpers.programs import Source, programs
@@ -228,3 +229,13 @@ def learnt(placed: Any, program: Program) -> bool:
     except Exception:
         return True
     return False
+
+
+def test_a_pin_holds_in_the_first_call_of_a_function_with_open_sizes() -> None:
+    fn = tf.function(lambda x: tf.reduce_sum(tf.tanh(tf.boolean_mask(x, x > 0.0))))
+    placed = placer.place(fn, devices=two_cpus(), pins={"Tanh": "CPU:1"})
+    with recorded_partitions() as recorded:
+        placed(tf.constant([1.0, -1.0, 2.0]))
+    ran = {node.device for f in recorded for graph in f.partition_graphs for node in graph.node if node.op == "Tanh"}
+    assert ran
+    assert all(device.endswith("CPU:1") for device in ran)

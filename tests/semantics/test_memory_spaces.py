@@ -231,7 +231,7 @@ def test_a_constant_used_on_both_sides_is_copied_when_planned(build: Builder) ->
     assert not [t.tensor for t in placement.transfers if t.tensor.rpartition(":")[0] in constants]
 
     program = build()
-    placed = placer.place(program.fn, devices=two_cpus(), pins={"*left": "CPU:0", "*right": "CPU:1"}, learn_sizes=False)
+    placed = placer.place(program.fn, devices=two_cpus(), pins={"*left": "CPU:0", "*right": "CPU:1"})
     with soft_placement(False), recorded_partitions() as recorded:
         placed(*program.args)
     sent = {n.attr["tensor_name"].s.decode() for f in recorded for g in f.partition_graphs for n in g.node if n.op == "_Send"}
