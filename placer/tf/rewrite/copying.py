@@ -22,7 +22,7 @@ class Copy:
         trace: what is copied.
         device_of: full device name by node of the `OpGraph` read from the trace; None keeps the devices that the trace requests.
         add_ops: adds ops to the new graph of a frame, which is all there, and returns those that must run.
-        substitute: gives the function to call in place of an op of the trace, with the op's inputs; None for an op that is copied.
+        substitute: gives the function to call with an op's inputs in place of the op; None for an op that is copied.
     """
 
     def __init__(

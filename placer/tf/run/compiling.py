@@ -55,9 +55,7 @@ def can_run() -> bool:
     return runs_on_its_own()
 
 
-def compiled(
-    trace: Trace, device: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[CompiledFunction | None, str]:
+def compiled(trace: Trace, device: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[CompiledFunction | None, str]:
     """The function compiled for a device, and ""; where that is impossible, or would be repeated for later calls, None and why.
 
     Nothing runs. XLA makes its program here, and the code of the device at the first call.
