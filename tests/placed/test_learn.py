@@ -123,10 +123,19 @@ def test_seen_shapes_of_results_are_those_of_the_run(fn: Any) -> None:
 
 @pytest.mark.parametrize("keep_state", [False, True])
 def test_state_is_put_back_unless_it_is_to_be_kept(keep_state: bool) -> None:
-    count = tf.Variable(0)
-    placed = placer.place(lambda x: (count.assign_add(1), masked(x)), devices=two_cpus())
+    count, inside, only_read = tf.Variable(0), tf.Variable(0), tf.Variable(3)
+    add = tf.function(lambda: inside.assign_add(only_read))
+
+    def counting(x: Any) -> Any:
+        count.assign_add(1)
+        for i in tf.range(2):
+            if i > 0:
+                add()
+        return masked(x)
+
+    placed = placer.place(counting, devices=two_cpus())
     placed.learn(ROWS, keep_state=keep_state)
-    assert int(count) == keep_state
+    assert [int(count), int(inside), int(only_read)] == [keep_state, 3 * keep_state, 3]
 
 
 def test_an_error_of_the_run_is_raised_and_nothing_is_learnt() -> None:
