@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.common.garbage_collection import paused_collection
 from placer.graph.seen import Seen
 from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.loop_sizes import Kind
@@ -51,6 +52,7 @@ class KnownSizes:
         if _has_unknown(trace):
             self._derive(trace, overrides)
 
+    @paused_collection()
     def _derive(self, trace: Trace, overrides: Mapping[str, Rounds]) -> None:
         scratch = ScratchShapes(trace.root.graph.graph_def_versions)
         arguments = [_argument_shape(value) for value in trace.arguments]
