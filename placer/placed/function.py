@@ -123,10 +123,13 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.run(*args, **kwargs)
+            return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
+            from placer.placed.race.calls import Race
 
+            if isinstance(prepared.timing, Race):
+                raise
             recover = out_of_memory.replanned if prepared.placement is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
                 raise

@@ -30,7 +30,7 @@ def replanned(
     Raises:
         OutOfMemoryError: the call is not to be made again. It says why, and what the user can do.
     """
-    from placer.tf.run.exhausted import Exhaustion
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing
 
     # Under a tape, the plan that ran is the one of the call and its gradient.
     placement = signatures.latest.placement if signatures.latest is not None else None
@@ -50,7 +50,7 @@ def replanned(
     if not is_first:
         raise exhaustion.explained(exhaustion.way_out())
     planned = f"The next call is planned with memory_limits={limits}."
-    if not exhaustion.pure:
+    if not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(f"{planned} This one may have changed variables in part: put them back.")
     try:
         signatures.prepare(args, kwargs)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from placer.graph.seen import Seen
+    from placer.placed.race.calls import Race, Watch
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Planned
 
 
 @dataclass(eq=False)
@@ -48,7 +52,16 @@ class Prepared:
     placement: Placement | None
     """None for a call that runs unplaced."""
     run: Any
-    """The ConcreteFunction that is called. None until the plan is applied, which needs its devices."""
+    """The ConcreteFunction of the placement. None until the plan is applied, which needs its devices."""
+    planned: Planned | None = None
+    """The problem of the plan, until its race begins. None where calls do not race."""
+    timing: Race | Watch | None = None
+    """Takes each call while calls are timed. None: `run` takes it."""
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What a call runs."""
+        return self.run if self.timing is None else self.timing
 
     @property
     def concrete(self) -> Any:

@@ -14,9 +14,10 @@ from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed.race.begin import begin
 from placer.placed.signature import Prepared, Signature
 from placer.verbs.build_graph import build_graph
-from placer.verbs.solve import solve
+from placer.verbs.solve import solved
 from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from placer.tf.rewrite.taping import TapedFunction, Taping
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Planned
 
 MOVING_LOCK = threading.RLock()
 """Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
@@ -158,11 +160,11 @@ class Signatures:
                 if prepared.signature not in known and prepared.signature.current is prepared:
                     self.forget(prepared.signature)
 
-    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Placement:
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Planned:
         """Plans a graph by the options, with other memory limits."""
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
 
     def signature_of(self, concrete: Any) -> Signature:
         """The signature of a plain ConcreteFunction under the current device scope."""
@@ -204,16 +206,19 @@ class Signatures:
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
             else:
-                signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
+                placement, planned = self._plan_of(trace, signature)
+                signature.current = Prepared(signature, trace, placement, None, planned)
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
+    def _plan_of(self, trace: Trace, signature: Signature) -> tuple[Placement, Planned | None]:
+        """The plan of a trace; with the problem that it solves, if its calls may race."""
         if self.plans:
-            return self._saved_plan_of(trace)
+            return self._saved_plan_of(trace), None
         graph = self.graph_of(trace, signature.seen)
         limits = signature.reduced_limits
-        return self.solve(graph, self.options.memory_limits if limits is None else limits)
+        planned = self.solve(graph, self.options.memory_limits if limits is None else limits)
+        return planned.placement, planned
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -240,13 +245,23 @@ class Signatures:
         creating.initialise_variables(trace.concrete)
         self._check_devices(placement)
         try:
-            run = self._rewritten(prepared, trace, placement)
+            run = self.rewritten(prepared, trace, placement)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
             return replace(prepared, trace=None, placement=None, run=prepared.concrete)
         if placement.options.get("variables") == "move":
             run, placement = self._with_moved_variables(prepared, trace, placement, run, watched)
-        return replace(prepared, placement=placement, run=run)
+        return begin(self, replace(prepared, placement=placement, run=run))
+
+    def settle(self, settled: Prepared) -> None:
+        """Lets the calls of a signature run as a race decided."""
+        with self.lock:
+            signature = settled.signature
+            for key, prepared in list(self.by_call.items()):
+                if prepared.signature is signature:
+                    self.by_call[key] = settled
+            signature.current = self.latest = settled
+            signature.exportable = None
 
     def _with_moved_variables(
         self,
@@ -266,8 +281,8 @@ class Signatures:
         moves = variables.needed_moves(trace, _full_names(placement if pair_plan is None else pair_plan))
         moving.move(moves, run, placement.options.get("stale", "repoint"), watched)
         if variables.needed_moves(trace, _full_names(placement)):
-            placement = self._plan_of(trace, prepared.signature)
-            run = self._rewritten(prepared, trace, placement).with_pairs_of(run)
+            placement, _ = self._plan_of(trace, prepared.signature)
+            run = self.rewritten(prepared, trace, placement).with_pairs_of(run)
             moving.move([], run)
         return run, placement
 
@@ -281,7 +296,8 @@ class Signatures:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
 
-    def _rewritten(self, prepared: Prepared, trace: Trace, placement: Placement) -> TapedFunction:
+    def rewritten(self, prepared: Prepared, trace: Trace, placement: Placement) -> TapedFunction:
+        """The function with the devices of a placement of its trace. Raises RewriteError if it cannot be copied."""
         from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run.exhausted import report
@@ -297,7 +313,7 @@ class Signatures:
         signature = prepared.signature
 
         def plan(pair: Trace, higher: bool) -> Placement:
-            placement = self._plan_of(pair, signature)
+            placement, _ = self._plan_of(pair, signature)
             signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = placement
             return placement
 
