@@ -81,7 +81,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not is_undecided(graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
         return None
     try:
         call = ReportingCall(trace, sizes)
@@ -163,7 +163,7 @@ def _has_requested_devices(graph: OpGraph) -> bool:
     return all(any(parse(spec).matches(device) for device in graph.process_devices) for spec in requested)
 
 
-def _is_undecided(graph: OpGraph) -> bool:
+def is_undecided(graph: OpGraph) -> bool:
     """Whether the size of an op that runs, or the rounds of a loop, are bounded or assumed only."""
     sources = [size.source for name, sizes in graph.sizes.items() if graph.op(name).count for size in sizes if size]
     sources += [rounds.source for rounds in graph.rounds.values()]

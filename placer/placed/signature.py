@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from placer.graph.seen import Seen
     from placer.placed.race.calls import Race, Watch
+    from placer.placed.race.compiled_calls import CompiledCalls
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Planned
@@ -56,12 +57,15 @@ class Prepared:
     planned: Planned | None = None
     """The problem of the plan, until its race begins. None where calls do not race."""
     timing: Race | Watch | None = None
-    """Takes each call while calls are timed. None: `run` takes it."""
+    """Takes each call while calls are timed. None: they are not."""
+
+    compiled: CompiledCalls | None = None
+    """Takes each call if the function compiled as a whole is used. None: the placement is used."""
 
     @property
     def call(self) -> Callable[..., Any]:
         """What a call runs."""
-        return self.run if self.timing is None else self.timing
+        return self.timing or self.compiled or self.run
 
     @property
     def concrete(self) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from placer.placed.race.calls import Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signature import Prepared
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
@@ -27,7 +28,9 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     assert trace is not None
     prepared = replace(prepared, planned=None)
     if placement.verdict is not None:
-        return _watched(signatures, prepared, placement.verdict)
+        if device := placement.verdict.compiled_for:
+            prepared = replace(prepared, compiled=CompiledCalls(trace, device, prepared.run))
+        return watched(signatures, prepared, placement.verdict)
     options = signatures.options
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
     if planned is None or options.race == "off" or (options.race == "auto" and chosen_by_user):
@@ -71,15 +74,15 @@ def _race(signatures: Signatures, prepared: Prepared, trace: Trace, entrants: Se
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         settled = replace(prepared, placement=replace(winner.placement, verdict=verdict), run=run)
         if prepared.signature.current is not None and prepared.signature.current.timing is race:
-            signatures.settle(_watched(signatures, settled, verdict))
+            signatures.settle(watched(signatures, settled, verdict))
 
     race = Race(entrants, prepared.run, runner, changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def _watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Prepared:
+def watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Prepared:
     """The call with a `Watch`, if the candidate that it runs was timed."""
     used = verdict.of(verdict.used)
     if used is None or not used.median_ns or signatures.options.race == "off":
         return prepared
-    return replace(prepared, timing=Watch(prepared.run, used.median_ns, lambda: signatures.forget(prepared.signature)))
+    return replace(prepared, timing=Watch(prepared.call, used.median_ns, lambda: signatures.forget(prepared.signature)))

@@ -26,12 +26,12 @@ OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
 
 def headline(placement: Placement) -> str:
     """One sentence: how much faster than TensorFlow's default the plan is, as measured or predicted, and what that assumes."""
-    if placement.verdict is not None and (measured := _measured(placement.verdict)):
+    if placement.verdict is not None and (measured := verdict_headline(placement.verdict)):
         return measured
     return ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
 
 
-def _measured(verdict: Verdict) -> str:
+def verdict_headline(verdict: Verdict) -> str:
     """The time of the candidate that is used, against TensorFlow's default; "" if one of them was not timed."""
     used, default = verdict.of(verdict.used), verdict.of(DEFAULT)
     if used is None or default is None or not used.median_ns or not default.median_ns:

@@ -1,0 +1,339 @@
+"""Tuning a function on given arguments: learn sizes, measure ops, plan, time candidates in turns, and keep the fastest."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from placer.common.progress import Stage, progress
+from placer.common.units import check_seconds
+from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
+from placer.placed.contest import Contest, Entrant, moved
+from placer.placed.race.begin import watched
+from placer.placed.race.calls import first_line
+from placer.placed.race.candidates import candidates
+from placer.placed.race.compiled_calls import CompiledCalls
+from placer.placed.signatures import MOVING_LOCK
+from placer.placed.tuned import Tuned
+from placer.plan.parts import BASELINE_NAMES
+from placer.plan.verdict import DEFAULT, PLAN, Verdict
+
+if TYPE_CHECKING:
+    from placer.graph.op_graph import OpGraph
+    from placer.placed.signature import Prepared
+    from placer.placed.signatures import Signatures
+    from placer.plan.placement import Placement
+    from placer.tf.run.outcomes import Outcome
+    from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Planned
+
+MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
+"""Shares of the budget: for measuring single ops, and for what one race may take beyond calls of its fastest candidate."""
+MAX_HARVESTS, HARVESTED_STEPS = 2, 3
+COMPILE_S_PER_OP = 0.01
+"""About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
+MAX_NAMES = 3
+MOVED = ", variables moved"
+"""End of the names of candidates that need variables in other places."""
+
+Compile = Literal["try", "off"]
+SideEffects = Literal["refuse", "allow"]
+
+
+def tune(
+    signatures: Signatures,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    budget_s: float = 30.0,
+    compiling: Compile = "try",
+    side_effects: SideEffects = "refuse",
+) -> Tuned:
+    """Finds the fastest way to run calls with these arguments, which later calls of their signature then use.
+
+    The function runs for real, many times. Its variables are put back. No other thread may call it meanwhile.
+
+    Args:
+        signatures: of the placed function.
+        args, kwargs: of the calls.
+        budget_s: about how long it may take, in seconds. Planning and compiling cannot be interrupted. TensorFlow's default and
+            the plan are timed in any case.
+        compiling: "try" also times the function compiled as a whole by XLA for each kind of device, if the results agree with
+            those of the plain function within `placer.tf.run.outcomes.TOLERANCES`; "off" does not.
+        side_effects: "refuse" raises an error for a function whose effects cannot be put back; "allow" runs it all the same.
+
+    Raises:
+        OptionError: an option that cannot be used, or effects that cannot be put back.
+        PlanError: the function is left as it is, or runs by plans that were given.
+        PlacerError: planning failed, or the function cannot be run.
+    """
+    check_seconds("budget_s", budget_s)
+    _check("compile", compiling, ("try", "off"))
+    _check("side_effects", side_effects, ("refuse", "allow"))
+    if signatures.plans:
+        raise PlanError(f"{signatures.name} runs by plans that were given: place the function itself to tune it")
+    with progress("tuning") as stage, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlacementWarning)  # the first plan gives them
+        tuning = _Tuning(signatures, args, kwargs, budget_s, stage)
+        if side_effects == "refuse":
+            tuning.check_effects()
+        tuning.learn_sizes()
+        tuning.measure_ops()
+        tuning.race_placements(PLAN)
+        tuning.harvest()
+        tuning.race_moved()
+        if compiling == "try":
+            tuning.race_compiled()
+        return tuning.settled()
+
+
+def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
+
+
+class _Tuning:
+    """The state of one tuning."""
+
+    def __init__(
+        self, signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any], budget_s: float, stage: Stage
+    ) -> None:
+        from placer.tf.run.learning import starts_anew
+        from placer.tf.state import variables
+
+        self._started = time.monotonic()
+        self._signatures, self._args, self._kwargs = signatures, args, kwargs
+        self._budget_s, self._stage = budget_s, stage
+        self._prepared: Prepared = signatures.prepare(args, kwargs)
+        _ = self._prepared.plan  # raises an error for a function that is left as it is
+        assert self._prepared.trace is not None
+        self._trace: Trace = self._prepared.trace
+        self._starts_anew = starts_anew(self._trace)
+        self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
+        self._learnt: list[str] = []
+        self._notes: list[str] = []
+        if signatures.moves_variables:
+            variables.release_variables(self._prepared.run)  # other candidates may need them in other places
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def check_effects(self) -> None:
+        """Raises OptionError if calls do something that cannot be put back."""
+        from placer.tf.run.side_effects import lasting_effects
+
+        if effects := lasting_effects(self._trace):
+            raise OptionError(
+                f"tuning runs {self._signatures.name} many times, and what these ops do cannot be put back: "
+                f'{_some(effects)}. Way out: side_effects="allow".'
+            )
+
+    def learn_sizes(self) -> None:
+        """Runs one call that reports the sizes and rounds that the graph leaves open, unless an earlier call has done that."""
+        from placer.placed.learn import is_undecided, learn
+
+        if self._prepared.signature.seen is None and is_undecided(self._graph()):
+            self._at("learning sizes")
+            try:
+                learn(self._signatures, self._args, self._kwargs)
+                self._learnt.append("sizes and rounds of one call")
+            except PlacerError as error:
+                self._notes.append(f"sizes and rounds are assumed: {first_line(error)}")
+
+    def measure_ops(self) -> None:
+        """Measures the ops whose costs are least certain, each alone."""
+        from placer.verbs.profile import profile
+
+        self._at("measuring ops")
+        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s())) > 0:
+            try:
+                self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
+            except PlacerError as error:
+                self._notes.append(f"no ops are measured: {first_line(error)}")
+
+    def harvest(self) -> None:
+        """Takes the times of ops from real steps of a fast placement, and plans again with them, as long as time is left.
+
+        Of the two fastest, the one with more copies in loops comes first: what these cost is least certain.
+        """
+        from placer.placed.harvest import harvest
+
+        harvested: set[str] = set()
+        for k in range(1, MAX_HARVESTS + 1):
+            fastest = [entrant for entrant in self._contest.timed if entrant.name not in harvested][:2]
+            if not fastest or self._left_s() <= 0:
+                return
+            name, placement = min((-_copies_in_loops(e.placement), k, e.name, e.placement) for k, e in enumerate(fastest))[2:]
+            harvested.add(name)
+            self._at(f"harvesting {name}")
+            run = self._signatures.rewritten(self._prepared, self._trace, placement)
+            try:
+                found = harvest(replace(self._prepared, placement=placement, run=run), self._args, self._kwargs, HARVESTED_STEPS)
+            except PlacerError as error:
+                self._notes.append(f"no steps are harvested: {first_line(error)}")
+                return
+            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {name}")
+            self.race_placements(f"{PLAN} after harvest {k}")
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def race_placements(self, plan_name: str) -> None:
+        """Plans with what is known now, under this name, and times those placements that are new."""
+        planned = self._solved(variables="fixed")
+        found = candidates(planned)
+        if not found:
+            self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
+        names = {plan_name if c.name == PLAN else c.name: c.placement for c in found} or {plan_name: planned.placement}
+        new = [name for name, placement in names.items() if self._add(name, placement)]
+        if len(new) == 1 and self._contest.timed:
+            new.append(self._contest.timed[0].name)
+        if new:
+            self._contest.race(new)
+
+    def race_moved(self) -> None:
+        """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
+        if self._signatures.options.variables == "fixed":
+            return
+        rules: dict[str, dict[str, str]] = {PLAN: {}}
+        rules |= {BASELINE_NAMES[name]: {"solver": name} for name in self._prepared.plan.baselines if name != "tf_default"}
+        for name, rule in rules.items():
+            if self._left_s() <= 0:
+                self._notes.append("not all places of variables are tried: the budget was used up")
+                return
+            try:
+                if self._add(name + MOVED, self._solved(variables="move", **rule).placement):
+                    self._contest.race([name + MOVED])
+            except PlacerError as error:
+                self._notes.append(f"{name}{MOVED}: {first_line(error)}")
+
+    def race_compiled(self) -> None:
+        """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
+        from placer.tf.run.compiling import unchecked
+
+        expected: list[Outcome] = []
+        sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
+        for device in self._devices():
+            reasons = [self._compile(device, entrant, expected) for entrant in sites.values()]
+            if all(reasons):
+                self._notes.append(f"not compiled for {device}: {reasons[0]}")
+        names = unchecked(self._trace)
+        if names and any(entrant.compiled for entrant in self._contest.timed):
+            self._notes.append(f"compiled, the function does not make the checks {_some([repr(name) for name in names])}")
+
+    def _compile(self, device: str, where: Entrant, expected: list[Outcome]) -> str:
+        """Compiles the function with variables as a candidate has them, and times it; returns why not, "" if it was timed.
+
+        Args:
+            device: the device to compile for.
+            where: a candidate that was timed.
+            expected: what a plain call gives; filled in when it is first needed.
+        """
+        from placer.tf.run.compiling import compiled
+        from placer.tf.run.outcomes import outcome
+
+        if COMPILE_S_PER_OP * len(where.placement.ops) > self._left_s():
+            return "it may take longer than what is left of the budget"
+        name = f"compiled on {device}" + (MOVED if where.moves else "")
+        self._at(name)
+        call = (self._prepared.concrete, self._args, self._kwargs)
+        try:
+            with moved(where.moves):
+                function, reason = compiled(self._trace, device, self._args, self._kwargs)
+                if function is None:
+                    return reason
+                expected[:] = expected or [outcome(self._prepared.concrete, *call)]
+                if difference := expected[0].difference(outcome(function, *call)):
+                    return f"its results would not agree: {difference}"
+        except Exception as error:
+            return first_line(error)
+        fastest = self._contest.timed[0]
+        self._contest.entrants[name] = Entrant(name, where.placement, function, where.moves, function)
+        self._contest.race([fastest.name, name] if fastest.site == where.site else [name])
+        return ""
+
+    def _add(self, name: str, placement: Placement) -> bool:
+        """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
+        from placer.tf.devices import full_name
+        from placer.tf.state.variables import needed_moves
+
+        entrants, device_of = self._contest.entrants, {op: plan.device for op, plan in placement.ops.items()}
+        if any(not known.compiled and known.device_of == device_of for known in entrants.values()):
+            return False
+        moves = needed_moves(self._trace, {op: full_name(device) for op, device in device_of.items()})
+        entrants[name] = Entrant(name, placement, self._runner(name, placement), moves)
+        return True
+
+    def _runner(self, name: str, placement: Placement) -> Any:
+        """The function that runs a placement. Copies have random states of their own: the plain function's is left alone."""
+        if name == DEFAULT and not self._signatures.options.pins and not self._starts_anew:
+            return self._prepared.concrete
+        return self._signatures.rewritten(self._prepared, self._trace, placement)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def settled(self) -> Tuned:
+        """Lets later calls run the best candidate, and reports."""
+        self._contest.confirm()
+        if not self._contest.timed:
+            outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
+            raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
+        best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
+        rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
+        device = best.compiled.device if best.compiled else ""
+        verdict = Verdict(tuple(rows), best.name, "tuned: candidates ran in turns on the same arguments", elapsed_s, device)
+        self._use(best, verdict)
+        if best.moves:
+            self._notes.append(f"{len(best.moves)} variables have other places now")
+        machine = best.placement.machine
+        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(self._notes), elapsed_s)
+
+    def _use(self, best: Entrant, verdict: Verdict) -> None:
+        """Lets later calls of the signature run a candidate. If random states belong to copies, a new copy runs from now on."""
+        from placer.tf.rewrite.taping import TapedFunction
+        from placer.tf.state import handle_holders, moving
+
+        signatures, prepared, placement = self._signatures, self._prepared, replace(best.placement, verdict=verdict)
+        with MOVING_LOCK, signatures.lock:
+            run = best.run if isinstance(best.run, TapedFunction) else prepared.concrete
+            if best.compiled or self._starts_anew:
+                run = signatures.rewritten(prepared, self._trace, placement)
+            if placement.options.get("variables") == "move":
+                moving.move(best.moves, run, signatures.options.stale, handle_holders.watched_variables())
+            compiled = CompiledCalls(self._trace, best.compiled.device, run, best.compiled) if best.compiled else None
+            settled = replace(prepared, placement=placement, run=run, compiled=compiled, planned=None, timing=None)
+            signatures.settle(watched(signatures, settled, verdict))
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _left_s(self) -> float:
+        """The seconds that are left of the budget; below 0 if it is used up."""
+        return self._started + self._budget_s - time.monotonic()
+
+    def _at(self, doing: str) -> None:
+        self._stage.at(1 - self._left_s() / self._budget_s, doing)
+
+    def _graph(self) -> OpGraph:
+        return self._signatures.graph_of(self._trace, self._prepared.signature.seen)
+
+    def _solved(self, **changes: Any) -> Planned:
+        """The plan by what is known now, with other options."""
+        signatures, limits = self._signatures, self._prepared.signature.reduced_limits
+        return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)
+
+    def _devices(self) -> list[str]:
+        """A device of each kind on which TensorFlow's memory holds the whole function."""
+        plan = self._prepared.plan
+        first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
+        rules = {"CPU": "all_cpu", "GPU": "all_gpu"}
+        return [device for kind, device in first.items() if kind in rules and plan.baselines[rules[kind]].feasible]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _copies_in_loops(placement: Placement) -> float:
+    """The number of copies in a step that a loop repeats."""
+    return sum(transfer.count for transfer in placement.transfers if transfer.count > 1)
