@@ -102,11 +102,18 @@ class Contest:
     def race(self, names: Sequence[str]) -> None:
         """Times candidates that need variables in the same places: one alone, or several in turns until the fastest is known.
 
-        The first two are timed even if no time is left.
+        The first two are timed even if no time is left. Where variables cannot be moved, the candidates have no times.
         """
-        if len(names) == 1:
-            self._time_alone(self.entrants[names[0]], WARM_UP_CALLS)
-            return
+        try:
+            if len(names) == 1:
+                self._time_alone(self.entrants[names[0]], WARM_UP_CALLS)
+            else:
+                self._time_in_turns(names)
+        except MoveError as error:
+            for name in names:
+                self.entrants[name].outcome = f"failed: {first_line(error)}"
+
+    def _time_in_turns(self, names: Sequence[str]) -> None:
         test = SequentialTest(list(names), max_excess_s=self._race_s)
         with self._ready(self.entrants[names[0]]):
             while not test.end:

@@ -243,7 +243,7 @@ class Signatures:
         trace, placement = prepared.trace, prepared.plan
         assert trace is not None
         creating.initialise_variables(trace.concrete)
-        self._check_devices(placement)
+        self.check_devices(placement)
         try:
             run = self.rewritten(prepared, trace, placement)
         except RewriteError as error:
@@ -286,7 +286,8 @@ class Signatures:
             moving.move([], run)
         return run, placement
 
-    def _check_devices(self, placement: Placement) -> None:
+    def check_devices(self, placement: Placement) -> None:
+        """Raises DeviceError if this process does not have the devices of a plan."""
         from placer.tf.devices import process_devices
 
         missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]

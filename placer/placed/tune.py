@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
     from placer.plan.placement import Placement
     from placer.tf.run.outcomes import Outcome
+    from placer.tf.state.variables import Move
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Planned
 
@@ -69,14 +70,18 @@ def tune(
         PlanError: the function is left as it is, or runs by plans that were given.
         PlacerError: planning failed, or the function cannot be run.
     """
+    from placer.tf.run.calling import runs_on_its_own
+
     check_seconds("budget_s", budget_s)
     _check("compile", compiling, ("try", "off"))
     _check("side_effects", side_effects, ("refuse", "allow"))
+    if not runs_on_its_own():
+        raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
     if signatures.plans:
         raise PlanError(f"{signatures.name} runs by plans that were given: place the function itself to tune it")
     with progress("tuning") as stage, warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlacementWarning)  # the first plan gives them
         tuning = _Tuning(signatures, args, kwargs, budget_s, stage)
+        warnings.simplefilter("ignore", PlacementWarning)  # the first plan gave them
         if side_effects == "refuse":
             tuning.check_effects()
         tuning.learn_sizes()
@@ -101,20 +106,22 @@ class _Tuning:
         self, signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any], budget_s: float, stage: Stage
     ) -> None:
         from placer.tf.run.learning import starts_anew
-        from placer.tf.state import variables
+        from placer.tf.state import creating, variables
 
         self._started = time.monotonic()
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
-        self._prepared: Prepared = signatures.prepare(args, kwargs)
-        _ = self._prepared.plan  # raises an error for a function that is left as it is
+        with signatures.lock:
+            self._prepared: Prepared = signatures.plan(args, kwargs)
+        signatures.check_devices(self._prepared.plan)
         assert self._prepared.trace is not None
         self._trace: Trace = self._prepared.trace
+        creating.initialise_variables(self._trace.concrete)
         self._starts_anew = starts_anew(self._trace)
         self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
         self._learnt: list[str] = []
         self._notes: list[str] = []
-        if signatures.moves_variables:
+        if signatures.moves_variables and self._prepared.run is not None:
             variables.release_variables(self._prepared.run)  # other candidates may need them in other places
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -190,6 +197,9 @@ class _Tuning:
             new.append(self._contest.timed[0].name)
         if new:
             self._contest.race(new)
+        if not self._contest.timed:
+            outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
+            raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
 
     def race_moved(self) -> None:
         """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
@@ -202,15 +212,23 @@ class _Tuning:
                 self._notes.append("not all places of variables are tried: the budget was used up")
                 return
             try:
-                if self._add(name + MOVED, self._solved(variables="move", **rule).placement):
-                    self._contest.race([name + MOVED])
+                is_new = self._add(name + MOVED, self._solved(variables="move", **rule).placement)
             except PlacerError as error:
-                self._notes.append(f"{name}{MOVED}: {first_line(error)}")
+                self._notes.append(f"not tried, {name}{MOVED}: {first_line(error)}")
+                continue
+            if is_new:
+                self._contest.race([name + MOVED])
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
+        from placer.tf.run.calling import is_deterministic
         from placer.tf.run.compiling import unchecked
 
+        if is_deterministic():
+            self._notes.append(
+                "not compiled: TensorFlow is set to be deterministic, and last bits of compiled results differ"
+            )
+            return
         expected: list[Outcome] = []
         sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
         for device in self._devices():
@@ -254,15 +272,18 @@ class _Tuning:
 
     def _add(self, name: str, placement: Placement) -> bool:
         """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
-        from placer.tf.devices import full_name
-        from placer.tf.state.variables import needed_moves
-
         entrants, device_of = self._contest.entrants, {op: plan.device for op, plan in placement.ops.items()}
         if any(not known.compiled and known.device_of == device_of for known in entrants.values()):
             return False
-        moves = needed_moves(self._trace, {op: full_name(device) for op, device in device_of.items()})
-        entrants[name] = Entrant(name, placement, self._runner(name, placement), moves)
+        entrants[name] = Entrant(name, placement, self._runner(name, placement), self._moves(placement))
         return True
+
+    def _moves(self, placement: Placement) -> list[Move]:
+        """The moves of variables from where they are now to where a placement has them."""
+        from placer.tf.devices import full_name
+        from placer.tf.state.variables import needed_moves
+
+        return needed_moves(self._trace, {name: full_name(op.device) for name, op in placement.ops.items()})
 
     def _runner(self, name: str, placement: Placement) -> Any:
         """The function that runs a placement. Copies have random states of their own: the plain function's is left alone."""
@@ -275,9 +296,6 @@ class _Tuning:
     def settled(self) -> Tuned:
         """Lets later calls run the best candidate, and reports."""
         self._contest.confirm()
-        if not self._contest.timed:
-            outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
-            raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
         best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
         rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
         device = best.compiled.device if best.compiled else ""
@@ -298,8 +316,9 @@ class _Tuning:
             run = best.run if isinstance(best.run, TapedFunction) else prepared.concrete
             if best.compiled or self._starts_anew:
                 run = signatures.rewritten(prepared, self._trace, placement)
-            if placement.options.get("variables") == "move":
-                moving.move(best.moves, run, signatures.options.stale, handle_holders.watched_variables())
+            moves = self._moves(placement)  # not those of the candidate, if variables could not be moved back from a trial
+            if moves or placement.options.get("variables") == "move":
+                moving.move(moves, run, signatures.options.stale, handle_holders.watched_variables())
             compiled = CompiledCalls(self._trace, best.compiled.device, run, best.compiled) if best.compiled else None
             settled = replace(prepared, placement=placement, run=run, compiled=compiled, planned=None, timing=None)
             signatures.settle(watched(signatures, settled, verdict))
