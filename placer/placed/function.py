@@ -126,9 +126,8 @@ class PlacedFunction:
             return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
-            from placer.placed.race.calls import Race
 
-            if isinstance(prepared.timing, Race):
+            if prepared.timing is not None and prepared.timing.races:
                 raise
             recover = out_of_memory.replanned if prepared.placement is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):

@@ -306,6 +306,14 @@ class Signatures:
         shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
         return TapedFunction(placed, trace, shapes, self._taping(prepared))
 
+    def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> Placement:
+        """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        placement, planned = self._plan_of(pair, signature)
+        if not higher:
+            signature.pair = planned
+        signature.taped[signature.taped_text(higher)] = placement
+        return placement
+
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
         from placer.tf.run.exhausted import report
@@ -313,9 +321,7 @@ class Signatures:
         signature = prepared.signature
 
         def plan(pair: Trace, higher: bool) -> Placement:
-            placement, _ = self._plan_of(pair, signature)
-            signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = placement
-            return placement
+            return self.plan_of_pair(signature, pair, higher)
 
         def on_call(placement: Placement) -> None:
             self.latest = replace(prepared, placement=placement)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from placer.placed.race.calls import Race, Runner, Watch
+from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
 from placer.placed.signature import Prepared
+from placer.plan.placement import Placement
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
+    from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Planned
 
 
 def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
@@ -23,26 +25,40 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         signatures: of the placed function.
         prepared: a call that is planned and rewritten.
     """
-    planned, placement, trace = prepared.planned, prepared.plan, prepared.trace
-    assert trace is not None
+    planned, placement, run = prepared.planned, prepared.plan, prepared.run
     prepared = replace(prepared, planned=None)
+    if not _is_wanted(signatures):
+        return prepared
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if placement.verdict is not None:
-        return _watched(signatures, prepared, placement.verdict)
+        dispatch.alone = _watched(signatures, prepared, placement.verdict)
+    elif planned is not None:
+        entrants = candidates(planned)
+        if entrants and not _may_gain(signatures, entrants):
+            return replace(prepared, timing=dispatch)
+        assert prepared.trace is not None
+        if reason := _reason_against(signatures, prepared.trace, entrants):
+            note = f"The calls do not race, so the plan is only predicted: {reason}."
+            return replace(prepared, placement=replace(placement, notes=(*placement.notes, note)))
+        dispatch.alone = _race(signatures, prepared, entrants)
+    return replace(prepared, timing=dispatch)
+
+
+def _is_wanted(signatures: Signatures) -> bool:
+    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
     options = signatures.options
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
-    if planned is None or options.race == "off" or (options.race == "auto" and chosen_by_user):
-        return prepared
-    entrants = candidates(planned)
-    default_ns = next((each.predicted_ns for each in entrants if each.name == DEFAULT), None)
-    if len(entrants) > 1 and options.race == "auto" and min(each.predicted_ns for each in entrants) == default_ns:
-        return prepared
-    if reason := _reason_against(signatures, trace, entrants):
-        note = f"The calls do not race, so the plan is only predicted: {reason}."
-        return replace(prepared, placement=replace(placement, notes=(*placement.notes, note)))
-    return replace(prepared, timing=_race(signatures, prepared, trace, entrants)) if len(entrants) > 1 else prepared
+    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: Sequence[Candidate]) -> str:
+def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
+    """Whether there are several candidates, and one is predicted to be faster than TensorFlow's default."""
+    default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
+    is_faster = min(each.predicted_ns for each in entrants) < default_ns
+    return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
+
+
+def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
@@ -58,7 +74,7 @@ def _reason_against(signatures: Signatures, trace: Trace, entrants: Sequence[Can
     return ""
 
 
-def _race(signatures: Signatures, prepared: Prepared, trace: Trace, entrants: Sequence[Candidate]) -> Race:
+def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
 
     def runner(candidate: Candidate) -> Runner:
@@ -66,20 +82,74 @@ def _race(signatures: Signatures, prepared: Prepared, trace: Trace, entrants: Se
             return prepared.run  # type: ignore[no-any-return]
         if candidate.name == DEFAULT and not signatures.options.pins:
             return prepared.concrete  # type: ignore[no-any-return]
-        return signatures.rewritten(prepared, trace, candidate.placement)
+        assert prepared.trace is not None
+        return signatures.rewritten(prepared, prepared.trace, candidate.placement)
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
+        current = prepared.signature.current
+        if current is None or current.timing is None or current.timing.alone is not race:
+            return  # it was planned again meanwhile
         settled = replace(prepared, placement=replace(winner.placement, verdict=verdict), run=run)
-        if prepared.signature.current is not None and prepared.signature.current.timing is race:
-            signatures.settle(_watched(signatures, settled, verdict))
+        watch = _watched(signatures, settled, verdict)
+        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
 
-    race = Race(entrants, prepared.run, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def _watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Prepared:
-    """The call with a `Watch`, if the candidate that it runs was timed."""
+def _watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Runner:
+    """What runs calls after a race: a `Watch` if the candidate that they run was timed."""
     used = verdict.of(verdict.used)
-    if used is None or not used.median_ns or signatures.options.race == "off":
-        return prepared
-    return replace(prepared, timing=Watch(prepared.run, used.median_ns, lambda: signatures.forget(prepared.signature)))
+    if used is None or not used.median_ns:
+        return prepared.run  # type: ignore[no-any-return]
+    return Watch(prepared.run, used.median_ns, lambda: signatures.forget(prepared.signature))
+
+
+def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Runs calls under a tape by the plan. The first one makes the plan of the call and its gradient; then its race begins."""
+    signature, run = prepared.signature, prepared.run
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        results = run(*args, **kwargs)
+        with signatures.lock:
+            current, pair = signature.current, signature.pair
+            if pair is not None and current is not None and current.timing is not None:
+                signature.pair = None
+                current.timing.taped = _pair_race(signatures, prepared, pair, current.timing)
+        return results
+
+    return call
+
+
+def _pair_race(signatures: Signatures, prepared: Prepared, pair: Planned, dispatch: Dispatch) -> Runner:
+    """What runs the next calls under a tape: a race, or the plan where there is nothing to race."""
+    from placer.tf.run.exhausted import changes_nothing
+
+    plan: TapedFunction = prepared.run
+    signature = prepared.signature
+    entrants = candidates(pair)
+    assert prepared.trace is not None
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+        return plan
+
+    def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
+        def placement_of(trace: Trace, higher: bool) -> Placement:
+            return signatures.plan_of_pair(signature, trace, higher) if higher else candidate.placement
+
+        return plan.with_pairs(placement_of, around_backward)
+
+    def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
+        placement = replace(winner.placement, verdict=verdict)
+        signature.taped[signature.taped_text(higher=False)] = placement
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            results = run(*args, **kwargs)
+            signatures.latest = replace(prepared, placement=placement)
+            return results
+
+        dispatch.taped = call
+
+    def give_up() -> None:
+        dispatch.taped = plan
+
+    return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)
