@@ -12,7 +12,7 @@ from cost_models.machines import Machine, MachineError, load_machine, shipped_ma
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
-from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
 from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
@@ -146,6 +146,7 @@ def machine_named(named: Machine | str | None) -> Machine | None:
 
     Raises:
         OptionError: there is no such machine.
+        PlanError: the file is there, and is broken.
     """
     if named is None or isinstance(named, Machine):
         return named
@@ -153,7 +154,8 @@ def machine_named(named: Machine | str | None) -> Machine | None:
         try:
             return load_machine(named)
         except MachineError as error:
-            raise OptionError(f"{error}.") from error
+            kind = PlanError if os.path.isfile(named) else OptionError
+            raise kind(f"{error}.") from error
     raise OptionError(
         f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."
