@@ -223,8 +223,9 @@ class PlacedFunction:
     def learn(self, *args: Any, keep_state: bool = False, **kwargs: Any) -> Seen:
         """Runs one call of the plain function and notes what the graph does not say; see `placer.placed.learn.learn`.
 
-        Noted are the sizes that data decides, how often loops run, and how often branches are taken. The next call or `plan`
-        with such arguments makes a plan from them. Variables are put back unless `keep_state` is True.
+        Noted are the sizes that data decides, how often loops run, how often branches are taken, and how many elements loops over
+        datasets have. The next call or `plan` with such arguments makes a plan from them. Variables are put back unless
+        `keep_state` is True.
 
         Raises:
             PlacerError: the function is left as it is, or it cannot be copied.

@@ -65,7 +65,7 @@ class KnownSizes:
             self._likely = walk("likely", self._exact)
             likely = self._likely.rounds.known
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
-        self.rounds = LoopRounds(rounds)
+        self.rounds = LoopRounds({**overrides, **rounds})  # datasets are not walked through
 
     def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
