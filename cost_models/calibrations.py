@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
 from cost_models.cache import cache_folder, listed, tell_once
 from cost_models.cpu_names import without_generation
+from cost_models.files import write_whole
 from cost_models.machines import Device, Link, Machine, MachineError, load_machine
 
 
@@ -30,12 +30,7 @@ def save_calibration(machine: Machine) -> Path:
     """
     path = calibration_file(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    try:
-        draft.write_text(machine.to_toml(), "utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, machine.to_toml().encode())
     return path
 
 

@@ -7,6 +7,7 @@ gradients. What a NodeDef does not carry (handle shapes, captures, custom gradie
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from placer.tf._private.functions import concrete_from_graph, copy_flat_signatur
 from placer.tf.devices import full_names
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.frames import Frames
+from placer.tf.rewrite.random_draws import same_draws
 from placer.tf.rewrite.reporting import Reports
 from placer.tf.trace.tracing import Trace
 
@@ -50,6 +52,15 @@ def rewrite_reporting(trace: Trace, reports: Reports) -> Any:
         RewriteError: see `rewrite`.
     """
     return _taken(Copy(trace, None, reports.add_ops))
+
+
+def rewrite_for_xla(trace: Trace) -> Any:
+    """A copy of a traced function without devices, in which XLA draws the random numbers that TensorFlow's kernels draw.
+
+    Raises:
+        RewriteError: see `rewrite`.
+    """
+    return _taken(Copy(trace, defaultdict(str), substitute=same_draws))
 
 
 def _taken(copy: Copy) -> Any:
