@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_models.base import OpSignature
+from cost_models.files import write_whole
 from cost_models.measurements import Row, measurement_of
 from cost_models.store import StoreError
 
@@ -36,7 +37,7 @@ def export_json(rows: Iterable[Row], path: str | os.PathLike[str]) -> None:
     ]
     head = f'{{"format": "{FORMAT}", "version": {VERSION}, "groups": [\n'
     try:
-        Path(path).write_text(head + ",\n".join(blocks) + "\n]}\n", "utf-8")
+        write_whole(path, (head + ",\n".join(blocks) + "\n]}\n").encode())
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 

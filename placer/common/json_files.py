@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cost_models.files import write_whole
 from placer.errors import PlanError
 
 
@@ -18,7 +19,7 @@ def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
     """
     text = json.dumps(data, separators=(",", ":")) + "\n"
     try:
-        Path(path).write_text(text)
+        write_whole(path, text.encode())
     except (OSError, TypeError, ValueError) as error:
         raise PlanError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from error
 

@@ -111,7 +111,7 @@ def is_made_again(
     """
     from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
 
-    if prepared.placement is not None or prepared.signature.seen is None or not is_out_of_memory(error):
+    if prepared.trace is not None or prepared.signature.seen is None or not is_out_of_memory(error):
         return False
     with signatures.lock:
         signatures.latest = planned = signatures.prepare(args, kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import zipfile
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.files import write_whole
 from placer.common.json_files import check_format
 from placer.errors import PlanError
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
@@ -37,9 +39,10 @@ def save_problem(problem: PlacementProblem, path: str | Path) -> None:
 
     Raises PlanError if the file cannot be written.
     """
+    content = io.BytesIO()
+    np.savez_compressed(content, format=np.array([FORMAT, str(VERSION)]), **_fields(problem))
     try:
-        with Path(path).open("wb") as file:
-            np.savez_compressed(file, format=np.array([FORMAT, str(VERSION)]), **_fields(problem))
+        write_whole(path, content.getvalue())
     except OSError as error:
         raise PlanError(f"{path} cannot be written: {error.strerror}.") from error
 

@@ -103,12 +103,12 @@ def mean_seconds(step: Callable[[], None], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-@contextmanager
-def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
-    """Restores, at the end of the block, the variables that calls of a ConcreteFunction with these arguments may change.
+def held_values(concrete: Any, args: Any) -> list[tuple[Any, Any]]:
+    """The variables that calls of a ConcreteFunction with these arguments may change, as handles, each with a copy of its value.
 
-    Ops can write a variable by its handle alone, as optimizers do with their slots, so all handles are restored but those that
-    are only read. The values are kept in host memory: a device may have no room for a second copy of its variables.
+    Ops can write a variable by its handle alone, as optimizers do with their slots, so all handles count but those that are only
+    read. The values are kept in host memory: a device may have no room for a second copy of its variables. A variable without a
+    value is left out.
     """
     passed = [each.handle for each in tf.nest.flatten(args, expand_composites=True) if isinstance(each, tf.Variable)]
     handles = {id(t): t for t in (*_captured_to_write(concrete), *passed) if t.dtype == tf.resource}
@@ -121,6 +121,15 @@ def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
                 value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)
             with tf.device(HOST):
                 values.append((handle, tf.identity(value)))
+    return values
+
+
+@contextmanager
+def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
+    """Restores, at the end of the block, the variables that calls of a ConcreteFunction with these arguments may change, see
+    `held_values`.
+    """
+    values = held_values(concrete, args)
     try:
         yield
     finally:
