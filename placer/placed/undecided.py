@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.base import CostModel
 from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
+from placer.problem.arrays import Floats
 from placer.problem.op_costs import op_costs
 
 MIN_DIFFERENCE_NS = 50_000
@@ -41,7 +42,7 @@ def has_uneven_branch(graph: OpGraph, machine: Machine, model: CostModel) -> boo
     times_ns = op_costs(graph, ops, model, machine).time_ns
     least_ns = np.maximum(MIN_DIFFERENCE_NS, MIN_DIFFERENCE_SHARE * times_ns.sum(axis=0))
     for branch in branches:
-        bodies_ns = defaultdict(lambda: np.zeros_like(least_ns))
+        bodies_ns: dict[str, Floats] = defaultdict(lambda: np.zeros_like(least_ns))
         for op, time_ns in zip(ops, times_ns, strict=True):
             if op.body.startswith(f"{branch}/"):
                 bodies_ns[op.body[len(branch) + 1 :].partition("/")[0]] += time_ns
