@@ -10,6 +10,7 @@ from placer.errors import PlanError
 
 if TYPE_CHECKING:
     from placer.graph.seen import Seen
+    from placer.plan.call_plan import CallPlan
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
 
@@ -30,7 +31,7 @@ class Signature:
     """What calls run. None: the next call is planned."""
     exportable: Any = None
     """The ConcreteFunction that `get_concrete_function` gives. None until it is asked for."""
-    taped: dict[str, Placement] = field(default_factory=dict)
+    taped: dict[str, CallPlan] = field(default_factory=dict)
     """Plans of calls under a tape, each for the call and its gradient, by signature with the kind of tape."""
     replanned: bool = False
     """Whether a call ran out of memory and the signature was planned again, with success or without."""
@@ -45,8 +46,8 @@ class Prepared:
     signature: Signature
     trace: Trace | None
     """None for a call that runs unplaced."""
-    placement: Placement | None
-    """None for a call that runs unplaced."""
+    call_plan: CallPlan | None
+    """What the call needs of its plan. None for a call that runs unplaced."""
     run: Any
     """The ConcreteFunction that is called. None until the plan is applied, which needs its devices."""
 
@@ -56,12 +57,21 @@ class Prepared:
         return self.signature.concrete
 
     @property
+    def planned(self) -> CallPlan:
+        """What the call needs of its plan.
+
+        Raises:
+            PlanError: the call runs unplaced.
+        """
+        if self.call_plan is None:
+            raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
+        return self.call_plan
+
+    @property
     def plan(self) -> Placement:
         """The plan.
 
         Raises:
             PlanError: the call runs unplaced.
         """
-        if self.placement is None:
-            raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
-        return self.placement
+        return self.planned.placement
