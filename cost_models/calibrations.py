@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from cost_models.cache import CacheWarning, cache_folder
+from cost_models.cache import cache_folder, listed, tell_once
 from cost_models.cpu_names import without_generation
+from cost_models.files import write_whole
 from cost_models.machines import Device, Link, Machine, MachineError, load_machine
 
 
@@ -31,12 +30,7 @@ def save_calibration(machine: Machine) -> Path:
     """
     path = calibration_file(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    try:
-        draft.write_text(machine.to_toml(), "utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, machine.to_toml().encode())
     return path
 
 
@@ -68,14 +62,13 @@ def _named_without_generation(machine: Machine) -> Machine:
 def _with_stored_constants(machine: Machine) -> Machine:
     """The machine with the constants that are stored under its device models, itself if none are."""
     own_file = calibration_file(machine)
-    files = own_file.parent.glob(f"{_slug(machine.devices[0].model)}*.toml")
+    files = listed(own_file.parent, f"{_slug(machine.devices[0].model)}*.toml")
     for path in sorted(files, key=lambda path: (path != own_file, len(path.name), path.name)):
         try:
             calibrated = load_machine(path)
         except MachineError as error:
             if path == own_file:
-                message = f"the calibration of this machine cannot be used: {error}; placer calibrate makes a new one"
-                warnings.warn(message, CacheWarning, stacklevel=2)
+                tell_once(f"the calibration of this machine cannot be used: {error}; placer calibrate makes a new one")
                 return machine
             continue
         if path == own_file or _models_and_links(machine) <= _models_and_links(calibrated):

@@ -161,6 +161,8 @@ class OpType:
     own_state_only: bool = False
     """Whether its only state is a random generator of its own. TensorFlow's registry calls it stateful, and yet it can be run by
     itself."""
+    draws: bool = False
+    """Whether it makes random numbers."""
     names_partners: bool = False
     """Whether it exchanges values with ops of a group that it names, so that the group decides the devices."""
 

@@ -23,29 +23,29 @@ _OWN = frozenset({Difference.RANDOM})
 
 register(
     "RandomUniform RandomStandardNormal TruncatedNormal",
-    OpType(work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0)),
+    OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0)),
 )
 register(
     "RandomUniformInt",
-    OpType(work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0, {1: 0, 2: 1000})),
+    OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0, {1: 0, 2: 1000})),
 )
-register("Multinomial", OpType(work=_generate, own_state_only=True, differs=_OWN))
-register("ParameterizedTruncatedNormal", OpType(differs=_OWN))
-register("RandomShuffle RandomGamma RandomPoissonV2", OpType(work=_generate, own_state_only=True))
+register("Multinomial", OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN))
+register("ParameterizedTruncatedNormal", OpType(draws=True, differs=_OWN))
+register("RandomShuffle RandomGamma RandomPoissonV2", OpType(draws=True, work=_generate, own_state_only=True))
 register(
     "StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomNormal StatelessTruncatedNormal",
-    OpType(work=_generate, recipe=output_shape_at(0, _SEED)),
+    OpType(draws=True, work=_generate, recipe=output_shape_at(0, _SEED)),
 )
-register("StatelessRandomUniformInt", OpType(work=_generate, recipe=output_shape_at(0, {**_SEED, 2: 0, 3: 1000})))
+register("StatelessRandomUniformInt", OpType(draws=True, work=_generate, recipe=output_shape_at(0, {**_SEED, 2: 0, 3: 1000})))
 register(
     "StatelessRandomUniformV2 StatelessRandomUniformFullIntV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2",
-    OpType(work=_generate, recipe=output_shape_at(0, _KEY)),
+    OpType(draws=True, work=_generate, recipe=output_shape_at(0, _KEY)),
 )
-register("StatelessRandomUniformIntV2", OpType(work=_generate, recipe=output_shape_at(0, {**_KEY, 4: 0, 5: 1000})))
+register("StatelessRandomUniformIntV2", OpType(draws=True, work=_generate, recipe=output_shape_at(0, {**_KEY, 4: 0, 5: 1000})))
 register(
     """StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV3 StatefulUniform StatefulStandardNormalV2
     StatefulTruncatedNormal StatefulUniformInt StatefulUniformFullInt""",
-    OpType(work=_generate),
+    OpType(draws=True, work=_generate),
 )
 register(
     """RngReadAndSkip RngSkip StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg

@@ -73,10 +73,12 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _draw(comparison: Comparison, folder: Path) -> None:
+    from cost_models.files import write_whole
+
     pictures = {"profiles.svg": comparison.profiles(), "gaps.svg": comparison.gaps()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, picture in pictures.items():
-            (folder / name).write_text(picture)
+            write_whole(folder / name, picture.encode())
     except OSError as error:
         raise OptionError(f"--plots {folder} cannot be written: {error.strerror}.") from error

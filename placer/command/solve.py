@@ -51,11 +51,9 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
 
 def _check_writable(path: Path) -> None:
     """Raises OptionError where no file can be written at `path`, before the time for planning is spent."""
-    new = not path.exists()
+    from cost_models.files import check_writable
+
     try:
-        with path.open("a"):
-            pass
+        check_writable(path)
     except OSError as error:
         raise OptionError(f"--out {path} cannot be written: {error.strerror}.") from error
-    if new:
-        path.unlink()

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from placer.graph.seen import Seen
     from placer.placed.race.calls import Dispatch
+    from placer.plan.call_plan import CallPlan
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
-    from placer.verbs.solve import Planned
+    from placer.verbs.solve import Solved
 
 
 @dataclass(eq=False)
@@ -34,9 +35,9 @@ class Signature:
     """What calls run. None: the next call is planned."""
     exportable: Any = None
     """The ConcreteFunction that `get_concrete_function` gives. None until it is asked for."""
-    taped: dict[str, Placement] = field(default_factory=dict)
+    taped: dict[str, CallPlan] = field(default_factory=dict)
     """Plans of calls under a tape, each for the call and its gradient, by signature with the kind of tape."""
-    pair: Planned | None = None
+    pair: Solved | None = None
     """The plan of a call under a tape and its gradient, until its race begins."""
     replanned: bool = False
     """Whether a call ran out of memory and the signature was planned again, with success or without."""
@@ -55,11 +56,11 @@ class Prepared:
     signature: Signature
     trace: Trace | None
     """None for a call that runs unplaced."""
-    placement: Placement | None
-    """None for a call that runs unplaced."""
+    call_plan: CallPlan | None
+    """What the call needs of its plan. None for a call that runs unplaced."""
     run: Any
     """The ConcreteFunction of the placement. None until the plan is applied, which needs its devices."""
-    planned: Planned | None = None
+    solved: Solved | None = None
     """The problem of the plan, until its race begins. None where calls do not race."""
     timing: Dispatch | None = None
     """Takes each call where calls are timed. None: `run` takes it."""
@@ -75,12 +76,21 @@ class Prepared:
         return self.signature.concrete
 
     @property
+    def planned(self) -> CallPlan:
+        """What the call needs of its plan.
+
+        Raises:
+            PlanError: the call runs unplaced.
+        """
+        if self.call_plan is None:
+            raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
+        return self.call_plan
+
+    @property
     def plan(self) -> Placement:
         """The plan.
 
         Raises:
             PlanError: the call runs unplaced.
         """
-        if self.placement is None:
-            raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
-        return self.placement
+        return self.planned.placement

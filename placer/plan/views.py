@@ -61,12 +61,14 @@ def draw(name: str, placement: Placement, **options: Any) -> Drawn:
 
 def write(drawn: Drawn, path: str | Path) -> None:
     """Writes a drawn view to the file `path`, or to files below the folder `path`. Raises PlanError if that fails."""
+    from cost_models.files import write_whole
+
     file = path
     try:
         files = {Path(path) / name: part for name, part in drawn.items()} if isinstance(drawn, Mapping) else {Path(path): drawn}
         for file, content in files.items():
             if isinstance(drawn, Mapping):
                 file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content.encode() if isinstance(content, str) else content)
+            write_whole(file, content.encode() if isinstance(content, str) else content)
     except (OSError, TypeError, ValueError) as error:
         raise PlanError(f"{file} cannot be written: {getattr(error, 'strerror', None) or error}.") from error

@@ -3,10 +3,11 @@
     python -m tests.benchmarks.bench_planning
 
 It plans training steps of stacked encoders for the devices that TensorFlow sees. Without a GPU these are two logical CPU
-devices, one of which is priced as a GPU. The first line is a cold start, which includes every import. "place+call" is
-`placer.place` and a first call of a function that is traced already: planning, and what the first call of a plain function
-takes too. The last line is a graph of 100,000 ops: copies of the graph of the 12-layer encoder, each fed by the one before. It
-has no function, so it is only solved.
+devices, one of which is priced as a GPU. The first line is a cold start, which includes every import. "sizes s" is the part of
+"graph s" that derives sizes. "place+call" is `placer.place` and a first call of a function that is traced already: planning, and
+what the first call of a plain function takes too. In the line with "open", batch and length are unknown in the trace, and follow
+from the arguments. The last line is a graph of 100,000 ops: copies of the graph of the 12-layer encoder, each fed by the one
+before. It has no function, so it is only solved.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from examples.workloads import encoder_training
 from placer.graph.op_graph import OpGraph, OpNode, TensorEdge
 from placer.tf.devices import full_name
 from placer.tf.rewrite.rewriting import rewrite
+from placer.tf.trace.known_sizes import KnownSizes
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ COLUMNS = (
     ("trace s", 10),
     ("call s", 10),
     ("graph s", 10),
+    ("sizes s", 10),
     ("costs+solve s", 15),
     ("rewrite s", 11),
     ("planning s", 12),
@@ -62,6 +65,7 @@ def main() -> int:
         graph = encoder_row(layers, machine)
         twelve = graph if layers == 12 else twelve
     if twelve:
+        encoder_row(12, machine, is_open=True)
         synthetic_row(twelve, machine)
     return 0
 
@@ -77,21 +81,27 @@ def machine_to_plan_for() -> Any:
     return two_cpus(link_latency_ns=70_000)  # what a GPU's link takes
 
 
-def encoder_row(layers: int, machine: Any) -> OpGraph:
+def encoder_row(layers: int, machine: Any, is_open: bool = False) -> OpGraph:
     work = encoder_training("full", layers)
-    _, trace_s = timed(lambda: work.fn.get_concrete_function(*work.args))
-    _, call_s = timed(lambda: work.fn(*work.args))
-    trace, read_s = timed(lambda: placer.trace(work.fn, *work.args))
+    fn = work.fn
+    if is_open:
+        fn = tf.function(fn.python_function, input_signature=[tf.TensorSpec([None, None], x.dtype) for x in work.args])
+    _, trace_s = timed(lambda: fn.get_concrete_function(*work.args))
+    _, call_s = timed(lambda: fn(*work.args))
+    trace, read_s = timed(lambda: placer.trace(fn, *work.args))
+    _, sizes_s = timed(lambda: KnownSizes(trace))
     graph, build_s = timed(lambda: placer.build_graph(trace))
     placement, solve_s = timed(lambda: placer.solve(graph, machine))
     devices = {name: full_name(plan.device) for name, plan in placement.ops.items()}
     _, rewrite_s = timed(lambda: rewrite(trace, devices))
-    _, whole_s = timed(lambda: placer.place(work.fn, *work.args, devices=machine)(*work.args))
+    _, whole_s = timed(lambda: placer.place(fn, *work.args, devices=machine)(*work.args))
     graph_s = read_s + build_s
     planning_s, ops = graph_s + solve_s + rewrite_s, len(graph.graph)
-    times = (f"{t:.2f}" for t in (trace_s, call_s, graph_s, solve_s, rewrite_s, planning_s))
+    times = (f"{t:.2f}" for t in (trace_s, call_s, graph_s, sizes_s, solve_s, rewrite_s, planning_s))
     share = f"{planning_s / (trace_s + call_s):.0%}"
-    print_row(f"{layers} layers", ops, *times, f"{1e6 * planning_s / ops:.0f}", share, f"{whole_s:.2f}")
+    print_row(
+        f"{layers} {'open' if is_open else 'layers'}", ops, *times, f"{1e6 * planning_s / ops:.0f}", share, f"{whole_s:.2f}"
+    )
     return graph
 
 
@@ -99,7 +109,7 @@ def synthetic_row(graph: OpGraph, machine: Any) -> None:
     long, _ = timed(lambda: in_a_row(graph, round(SYNTHETIC_OPS / len(graph.graph))))
     _, solve_s = timed(lambda: placer.solve(long, machine))
     ops = len(long.graph)
-    print_row("synthetic", ops, "", "", "", f"{solve_s:.2f}", "", f"{solve_s:.2f}", f"{1e6 * solve_s / ops:.0f}")
+    print_row("synthetic", ops, "", "", "", "", f"{solve_s:.2f}", "", f"{solve_s:.2f}", f"{1e6 * solve_s / ops:.0f}")
 
 
 def print_row(*cells: object) -> None:

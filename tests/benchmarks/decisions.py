@@ -80,7 +80,7 @@ class Clock:
             # search runs to its own end; where that end is a proof, the second search has no influence on the answer.
             with one_at_a_time:
                 status = search(solver, *args, **kwargs)
-                if threading.current_thread() is threading.main_thread():
+                if not limits.use_objective_lb_search:  # it is the first search
                     self.now_s += SEARCH_S_PER_WORK * solver.response_proto.deterministic_time
             return status
 

@@ -271,7 +271,7 @@ def test_what_profile_measures_is_counted_exported_and_imported(
     assert f"{measured} ops on" in capsys.readouterr().out
     monkeypatch.setenv("PLACER_CACHE", str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "measurements.sqlite").write_text("what another program has there")
+    (tmp_path / "elsewhere" / "measurements-2.sqlite").write_text("what another program has there")
     assert main(["measurements", "--import", str(tmp_path / "export.json"), "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["new"] == measured

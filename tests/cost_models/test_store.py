@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -110,25 +111,8 @@ def test_a_measurement_replaces_a_harvested_one_and_never_the_other_way(tmp_path
     assert store.table(ROW.device_model, "")["MatMul"] == {signature_text(ROW.signature): HARVESTED.measured}
 
 
-def test_a_store_and_an_export_of_version_1_are_read_and_written(tmp_path: Path) -> None:
-    """Files as that version made them: without the column and the figure for harvested."""
-    path = tmp_path / "a.sqlite"
-    other = replace(HARVESTED, signature=OpSignature("Relu", (), ()))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "CREATE TABLE measurements (device_model TEXT, tensorflow TEXT, op_type TEXT, signature TEXT, time_ns INTEGER, "
-            "dispatch_ns INTEGER, compute_ns INTEGER, spread REAL, "
-            "PRIMARY KEY (device_model, op_type, signature, tensorflow)) WITHOUT ROWID"
-        )
-        values = ("a model", "2.21.0", "MatMul", signature_text(ROW.signature), 3, 1, 2, 0.1)
-        connection.execute("INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-        connection.execute(f"PRAGMA application_id = {0x504C4143}")
-        connection.execute("PRAGMA user_version = 1")
-    assert list(Store(path).rows()) == [ROW]
-    Store(path).put([other])
-    assert list(Store(path).rows()) == [ROW, other]
-    assert os.listdir(tmp_path) == ["a.sqlite"]
-
+def test_an_export_of_version_1_is_read(tmp_path: Path) -> None:
+    """A file as that version made it: without the figure for harvested."""
     export = {"device_model": "a model", "tensorflow": "2.21.0", "measurements": [[ROW.signature.to_json(), 3, 1, 2, 0.1]]}
     (tmp_path / "export.json").write_text(json.dumps({"format": "placer.measurements", "version": 1, "groups": [export]}))
     assert import_json(tmp_path / "export.json") == [ROW]
@@ -155,6 +139,80 @@ def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path: Path) -> N
         assert writer.returncode == 0, complaint.decode()
     assert Store(path).counts() == {("a model", "2.21.0"): 80}
     assert os.listdir(tmp_path) == ["a.sqlite"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database. " * 100, "another program"])
+def test_processes_that_find_an_unusable_file_at_the_same_time_lose_nothing(tmp_path: Path, content: bytes | str) -> None:
+    for attempt in range(2):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        path = folder / "a.sqlite"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("CREATE TABLE t (x)")
+        writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(k)], stderr=subprocess.PIPE) for k in range(10)]
+        complaints = [writer.communicate()[1].decode() for writer in writers]
+        assert [writer.returncode for writer in writers] == [0] * 10, complaints
+        assert Store(path).counts() == {("a model", "2.21.0"): 200}
+        assert sum("aside-1" in complaint for complaint in complaints) == (content != b"")
+        assert not (folder / "a.sqlite.aside-2").exists()
+
+
+KILLED = """
+import os, signal, sys
+from cost_models import store
+from cost_models.store import Store
+def killed(connection):
+    connection.execute("PRAGMA cache_size = 10")  # pages go to the file before the transaction ends
+    connection.execute("DELETE FROM measurements")
+    connection.executemany(store._INSERT_OR_REPLACE, (("m", "1", "Op", str(k), 1, 1, 1, 1.0, 0) for k in range(10_000)))
+    os.kill(os.getpid(), signal.SIGKILL)
+Store(sys.argv[1])._file.write(killed)
+"""
+
+
+def test_a_killed_writer_leaves_what_was_there(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.sqlite")
+    store.put(replace(ROW, signature=floats(k)) for k in range(100))
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.counts() == {("a model", "2.21.0"): 100}
+        store.put([ROW])
+    assert store.counts() == {("a model", "2.21.0"): 101}
+
+
+FULL = """
+import resource, sys
+from cost_models.store import Store, StoreError
+from tests.cost_models.test_store import ROW, floats
+from dataclasses import replace
+store = Store(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    store.put(replace(ROW, signature=floats(k)) for k in range(2_000))
+except StoreError as error:
+    print(error)
+print(store.counts())
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 5_000, 50_000])
+@pytest.mark.parametrize("rows_before", [0, 100])
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, limit: int, rows_before: int) -> None:
+    store = Store(tmp_path / "a.sqlite")
+    store.put(replace(ROW, signature=floats(k)) for k in range(rows_before))
+    counts = store.counts()
+    command = [sys.executable, "-W", "error", "-c", FULL, str(store.path), str(limit)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "cannot be written" in output[0]
+    assert output[1] == str(counts)
+    assert store.counts() == counts
+    store.put([ROW])
+    assert sum(store.counts().values()) == rows_before + 1
 
 
 def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
@@ -282,6 +340,26 @@ try:
 except StoreError as error:
     print(error)
 """
+
+AGAIN = """
+from cost_models.cache import listed
+print(store.counts())
+print(listed(store.path.parent, "*") + listed(store.path.parent, "*"))
+"""
+
+
+def test_a_folder_of_another_user_is_as_good_as_none() -> None:
+    """HOME may be another user's, mode 700. It is told once."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "placer" / "a.sqlite")
+        store.put([ROW])
+        command = [sys.executable, "-c", READER + AGAIN, str(store.path)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = output.stdout.splitlines()
+    assert (lines[0], lines[2], lines[3]) == ("{}", "{}", "[]")
+    assert "cannot be written" in lines[1]
+    assert output.stderr.count("CacheWarning") == 2  # of the store and of the calibrations
+    assert "Permission denied" in output.stderr
 
 
 @pytest.mark.parametrize("folder_mode", [0o555, 0o777])

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
 from placer.placed.signature import Prepared
-from placer.plan.placement import Placement
+from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
-    from placer.verbs.solve import Planned
+    from placer.verbs.solve import Solved
 
 
 def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
@@ -25,21 +25,22 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         signatures: of the placed function.
         prepared: a call that is planned and rewritten.
     """
-    planned, placement, run = prepared.planned, prepared.plan, prepared.run
-    prepared = replace(prepared, planned=None)
+    solved, plan, run = prepared.solved, prepared.planned, prepared.run
+    prepared = replace(prepared, solved=None)
     if not _is_wanted(signatures):
         return prepared
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
-    if placement.verdict is not None:
-        dispatch.alone = _watched(signatures, prepared, placement.verdict)
-    elif planned is not None:
-        entrants = candidates(planned)
+    if plan.verdict is not None:
+        dispatch.alone = _watched(signatures, prepared, plan.verdict)
+    elif solved is not None:
+        entrants = candidates(solved)
         if entrants and not _may_gain(signatures, entrants):
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
         if reason := _reason_against(signatures, prepared.trace, entrants):
             note = f"The calls do not race, so the plan is only predicted: {reason}."
-            return replace(prepared, placement=replace(placement, notes=(*placement.notes, note)))
+            placement = replace(plan.placement, notes=(*plan.placement.notes, note))
+            return replace(prepared, call_plan=CallPlan.of(placement))
         dispatch.alone = _race(signatures, prepared, entrants)
     return replace(prepared, timing=dispatch)
 
@@ -83,13 +84,13 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         if candidate.name == DEFAULT and not signatures.options.pins:
             return prepared.concrete  # type: ignore[no-any-return]
         assert prepared.trace is not None
-        return signatures.rewritten(prepared, prepared.trace, candidate.placement)
+        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
-        settled = replace(prepared, placement=replace(winner.placement, verdict=verdict), run=run)
+        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
         watch = _watched(signatures, settled, verdict)
         signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
 
@@ -121,7 +122,7 @@ def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
     return call
 
 
-def _pair_race(signatures: Signatures, prepared: Prepared, pair: Planned, dispatch: Dispatch) -> Runner:
+def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatch: Dispatch) -> Runner:
     """What runs the next calls under a tape: a race, or the plan where there is nothing to race."""
     from placer.tf.run.exhausted import changes_nothing
 
@@ -133,18 +134,18 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Planned, dispat
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
-        def placement_of(trace: Trace, higher: bool) -> Placement:
-            return signatures.plan_of_pair(signature, trace, higher) if higher else candidate.placement
+        def plan_of(trace: Trace, higher: bool) -> CallPlan:
+            return signatures.plan_of_pair(signature, trace, higher) if higher else CallPlan.of(candidate.placement)
 
-        return plan.with_pairs(placement_of, around_backward)
+        return plan.with_pairs(plan_of, around_backward)
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
-        placement = replace(winner.placement, verdict=verdict)
-        signature.taped[signature.taped_text(higher=False)] = placement
+        settled = CallPlan.of(replace(winner.placement, verdict=verdict))
+        signature.taped[signature.taped_text(higher=False)] = settled
 
         def call(*args: Any, **kwargs: Any) -> Any:
             results = run(*args, **kwargs)
-            signatures.latest = replace(prepared, placement=placement)
+            signatures.latest = replace(prepared, call_plan=settled)
             return results
 
         dispatch.taped = call

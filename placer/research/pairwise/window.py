@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +11,11 @@ from placer.problem.arrays import Bools, Floats, Ints
 from placer.research.pairwise.core import distinct_moments
 from placer.research.pairwise.local_search import MIN_GAIN, LocalSearch
 from placer.research.pairwise.memory import Memory
+from placer.solvers.primitives.cp_model import LINEARIZATION
+from placer.solvers.primitives.or_tools import cp_search, cp_solver
 
 if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
+    from ortools.sat.python.cp_model import CpModel, IntVar
 
 FULL_MOMENT_SHARE = 0.2
 """The share of windows that are chosen around a moment with little room."""
@@ -101,8 +103,8 @@ def decide_anew(search: LocalSearch, memory: Memory, free: list[int], allowed: B
 
     room = search.room + memory.spread(memory.of(core.start[free] + search.values[free]))
     _limit(model, takes, values, memory, room)
-    solver = _solver(max(0.0, deadline - time.perf_counter()), seed)
-    status: Any = solver.solve(model)
+    solver = cp_solver(seconds=max(0.0, deadline - time.perf_counter()), seed=seed, linearization_level=LINEARIZATION)
+    status = cp_search(solver, model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < present - MIN_GAIN:
         for v in free:
             value = int(values[v][next(i for i, take in enumerate(takes[v]) if solver.boolean_value(take))])
@@ -130,22 +132,11 @@ def any_that_fit(memory: Memory, *, seconds: float, seed: int) -> tuple[Ints | N
     for options in takes.values():
         model.add_exactly_one(options)
     _limit(model, takes, {v: np.arange(len(cost)) for v, cost in enumerate(core.cost)}, memory, core.room)
-    solver = _solver(seconds, seed)
-    status: Any = solver.solve(model)
+    solver = cp_solver(seconds=seconds, seed=seed, linearization_level=LINEARIZATION)
+    status = cp_search(solver, model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, bool(status == cp_model.INFEASIBLE)
     return np.array([next(i for i, take in enumerate(takes[v]) if solver.boolean_value(take)) for v in takes], np.int64), False
-
-
-def _solver(seconds: float, seed: int) -> CpSolver:
-    from ortools.sat.python import cp_model
-
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = seconds
-    return solver
 
 
 def _limit(model: CpModel, takes: dict[int, list[IntVar]], values: dict[int, Ints], memory: Memory, room: Ints) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from placer.problem.arrays import Bools, Ints
 from placer.research.splits.model import WORKERS
 from placer.research.splits.problem import SplitProblem
+from placer.solvers.primitives.or_tools import cp_search, cp_solver, least_cut
 
 UNLIMITED_NS = 1 << 50
 """The capacity of an arc that no minimum cut may cut."""
@@ -93,12 +94,8 @@ def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, 
     for work in load:
         model.add(work <= top)
     model.minimize(top)
-    solver: Any = cp_model.CpSolver()
-    solver.parameters.num_workers = WORKERS
-    solver.parameters.symmetry_level = 4
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = seconds
-    solver.solve(model)
+    solver: Any = cp_solver(seconds=seconds, seed=seed, workers=WORKERS, symmetry_level=4)
+    cp_search(solver, model)
     least: int = math.ceil(solver.best_objective_bound - 0.5)
     return grain * max(0, least)
 
@@ -153,22 +150,17 @@ class Cuts:
 
     def _cut(self, inside: list[int], outside: list[int], memory_price: Ints | None = None) -> tuple[int, Bools]:
         """The least load, with a price [U] for each unit added, and [U], the set of units that has it."""
-        from ortools.graph.python import max_flow
-
         tail, head, capacity = self._arcs
         units = len(self._bytes)
         if memory_price is not None:
             capacity = capacity.copy()
             capacity[:units] += memory_price
-        flow = max_flow.SimpleMaxFlow()
-        flow.add_arcs_with_capacity(
+        least, side = least_cut(
             np.append(tail, [self._source] * len(inside) + outside),
             np.append(head, inside + [self._sink] * len(outside)),
             np.append(capacity, [UNLIMITED_NS] * (len(inside) + len(outside))),
+            source=self._source,
+            sink=self._sink,
+            nodes=self._sink + 1,
         )
-        flow.solve(self._source, self._sink)
-        least: int = flow.optimal_flow()
-        with_source = np.array(flow.get_source_side_min_cut(), np.int64)
-        chosen = np.zeros(units, np.bool_)
-        chosen[with_source[with_source < units]] = True
-        return least, chosen
+        return least, side[:units]

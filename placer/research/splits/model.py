@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Ints
 from placer.research.splits.problem import SplitProblem, loads_ns
+from placer.solvers.primitives.or_tools import cp_search, cp_solver
 
 WORKERS = 2
 """Threads of the solver."""
@@ -105,11 +106,8 @@ def solve(model: Any, *, seconds: float, seed: int) -> tuple[Any, int]:
     """
     from ortools.sat.python import cp_model
 
-    solver: Any = cp_model.CpSolver()
-    solver.parameters.num_workers = WORKERS
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = seconds
-    status: Any = solver.solve(model)
+    solver: Any = cp_solver(seconds=seconds, seed=seed, workers=WORKERS)
+    status = cp_search(solver, model)
     bound = max(0, math.ceil(solver.best_objective_bound - 0.5))
     return solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, bound
 

@@ -15,6 +15,7 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.graph_cut import Cut, expansion, minimum_cut
 from placer.solvers.primitives.one_kind import all_on
+from placer.solvers.primitives.or_tools import linear_optimum
 
 HELD = (
     "M. Held, R. M. Karp, The traveling-salesman problem and minimum spanning trees: part II, Mathematical Programming 1, 1971, "
@@ -163,8 +164,8 @@ class MemoryPrices:
             for plane, row in zip(self.planes, over, strict=True)
         ]
         program.maximize(height)
-        simplex = model_builder.Solver("GLOP")
-        if simplex.solve(program) != model_builder.SolveStatus.OPTIMAL:
+        simplex = linear_optimum(program)
+        if simplex is None:
             return None
         self.weights = np.array([simplex.dual_value(plane) for plane in below])
         return np.maximum(0.0, [unit * simplex.value(p) for p in price]), unit * simplex.objective_value

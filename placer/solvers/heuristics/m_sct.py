@@ -13,6 +13,7 @@ from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.m_etf import BAECHI, EarliestStart, Queue
 from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns, mean_time_ns
+from placer.solvers.primitives.or_tools import linear_optimum
 from placer.solvers.sources import references
 
 SCT = (
@@ -104,9 +105,8 @@ def _copy_is_saved(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -
     for begin, duration in zip(start, time.tolist(), strict=True):
         program.add(makespan - begin >= duration)
     program.minimize(makespan)
-    simplex = model_builder.Solver("GLOP")
-    simplex.set_solver_specific_parameters("use_dual_simplex: true")  # twice as fast for this program
-    if simplex.solve(program) != model_builder.SolveStatus.OPTIMAL:
+    simplex = linear_optimum(program, "use_dual_simplex: true")  # twice as fast for this program
+    if simplex is None:
         return np.zeros(len(copy), np.bool_)
     return np.array([simplex.value(part) > 0.5 for part in saved], np.bool_) & (copy > 0)
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import everything_bytes
 from placer.solvers.base import Status
+from placer.solvers.primitives.or_tools import Running, cp_search, cp_solver
 from placer.solvers.primitives.symmetry import canonical, interchangeable
 
 PERRON = (
@@ -167,7 +168,7 @@ class Model:
         if proving:
             solver, status, proved = self._search_and_prove(solver, seconds, seed)
         else:
-            status = solver.solve(self._model)
+            status = cp_search(solver, self._model)
         if status == self._cp.INFEASIBLE:
             return Status.INFEASIBLE, None, 0
         bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
@@ -185,7 +186,6 @@ class Model:
         """
         prover, proved, value, ended = self._solver(seconds, seed), 0, math.inf, Event()
         prover.parameters.use_objective_lb_search = True
-        proof: Any = self._cp.UNKNOWN
         solved = (self._cp.OPTIMAL, self._cp.FEASIBLE)
 
         def raise_bound(bound: float) -> None:
@@ -201,23 +201,19 @@ class Model:
                 if value <= proved:
                     self.stop_search()
 
-        def prove() -> None:
-            nonlocal proof
-            if not ended.wait(HEAD_START_S):
-                proof = prover.solve(self._model)
+        def prove() -> Any:
+            return self._cp.UNKNOWN if ended.wait(HEAD_START_S) else prover.solve(self._model)
 
         prover.best_bound_callback = raise_bound
-        thread = Thread(target=prove)
-        thread.start()
+        second = Running(prove, prover.stop_search)
         try:
-            status = solver.solve(self._model, OnSolution())
+            status = cp_search(solver, self._model, OnSolution())
             if status not in (self._cp.OPTIMAL, self._cp.INFEASIBLE) and value > proved:
-                thread.join()
+                second.result()
         finally:
             ended.set()
-            while thread.is_alive():
-                prover.stop_search()
-                thread.join(0.01)
+            second.stop()
+        proof = second.result()
         if proof in solved and (status not in solved or prover.objective_value < solver.objective_value):
             return prover, proof, max(proved, math.ceil(solver.best_objective_bound - 0.5))
         return solver, status, proved
@@ -239,7 +235,7 @@ class Model:
                 break
             self._hint(best)
             solver = self._solver(remaining_s, seed)
-            status = solver.solve(self._model)
+            status = cp_search(solver, self._model)
             bound = max(bound, math.ceil(solver.best_objective_bound - 0.5))
             if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
                 break
@@ -267,10 +263,5 @@ class Model:
         )
 
     def _solver(self, seconds: float, seed: int) -> Any:
-        solver = self._cp.CpSolver()
-        solver.parameters.num_workers = 1  # so that equal runs give equal results
-        solver.parameters.linearization_level = LINEARIZATION
-        solver.parameters.random_seed = seed
-        solver.parameters.max_time_in_seconds = seconds
-        solver.parameters.max_deterministic_time = seconds * DETERMINISTIC_TIME_PER_S
-        return solver
+        work = seconds * DETERMINISTIC_TIME_PER_S
+        return cp_solver(seconds=seconds, seed=seed, linearization_level=LINEARIZATION, max_deterministic_time=work)

@@ -10,6 +10,7 @@ from placer.problem.arrays import Floats, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import live_ranges_of
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.primitives.or_tools import least_cut
 
 STONE = (
     "H. S. Stone, Multiprocessor scheduling with the aid of network flow algorithms, IEEE Transactions on Software Engineering "
@@ -102,8 +103,6 @@ def expansion(
             is then one on that sum.
         price_scale: shape [N], factors of the memory price of the tensors that an op makes. The bound is then not valid.
     """
-    from ortools.graph.python import max_flow
-
     work = problem.unit_time_ns if work_ns is None else work_ns
     units = np.arange(problem.num_units)
     sides = (stay.device, np.where(problem.units.allowed[:, to], to, stay.device))
@@ -122,20 +121,12 @@ def expansion(
     _add_crossings(problem, sides, copies, node, arcs)
     tail, head, capacity = arcs.merged()
 
-    flow = max_flow.SimpleMaxFlow()
-    flow.add_arcs_with_capacity(tail, head, capacity)
-    moved = np.ones(arcs.nodes, np.bool_)
-    moved[SOURCE] = False
+    kept_back = np.ones(arcs.nodes, np.bool_)
+    kept_back[SINK] = False
     if len(tail):
-        status = flow.solve(SOURCE, SINK)
-        if status != flow.OPTIMAL:
-            raise ValueError(f"the maximum flow ended with {status}: the costs are too large for 64 bits.")
-        constant += flow.optimal_flow()
-        kept_back = np.array(flow.get_source_side_min_cut(), np.int64)
-        moved[kept_back[kept_back < arcs.nodes]] = False
-    else:
-        moved[2:] = False
-    return Cut(Assignment(np.where(moved[node], sides[1], sides[0])), constant)
+        cut_ns, kept_back = least_cut(tail, head, capacity, source=SOURCE, sink=SINK, nodes=arcs.nodes)
+        constant += cut_ns
+    return Cut(Assignment(np.where(kept_back[node], sides[0], sides[1])), constant)
 
 
 class _Arcs:

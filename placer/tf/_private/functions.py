@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.function.trace_type import default_types, trace_type_builder
 from tensorflow.python.client import pywrap_tf_session as c_api
-from tensorflow.python.eager import record
+from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import (
     atomic_function,
     attributes,
@@ -167,6 +167,30 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
             node.device = ""
         bare = c_api.TF_FunctionImportFunctionDef(definition.SerializeToString())
         return c_api_util.ScopedTFFunction(bare, self.name)
+
+
+def compiled_as_whole(concrete: Any) -> Any:
+    """A ConcreteFunction of the same graph that XLA compiles as a whole, for the device that it is called on."""
+    whole = concrete_from_graph(concrete.graph, concrete.function_type, {attributes.XLA_COMPILE: True})
+    copy_flat_signature(concrete, whole)
+    return whole
+
+
+def inputs_of_program(concrete: Any, arguments: Sequence[Any], device: str) -> int:
+    """How many inputs XLA's program of a function has. An input whose value the program depends on is none of them.
+
+    Args:
+        concrete: the function.
+        arguments: flat tensors of a call.
+        device: the full name of the device that XLA would compile for.
+
+    Raises:
+        ValueError: XLA cannot compile the function.
+    """
+    text = context.context().get_compiler_ir(
+        device, None, concrete.name, list(arguments), list(concrete.captured_inputs), stage="hlo"
+    )
+    return int(text.decode().rpartition("\nENTRY ")[2].count(" parameter("))
 
 
 # -- calling -----------------------------------------------------------------------------------------------------------

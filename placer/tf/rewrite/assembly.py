@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -95,6 +96,9 @@ class Assembly:
         if "_gradient_op_type" in new.attr:
             gradient = new.attr["_gradient_op_type"]
             gradient.s = copied_gradient(self._copy, body, gradient.s.decode()).encode()
+        if (function := self._copy.substitute(body.operations[name])) is not None:
+            _call_instead(new, body.operations[name], function.graph.name)
+            add_function(self._graph, function)
         self._frame_nodes.nodes.append(new)
 
     def _input(self, body: Body, name: str, new: NodeDef, position: int, text: str) -> tuple[str, int]:
@@ -168,6 +172,15 @@ class Assembly:
 
 def _has_loop(bodies: Sequence[Body]) -> bool:
     return any(node.op in LOOPS for top in bodies for body in top.walk() for node in body.nodes.values())
+
+
+def _call_instead(node: NodeDef, operation: Any, function: str) -> None:
+    """Makes a node that copies `operation` a call of a function with the same inputs and outputs."""
+    node.op = "PartitionedCall"
+    node.ClearField("attr")
+    for attribute, tensors in (("Tin", operation.inputs), ("Tout", operation.outputs)):
+        node.attr[attribute].list.type.extend(t.dtype.as_datatype_enum for t in tensors)
+    node.attr["f"].func.name = function
 
 
 def _name_functions(node: NodeDef, names: Sequence[str]) -> None:

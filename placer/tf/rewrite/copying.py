@@ -22,6 +22,7 @@ class Copy:
         trace: what is copied.
         device_of: full device name by node of the `OpGraph` read from the trace; None keeps the devices that the trace requests.
         add_ops: adds ops to the new graph of a frame, which is all there, and returns those that must run.
+        substitute: gives the function to call with an op's inputs in place of the op; None for an op that is copied.
     """
 
     def __init__(
@@ -29,10 +30,12 @@ class Copy:
         trace: Trace,
         device_of: Mapping[str, str] | None,
         add_ops: Callable[[Copy, Body], list[Any]] = lambda copy, frame: [],
+        substitute: Callable[[Any], Any] = lambda operation: None,
     ) -> None:
         self.trace = trace
         self.device_of = device_of
         self.add_ops = add_ops
+        self.substitute = substitute
         self.graphs: dict[int, Any] = {}
         """By id of a frame's Body: its new FuncGraph."""
         self.placeholders: dict[int, set[str]] = {}

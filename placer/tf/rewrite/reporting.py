@@ -1,7 +1,7 @@
-"""Reports of a run: ops in a private copy that add up sizes, rounds of loops and branches taken.
+"""Reports of a run: ops in a private copy that add up sizes, rounds of loops, branches taken and elements of datasets.
 
-Each frame of the copy gets one counter, a variable on the host. At each execution the frame adds 1 and the shapes of its open
-outputs to it. A second variable keeps the largest shapes. The frame's own ops, their inputs and their order stay as they are.
+The reports are numbers in one variable on the host. At each execution, a frame of the copy adds 1 and the shapes of its open
+outputs to its own numbers, and keeps the largest shapes. The frame's own ops, their inputs and their order stay as they are.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from placer.graph.seen import Seen, SeenShape
-from placer.tf._private.func_graphs import unique_id
+from placer.tf._private.func_graphs import FuncGraph, add_function, library_function, unique_id
+from placer.tf._private.functions import register_body
+from placer.tf._private.handles import copy_handle_data
 from placer.tf.rewrite.copying import Copy
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body
+from placer.tf.trace.dataset_bodies import READS_ALL, run_as_often
 from placer.tf.trace.tracing import Trace
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -28,21 +32,19 @@ MAX_RANK = 8
 Output = tuple[str, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Counter:
-    """The variables of one frame."""
+    """The numbers of one frame: its executions and the sums of its outputs' shapes, then the largest of all these numbers."""
 
-    name: str
+    start: int
+    """The position of the first number in the variable."""
     outputs: list[tuple[Output, int | None]]
     """The open outputs, each with its rank; None for an unknown rank, which is reported first, before `MAX_RANK` dimensions."""
 
     @property
     def length(self) -> int:
+        """How many numbers the sums are, and how many the largest."""
         return 1 + sum(1 + MAX_RANK if rank is None else rank for _, rank in self.outputs)
-
-    def handle(self, part: str) -> Any:
-        """The variable "sum" or "largest": one int64 for the number of executions, then those of each output."""
-        return tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[self.length], shared_name=f"{self.name}_{part}")
 
 
 class Reports:
@@ -55,8 +57,13 @@ class Reports:
 
     def __init__(self, trace: Trace, outputs: Iterable[Output]) -> None:
         self._trace = trace
+        self._variable = f"placer_reports_{unique_id()}"
+        self._length = 0
+        """The numbers of all frames."""
         self._counters: dict[int, _Counter] = {}
         """By id of the frame's Body."""
+        self._elements: dict[tuple[int, str], int] = {}
+        """By id of a Body and an op in it that reads a dataset to its end: the position of the number of elements."""
         self._outputs: dict[int, list[tuple[Output, Body, str, int]]] = defaultdict(list)
         """By id of the frame's Body: open outputs in it, each with the body, op and output of the trace."""
         places = dict(place for body in trace.root.walk() for place in _outputs_of(body))
@@ -71,9 +78,12 @@ class Reports:
 
         TensorFlow drops ops of a stateless branch on which no result depends, so a branch's results wait for the report.
         """
+        graph = copy.graphs[id(frame)]
+        for body in frame.inlined():
+            for name in [name for name, node in body.nodes.items() if node.op == READS_ALL]:
+                self._count_elements(graph, body, name)
         if frame.kind == "cond" and not frame.children and not self._outputs[id(frame)]:
             return []  # its loop's body counts the rounds
-        graph = copy.graphs[id(frame)]
         open_outputs = []
         tensors = []
         for output, body, name, index in self._outputs[id(frame)]:
@@ -81,58 +91,90 @@ class Reports:
             if tensor.dtype not in (tf.resource, tf.variant):
                 open_outputs.append((output, tensor.shape.rank))
                 tensors.append(tensor)
-        counter = _Counter(f"placer_reports_{unique_id()}", open_outputs)
-        self._counters[id(frame)] = counter
-        with graph.as_default(), tf.name_scope(counter.name):
+        counter = self._counters[id(frame)] = _Counter(self._length, open_outputs)
+        self._length += 2 * counter.length if tensors else 1
+        with graph.as_default(), tf.name_scope(self._variable):
             parts = [part for tensor in tensors for part in _reported(tensor)]
             with tf.device(_HOST):
-                report = tf.concat([tf.ones([1], tf.int64), *parts], 0)
-                added = [tf.raw_ops.AssignAddVariableOp(resource=counter.handle("sum"), value=report)]
+                report = tf.concat([tf.ones([1], tf.int64), *parts], 0) if parts else tf.ones([1], tf.int64)
+                positions = np.arange(counter.start, self._length, dtype=np.int32).reshape(-1, counter.length, 1)
+                handle = self._handle()
+                added = [tf.raw_ops.ResourceScatterNdAdd(ref=handle, indices=positions[0], updates=report, use_locking=True)]
                 if tensors:
-                    indices = tf.range(counter.length, dtype=tf.int32)[:, None]
-                    largest = counter.handle("largest")
-                    added.append(tf.raw_ops.ResourceScatterNdMax(ref=largest, indices=indices, updates=report, use_locking=True))
+                    largest = tf.raw_ops.ResourceScatterNdMax(ref=handle, indices=positions[1], updates=report, use_locking=True)
+                    added.append(largest)
             if frame.kind == "branch":
                 with tf.control_dependencies(added):
                     graph.outputs[:] = [t if t.dtype in (tf.resource, tf.variant) else tf.identity(t) for t in graph.outputs]
         return added
 
+    def _count_elements(self, graph: Any, body: Body, name: str) -> None:
+        """Lets op `name` count the elements for which it runs its function."""
+        op = graph.get_operation_by_name(body.names[name])
+        function = library_function(graph, op.node_def.attr["f"].func.name)
+        if not hasattr(function, "graph"):
+            return
+        position, self._length = self._length, self._length + 1
+        self._elements[id(body), name] = position
+        with graph.as_default():
+            counting = FuncGraph(f"{function.graph.name}_counting_{unique_id()}")
+        with counting.as_default():
+            for given in function.graph.inputs:
+                placeholder = tf.compat.v1.placeholder(given.dtype, given.shape)
+                copy_handle_data(given, placeholder)
+                counting.inputs.append(placeholder)
+            counting.outputs.extend(function.call_flat(*counting.inputs))
+            with tf.device(_HOST):
+                one = tf.ones([1], tf.int64)
+                added = tf.raw_ops.ResourceScatterNdAdd(ref=self._handle(), indices=[[position]], updates=one, use_locking=True)
+            counting.control_outputs.append(added)
+        add_function(graph, register_body(counting.name, counting))
+        op._set_func_attr("f", counting.name)
+
+    def _handle(self) -> Any:
+        return tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=tf.TensorShape([None]), shared_name=self._variable)
+
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """The variables exist inside the block. `seen` can be called at its end."""
-        with tf.init_scope(), tf.device(_HOST):
-            handles = [(c.handle(part), c.length) for c in self._counters.values() for part in ("sum", "largest")]
-            for handle, length in handles:
-                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.zeros([length], tf.int64))
-            try:
-                yield
-            finally:
-                for handle, _ in handles:
-                    tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)
+        """The variable exists inside the block. `seen` can be called at its end."""
+        tf.raw_ops.AssignVariableOp(resource=self._eager_handle, value=self._zeros)
+        try:
+            yield
+        finally:
+            tf.raw_ops.DestroyResourceOp(resource=self._eager_handle, ignore_lookup_error=True)
+
+    @cached_property
+    def _eager_handle(self) -> Any:
+        with tf.device(_HOST):
+            return self._handle()
+
+    @cached_property
+    def _zeros(self) -> Any:
+        with tf.device(_HOST):
+            return tf.zeros([self._length], tf.int64)
 
     def seen(self) -> Seen:
-        """What was reported since the variables exist."""
-        with tf.init_scope(), tf.device(_HOST):
-            sums, largest = (
-                {
-                    frame: tf.raw_ops.ReadVariableOp(resource=counter.handle(part), dtype=tf.int64).numpy()
-                    for frame, counter in self._counters.items()
-                }
-                for part in ("sum", "largest")
-            )
+        """What was reported since the variable exists."""
+        numbers = tf.raw_ops.ReadVariableOp(resource=self._eager_handle, dtype=tf.int64).numpy().tolist()
+        times = {frame: numbers[counter.start] for frame, counter in self._counters.items()}
         sizes: dict[Output, SeenShape] = {}
         rounds: dict[str, int] = {}
         taken: dict[str, tuple[int, ...]] = {}
         for frame, counter in self._counters.items():
-            if sums[frame][0]:
-                sizes.update(_shapes(counter, sums[frame], largest[frame]))
+            if times[frame]:
+                sizes.update(_shapes(counter, numbers))
         for body in self._trace.root.walk():
             for name, children in body.children.items():
-                reached, path = int(sums[id(body.frame)][0]), body.names[name]
+                reached, path = times[id(body.frame)], body.names[name]
                 if reached and body.nodes[name].op in LOOPS:
-                    rounds[path] = round(int(sums[id(children[1])][0]) / reached)
+                    rounds[path] = round(times[id(children[1])] / reached)
                 elif reached and body.nodes[name].op in BRANCHES:
-                    taken[path] = tuple(int(sums[id(child)][0]) for child in children)
+                    taken[path] = tuple(times[id(child)] for child in children)
+            for name in body.nodes:
+                position, reached = self._elements.get((id(body), name)), times.get(id(body.frame))
+                if reached and position is not None:
+                    elements = round(numbers[position] / reached)
+                    rounds |= dict.fromkeys((body.names[name], *run_as_often(body, name)), elements)
         return Seen(sizes, rounds, taken)
 
 
@@ -163,14 +205,16 @@ def _reported(tensor: Any) -> list[Any]:
     return [rank, tf.ensure_shape(padded, [MAX_RANK])]
 
 
-def _shapes(counter: _Counter, total: Any, largest: Any) -> Iterator[tuple[Output, SeenShape]]:
+def _shapes(counter: _Counter, numbers: list[int]) -> Iterator[tuple[Output, SeenShape]]:
     """The shapes of a frame's open outputs; not of one whose rank varied or is above `MAX_RANK`."""
-    times, at = int(total[0]), 1
+    middle = counter.start + counter.length
+    total, largest = numbers[counter.start : middle], numbers[middle : middle + counter.length]
+    times, at = total[0], 1
     for output, static_rank in counter.outputs:
-        rank, reported = (static_rank, static_rank) if static_rank is not None else (int(largest[at]), MAX_RANK)
+        rank, reported = (static_rank, static_rank) if static_rank is not None else (largest[at], MAX_RANK)
         same = static_rank is not None or (rank * times == total[at] and rank <= MAX_RANK)
         at += static_rank is None
         if same:
-            mean = -(-total[at : at + rank] // times)
-            yield output, SeenShape(tuple(map(int, mean)), tuple(map(int, np.asarray(largest[at : at + rank]))))
+            mean = tuple(-(-side // times) for side in total[at : at + rank])
+            yield output, SeenShape(mean, tuple(largest[at : at + rank]))
         at += reported

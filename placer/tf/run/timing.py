@@ -10,8 +10,12 @@ from typing import Any
 import tensorflow as tf
 
 from cost_models.measuring.chains import HOST, error_line
+from cost_models.ops import entry_of
 from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
+from placer.tf.trace.bodies import origin, split_input
+from placer.tf.trace.body_tree import read_root
+from placer.tf.trace.op_types import runs_unseen_code
 
 MIN_ROUNDS = 3
 """Number of rounds that are measured however long they take."""
@@ -108,15 +112,15 @@ def mean_seconds(step: Callable[[], None], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-@contextmanager
-def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
-    """Restores, at the end of the block, the variables that calls of a ConcreteFunction with these arguments may change.
+def held_values(concrete: Any, args: Any) -> list[tuple[Any, Any]]:
+    """The variables that calls of a ConcreteFunction with these arguments may change, as handles, each with a copy of its value.
 
-    Ops can write a variable by its handle alone, as optimizers do with their slots, so all handles are restored. The values are
-    kept in host memory: a device may have no room for a second copy of its variables.
+    Ops can write a variable by its handle alone, as optimizers do with their slots, so all handles count but those that are only
+    read. The values are kept in host memory: a device may have no room for a second copy of its variables. A variable without a
+    value is left out.
     """
     passed = [each.handle for each in tf.nest.flatten(args, expand_composites=True) if isinstance(each, tf.Variable)]
-    handles = {id(t): t for t in (*concrete.captured_inputs, *passed) if t.dtype == tf.resource}
+    handles = {id(t): t for t in (*_captured_to_write(concrete), *passed) if t.dtype == tf.resource}
     values = []
     for handle in handles.values():
         for held in held_specs(handle):
@@ -126,9 +130,38 @@ def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
                 value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=held.dtype)
             with tf.device(HOST):
                 values.append((handle, tf.identity(value)))
+    return values
+
+
+@contextmanager
+def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
+    """Restores, at the end of the block, the variables that calls of a ConcreteFunction with these arguments may change, see
+    `held_values`.
+    """
+    values = held_values(concrete, args)
     try:
         yield
     finally:
         for handle, value in values:
             with tf.device(handle.device):
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
+
+def _captured_to_write(concrete: Any) -> list[Any]:
+    """The captured tensors of a ConcreteFunction, without the variables that it only reads."""
+    captured, root = concrete.captured_inputs, read_root(concrete.inference_fn)
+    inputs = root.input_tensors[len(root.input_tensors) - len(captured) :]
+    written: set[str] = set()
+    for body in root.walk():
+        for name, node in body.nodes.items():
+            if name in body.inputs or name in body.children or entry_of(node.op).reads:
+                continue
+            if runs_unseen_code(node.op):
+                return list(captured)
+            for text, tensor in zip(node.input, body.operations[name].inputs, strict=False):
+                if tensor.dtype == tf.resource:
+                    at, op, _ = origin(body, *split_input(text))
+                    if at is not root or op not in root.inputs:
+                        return list(captured)
+                    written.add(op)
+    return [outer for outer, inner in zip(captured, inputs, strict=True) if inner.op.name in written]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +27,15 @@ _HIDING_OP = "Print"
 """Gives its input's shape on, and as a stateful op is not evaluated by shape inference."""
 
 
+class _Pending(NamedTuple):
+    """A node that is not imported yet."""
+
+    node: NodeDef
+    traced: Sequence[Any] = ()
+    """The traced tensors that its outputs stand for."""
+    inputs: Sequence[Ref] = ()
+
+
 class ScratchShapes:
     """Nodes are imported in batches, when a shape or value is asked for.
 
@@ -36,8 +46,7 @@ class ScratchShapes:
     def __init__(self, versions: Any) -> None:
         self._graph = FuncGraph("shapes")
         self._versions = versions
-        self._pending: list[tuple[NodeDef, list[Any]]] = []
-        """Nodes that are not imported yet, each with the traced tensors that its outputs stand for."""
+        self._pending: list[_Pending] = []
         self._tensors: dict[Ref, Any] = {}
         self._count = 0
 
@@ -45,12 +54,12 @@ class ScratchShapes:
         """A tensor of this shape, without a value, of the traced tensor's type."""
         node = self._node("Placeholder")
         node.attr["dtype"].type = traced.dtype.base_dtype.as_datatype_enum
-        node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        node.attr["shape"].shape.CopyFrom(_as_proto(shape))
         if traced.dtype in (tf.resource, tf.variant):
-            self._import([(node, [traced])])
+            self._import([_Pending(node, [traced])])
             copy_handle_data(traced, self._tensors[node.name, 0])  # before another node reads it
         else:
-            self._pending.append((node, [traced]))
+            self._pending.append(_Pending(node, [traced]))
         return node.name, 0
 
     def constant(self, value: Any) -> Ref:
@@ -59,7 +68,7 @@ class ScratchShapes:
         proto = tf.make_tensor_proto(value)
         node.attr["dtype"].type = proto.dtype
         node.attr["value"].tensor.CopyFrom(proto)
-        self._pending.append((node, []))
+        self._pending.append(_Pending(node))
         return node.name, 0
 
     def hidden(self, ref: Ref, dtype: tf.DType) -> Ref:
@@ -67,7 +76,7 @@ class ScratchShapes:
         node = self._node(_HIDING_OP, [ref])
         node.attr["T"].type = dtype.base_dtype.as_datatype_enum
         node.attr["U"].list.SetInParent()
-        self._pending.append((node, []))
+        self._pending.append(_Pending(node, inputs=[ref]))
         return node.name, 0
 
     def add(self, original: NodeDef, inputs: Sequence[Ref], traced: Sequence[Any], shapes: Sequence[Shape]) -> list[Ref]:
@@ -85,8 +94,8 @@ class ScratchShapes:
         for key, value in original.attr.items():
             if not key.startswith("_"):
                 node.attr[key].CopyFrom(value)
-        node.attr["_output_shapes"].list.shape.extend(tf.TensorShape(shape).as_proto() for shape in shapes)
-        self._pending.append((node, list(traced)))
+        node.attr["_output_shapes"].list.shape.extend(map(_as_proto, shapes))
+        self._pending.append(_Pending(node, traced, inputs))
         return [(node.name, k) for k in range(len(traced))]
 
     def shape(self, ref: Ref) -> Shape:
@@ -108,25 +117,19 @@ class ScratchShapes:
             self._import(pending)
         return self._tensors[ref]
 
-    def _import(self, pending: Sequence[tuple[NodeDef, list[Any]]]) -> None:
-        own = {node.name for node, _ in pending}
-        used = {(name, int(index)) for node, _ in pending for name, _, index in (text.partition(":") for text in node.input)}
+    def _import(self, pending: Sequence[_Pending]) -> None:
+        made_before = {ref: self._tensors[ref] for each in pending for ref in each.inputs if ref in self._tensors}
         try:
-            import_nodes(
-                self._graph,
-                [node for node, _ in pending],
-                {ref: self._tensors[ref] for ref in used if ref[0] not in own},
-                self._versions,
-            )
+            import_nodes(self._graph, [each.node for each in pending], made_before, self._versions)
         except (tf.errors.OpError, ValueError, TypeError):
             if len(pending) == 1:
-                self._replace(*pending[0])
+                self._replace(pending[0].node, pending[0].traced)
                 return
             middle = len(pending) // 2
             self._import(pending[:middle])
             self._import(pending[middle:])
             return
-        for node, _ in pending:
+        for node, _, _ in pending:
             op = self._graph.get_operation_by_name(node.name)
             for index, tensor in enumerate(op.outputs):
                 self._tensors[node.name, index] = tensor
@@ -136,6 +139,11 @@ class ScratchShapes:
         for index, (tensor, proto) in enumerate(zip(traced, stated, strict=True)):
             ref = self.placeholder(tensor, as_tuple(tf.TensorShape(proto)))
             self._tensors[node.name, index] = self._tensor(ref)
+
+
+@cache
+def _as_proto(shape: Shape) -> Any:
+    return tf.TensorShape(shape).as_proto()
 
 
 def as_tuple(shape: tf.TensorShape) -> Shape:
@@ -157,5 +165,10 @@ def small_value(tensor: Any, limit: int = 1024) -> Any:
 
 def may_be_size(tensor: Any) -> bool:
     """Whether a traced tensor is a few integers, as sizes are, and not data."""
+    return bool(tensor.dtype.is_integer and has_few(tensor))
+
+
+def has_few(tensor: Any) -> bool:
+    """Whether a traced tensor has at most `MAX_SIZES` elements."""
     shape = tensor.shape
-    return bool(tensor.dtype.is_integer and shape.is_fully_defined() and shape.num_elements() <= MAX_SIZES)
+    return bool(shape.is_fully_defined() and shape.num_elements() <= MAX_SIZES)

@@ -17,7 +17,10 @@ WORDS_PER_STRING = 8
 
 _FIRST_PARTITION = 3
 """The input of `RaggedTensorToTensor` that says how many rows there are, if it is a number."""
-_SPLITTING = ("StringSplit", "StringSplitV2")
+SPLITTING = ("StringSplit", "StringSplitV2")
+"""Op types that split strings into words."""
+WORDS_OUTPUT = 2
+"""Their output that says how many strings there are, and how many words the longest has."""
 
 
 def bounded_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) -> Sequence[Shape] | None:
@@ -38,7 +41,7 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
     """
     if op.op_type == "DynamicPartition":
         return [_divided(shape, len(op.outputs)) for shape in output_bounds(op, constants())]
-    if op.op_type in _SPLITTING:
+    if op.op_type in SPLITTING:
         strings = op.inputs[0].shape
         words = None if strings is None or None in strings else op.inputs[0].elements * WORDS_PER_STRING
         return [(words, 2), (words,), (2,)]
@@ -52,13 +55,13 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
 
 def has_rule(op_type: str) -> bool:
     """Whether there may be a bound or a likely size of the op's outputs."""
-    return op_type in (*_SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
+    return op_type in (*SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
 
 
-def likely_value(op: OpSignature, output: int) -> Any:
-    """The most likely value of an output that says a size; None for any other output."""
-    strings = op.inputs[0].shape if op.inputs else None
-    if op.op_type not in _SPLITTING or output != 2 or strings is None or None in strings:
+def likely_words(op: OpSignature) -> Any:
+    """The most likely value of `WORDS_OUTPUT`: strings, and the most words of one; None if the strings' number is not known."""
+    strings = op.inputs[0].shape
+    if strings is None or None in strings:
         return None
     return np.array([op.inputs[0].elements, WORDS_PER_STRING], np.int64)
 
