@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -122,6 +122,8 @@ class OpGraph:
     """Node and output index of each result."""
     sizes: Mapping[str, tuple[Size | None, ...]] = field(default_factory=dict)
     """For each node with an output whose shape is not exact: a `Size` for each output, None for an exact one."""
+    taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By branch that a run reached: how often each of its bodies ran."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -294,9 +296,10 @@ class OpGraph:
             "group_reasons": dict(self.group_reasons),
             "process_devices": list(self.process_devices),
             "rounds": {key: list(rounds) for key, rounds in self.rounds.items()},
-            "sizes": {name: [size and [size.source, size.bound] for size in sizes] for name, sizes in self.sizes.items()},
+            "sizes": {name: [size and list(astuple(size)) for size in sizes] for name, sizes in self.sizes.items()},
             "outputs": [list(output) for output in self.outputs],
             "notes": list(self.notes),
+            **({"taken": {branch: list(times) for branch, times in self.taken.items()}} if self.taken else {}),
         }
 
     @classmethod
@@ -375,10 +378,14 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         process_devices=tuple(data["process_devices"]),
         rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
+        taken={branch: tuple(times) for branch, times in data.get("taken", {}).items()},
         sizes={name: tuple(map(_size, sizes)) for name, sizes in data["sizes"].items()},
         notes=tuple(data["notes"]),
     )
 
 
 def _size(row: Any) -> Size | None:
-    return None if row is None else Size(row[0], None if row[1] is None else tuple(row[1]))
+    if row is None:
+        return None
+    source, *shapes = row
+    return Size(source, *(None if shape is None else tuple(shape) for shape in shapes))

@@ -56,7 +56,7 @@ class Seen:
             for k, (size, spec) in enumerate(zip(of_node, graph.op(name).signature.outputs, strict=True))
             if size and size.source in ("seen", "given") and spec.shape is not None and None not in spec.shape
         }
-        return cls(sizes, {loop: r.value for loop, r in graph.rounds.items() if r.source in ("seen", "given")})
+        return cls(sizes, {loop: r.value for loop, r in graph.rounds.items() if r.source in ("seen", "given")}, dict(graph.taken))
 
 
 def _shape(shape: SeenShape) -> str:

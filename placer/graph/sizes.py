@@ -21,11 +21,28 @@ def weakest(sources: Iterable[Source]) -> Source:
     return max(sources, key=_ORDER.index, default="exact")
 
 
+End: TypeAlias = Literal["low", "high"]
+"""Of what is assumed or only bounded: everything as small, or everything as large, as it may well be."""
+
+LOW_SIDE, HIGH_SIDE = 1, 256
+"""A dimension of which nothing is known, at each end."""
+LOW_ROUNDS, HIGH_ROUNDS = 1, 500
+"""The rounds of a loop of which nothing is known, at each end."""
+
+
 class Rounds(NamedTuple):
     """How often a loop runs its body."""
 
     value: int
     source: Source
+
+    def at(self, end: End) -> int:
+        """The rounds at an end; `value` if they are neither assumed nor bounded."""
+        if self.source not in ("assumed", "bound"):
+            return self.value
+        if end == "low":
+            return min(LOW_ROUNDS, self.value)
+        return self.value if self.source == "bound" else max(HIGH_ROUNDS, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +55,11 @@ class Size:
     source: Source
     bound: Shape
     """A shape that no run exceeds, in the seen runs for a "seen" one; None for each dimension that has no bound."""
+    low: Shape = None
+    """The shape at the low end; None if that is the likely one."""
+    high: Shape = None
+    """The same at the high end."""
+
+    def at(self, end: End) -> Shape:
+        """The shape at an end; None if that is the likely one."""
+        return self.low if end == "low" else self.high

@@ -17,6 +17,7 @@ from placer.common.units import check_seconds, format_ns
 from placer.errors import InfeasibleError, PlacementWarning, PlacerError
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
@@ -153,7 +154,7 @@ def _measured(
                 skipped[name] = f"the same as {equal}"
                 continue
             assert prepared.trace is not None
-            run = prepared.concrete if name == DEFAULT else signatures.rewritten(prepared, prepared.trace, placement)
+            run = prepared.concrete if name == DEFAULT else signatures.rewritten(prepared, prepared.trace, CallPlan.of(placement))
             step = blocking_step(run, args)
             if reason := warm_up(step):
                 skipped[name] = reason

@@ -12,12 +12,12 @@ from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
 from placer.placed.contest import Contest, Entrant, moved
-from placer.placed.race.begin import watched
+from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import candidates
-from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signatures import MOVING_LOCK
 from placer.placed.tuned import Tuned
+from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from placer.tf.run.outcomes import Outcome
     from placer.tf.state.variables import Move
     from placer.tf.trace.tracing import Trace
-    from placer.verbs.solve import Planned
+    from placer.verbs.solve import Solved
 
 MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
 """Shares of the budget: for measuring single ops, and for what one race may take beyond calls of its fastest candidate."""
@@ -113,7 +113,7 @@ class _Tuning:
         self._budget_s, self._stage = budget_s, stage
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
-        signatures.check_devices(self._prepared.plan)
+        signatures.check_devices(self._prepared.planned)
         assert self._prepared.trace is not None
         self._trace: Trace = self._prepared.trace
         creating.initialise_variables(self._trace.concrete)
@@ -138,9 +138,9 @@ class _Tuning:
 
     def learn_sizes(self) -> None:
         """Runs one call that reports the sizes and rounds that the graph leaves open, unless an earlier call has done that."""
-        from placer.placed.learn import is_undecided, learn
+        from placer.placed.learn import learn, may_change_plan
 
-        if self._prepared.signature.seen is None and is_undecided(self._graph()):
+        if self._prepared.signature.seen is None and may_change_plan(self._signatures, self._graph()):
             self._at("learning sizes")
             try:
                 learn(self._signatures, self._args, self._kwargs)
@@ -174,9 +174,10 @@ class _Tuning:
             name, placement = min((-_copies_in_loops(e.placement), k, e.name, e.placement) for k, e in enumerate(fastest))[2:]
             harvested.add(name)
             self._at(f"harvesting {name}")
-            run = self._signatures.rewritten(self._prepared, self._trace, placement)
+            plan = CallPlan.of(placement)
+            run = self._signatures.rewritten(self._prepared, self._trace, plan)
             try:
-                found = harvest(replace(self._prepared, placement=placement, run=run), self._args, self._kwargs, HARVESTED_STEPS)
+                found = harvest(replace(self._prepared, call_plan=plan, run=run), self._args, self._kwargs, HARVESTED_STEPS)
             except PlacerError as error:
                 self._notes.append(f"no steps are harvested: {first_line(error)}")
                 return
@@ -187,11 +188,11 @@ class _Tuning:
 
     def race_placements(self, plan_name: str) -> None:
         """Plans with what is known now, under this name, and times those placements that are new."""
-        planned = self._solved(variables="fixed")
-        found = candidates(planned)
+        solved = self._solved(variables="fixed")
+        found = candidates(solved)
         if not found:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
-        names = {plan_name if c.name == PLAN else c.name: c.placement for c in found} or {plan_name: planned.placement}
+        names = {plan_name if c.name == PLAN else c.name: c.placement for c in found} or {plan_name: solved.placement}
         new = [name for name, placement in names.items() if self._add(name, placement)]
         if len(new) == 1 and self._contest.timed:
             new.append(self._contest.timed[0].name)
@@ -225,9 +226,7 @@ class _Tuning:
         from placer.tf.run.compiling import unchecked
 
         if is_deterministic():
-            self._notes.append(
-                "not compiled: TensorFlow is set to be deterministic, and last bits of compiled results differ"
-            )
+            self._notes.append("not compiled: TensorFlow is set to be deterministic, and last bits of compiled results differ")
             return
         expected: list[Outcome] = []
         sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
@@ -275,21 +274,21 @@ class _Tuning:
         entrants, device_of = self._contest.entrants, {op: plan.device for op, plan in placement.ops.items()}
         if any(not known.compiled and known.device_of == device_of for known in entrants.values()):
             return False
-        entrants[name] = Entrant(name, placement, self._runner(name, placement), self._moves(placement))
+        entrants[name] = Entrant(name, placement, self._runner(name, placement), self._moves(CallPlan.of(placement)))
         return True
 
-    def _moves(self, placement: Placement) -> list[Move]:
-        """The moves of variables from where they are now to where a placement has them."""
+    def _moves(self, plan: CallPlan) -> list[Move]:
+        """The moves of variables from where they are now to where a plan has them."""
         from placer.tf.devices import full_name
         from placer.tf.state.variables import needed_moves
 
-        return needed_moves(self._trace, {name: full_name(op.device) for name, op in placement.ops.items()})
+        return needed_moves(self._trace, {name: full_name(device) for name, device in plan.device_of.items()})
 
     def _runner(self, name: str, placement: Placement) -> Any:
         """The function that runs a placement. Copies have random states of their own: the plain function's is left alone."""
         if name == DEFAULT and not self._signatures.options.pins and not self._starts_anew:
             return self._prepared.concrete
-        return self._signatures.rewritten(self._prepared, self._trace, placement)
+        return self._signatures.rewritten(self._prepared, self._trace, CallPlan.of(placement))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -311,17 +310,17 @@ class _Tuning:
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.state import handle_holders, moving
 
-        signatures, prepared, placement = self._signatures, self._prepared, replace(best.placement, verdict=verdict)
+        signatures, plan = self._signatures, CallPlan.of(replace(best.placement, verdict=verdict))
         with MOVING_LOCK, signatures.lock:
-            run = best.run if isinstance(best.run, TapedFunction) else prepared.concrete
-            if best.compiled or self._starts_anew:
-                run = signatures.rewritten(prepared, self._trace, placement)
-            moves = self._moves(placement)  # not those of the candidate, if variables could not be moved back from a trial
-            if moves or placement.options.get("variables") == "move":
+            run = best.run
+            if self._starts_anew or not isinstance(run, TapedFunction):
+                run = signatures.rewritten(self._prepared, self._trace, plan)
+            moves = self._moves(plan)  # not those of the candidate, if variables could not be moved back from a trial
+            if moves or plan.options.get("variables") == "move":
                 moving.move(moves, run, signatures.options.stale, handle_holders.watched_variables())
-            compiled = CompiledCalls(self._trace, best.compiled.device, run, best.compiled) if best.compiled else None
-            settled = replace(prepared, placement=placement, run=run, compiled=compiled, planned=None, timing=None)
-            signatures.settle(watched(signatures, settled, verdict))
+            settled = replace(self._prepared, call_plan=plan, run=run, solved=None)
+            alone = run if self._starts_anew or isinstance(best.run, TapedFunction) else best.run
+            signatures.settle(decided(signatures, settled, alone))
 
     # -- small things ----------------------------------------------------------------------------------------------
 
@@ -335,7 +334,7 @@ class _Tuning:
     def _graph(self) -> OpGraph:
         return self._signatures.graph_of(self._trace, self._prepared.signature.seen)
 
-    def _solved(self, **changes: Any) -> Planned:
+    def _solved(self, **changes: Any) -> Solved:
         """The plan by what is known now, with other options."""
         signatures, limits = self._signatures, self._prepared.signature.reduced_limits
         return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)

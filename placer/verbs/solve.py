@@ -12,7 +12,7 @@ from cost_models.machines import Machine, MachineError, load_machine, shipped_ma
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
-from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
 from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
@@ -31,7 +31,7 @@ from placer.solvers.registry import solver
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
+class Solved:
     """A plan, and the problem that it solves, of which other placements can be made."""
 
     placement: Placement
@@ -74,7 +74,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
 
 
 @paused_collection()
-def solved(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Planned:
+def solved(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Solved:
     """Like `solve`, with the problem that the plan solves."""
     if not isinstance(graph, OpGraph):
         raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
@@ -109,7 +109,7 @@ def solved(graph: OpGraph, machine: Machine | str | None = None, options: Option
 
 def _solved(
     graph: OpGraph, target: Machine, options: Options, model: CostModel, chosen: Solver, constraints: Constraints
-) -> tuple[Planned, tuple[str, ...]]:
+) -> tuple[Solved, tuple[str, ...]]:
     """The plan, and the demands that it does not meet, in words."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
@@ -130,7 +130,7 @@ def _solved(
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    planned = Planned(placement, target, options, constraints, formulation, solution)
+    planned = Solved(placement, target, options, constraints, formulation, solution)
     return planned, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
@@ -174,6 +174,7 @@ def machine_named(named: Machine | str | None) -> Machine | None:
 
     Raises:
         OptionError: there is no such machine.
+        PlanError: the file is there, and is broken.
     """
     if named is None or isinstance(named, Machine):
         return named
@@ -181,7 +182,8 @@ def machine_named(named: Machine | str | None) -> Machine | None:
         try:
             return load_machine(named)
         except MachineError as error:
-            raise OptionError(f"{error}.") from error
+            kind = PlanError if os.path.isfile(named) else OptionError
+            raise kind(f"{error}.") from error
     raise OptionError(
         f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from placer.placed.race.calls import Race, Runner, Watch
+from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signature import Prepared
+from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
+    from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
 
 
 def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
@@ -24,28 +26,58 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         signatures: of the placed function.
         prepared: a call that is planned and rewritten.
     """
-    planned, placement, trace = prepared.planned, prepared.plan, prepared.trace
-    assert trace is not None
-    prepared = replace(prepared, planned=None)
-    if placement.verdict is not None:
-        if device := placement.verdict.compiled_for:
-            prepared = replace(prepared, compiled=CompiledCalls(trace, device, prepared.run))
-        return watched(signatures, prepared, placement.verdict)
+    solved, plan, run = prepared.solved, prepared.planned, prepared.run
+    prepared = replace(prepared, solved=None)
+    if plan.verdict is not None and plan.verdict.compiled_for:
+        assert prepared.trace is not None
+        return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
+    if not _is_wanted(signatures):
+        return prepared
+    if plan.verdict is not None:
+        return decided(signatures, prepared, run)
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
+    if solved is not None:
+        entrants = candidates(solved)
+        if entrants and not _may_gain(signatures, entrants):
+            return replace(prepared, timing=dispatch)
+        assert prepared.trace is not None
+        if reason := _reason_against(signatures, prepared.trace, entrants):
+            note = f"The calls do not race, so the plan is only predicted: {reason}."
+            placement = replace(plan.placement, notes=(*plan.placement.notes, note))
+            return replace(prepared, call_plan=CallPlan.of(placement))
+        dispatch.alone = _race(signatures, prepared, entrants)
+    return replace(prepared, timing=dispatch)
+
+
+def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
+    """A call whose plan has a verdict.
+
+    Args:
+        signatures: of the placed function.
+        prepared: the call, with the function that runs its plan.
+        alone: runs eager calls that no tape records.
+    """
+    if not _is_wanted(signatures):
+        return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
+    watch = _watched(signatures, prepared, alone)
+    return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
+
+
+def _is_wanted(signatures: Signatures) -> bool:
+    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
     options = signatures.options
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
-    if planned is None or options.race == "off" or (options.race == "auto" and chosen_by_user):
-        return prepared
-    entrants = candidates(planned)
-    default_ns = next((each.predicted_ns for each in entrants if each.name == DEFAULT), None)
-    if len(entrants) > 1 and options.race == "auto" and min(each.predicted_ns for each in entrants) == default_ns:
-        return prepared
-    if reason := _reason_against(signatures, trace, entrants):
-        note = f"The calls do not race, so the plan is only predicted: {reason}."
-        return replace(prepared, placement=replace(placement, notes=(*placement.notes, note)))
-    return replace(prepared, timing=_race(signatures, prepared, trace, entrants)) if len(entrants) > 1 else prepared
+    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: Sequence[Candidate]) -> str:
+def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
+    """Whether there are several candidates, and one is predicted to be faster than TensorFlow's default."""
+    default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
+    is_faster = min(each.predicted_ns for each in entrants) < default_ns
+    return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
+
+
+def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
@@ -61,7 +93,7 @@ def _reason_against(signatures: Signatures, trace: Trace, entrants: Sequence[Can
     return ""
 
 
-def _race(signatures: Signatures, prepared: Prepared, trace: Trace, entrants: Sequence[Candidate]) -> Race:
+def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
 
     def runner(candidate: Candidate) -> Runner:
@@ -69,20 +101,75 @@ def _race(signatures: Signatures, prepared: Prepared, trace: Trace, entrants: Se
             return prepared.run  # type: ignore[no-any-return]
         if candidate.name == DEFAULT and not signatures.options.pins:
             return prepared.concrete  # type: ignore[no-any-return]
-        return signatures.rewritten(prepared, trace, candidate.placement)
+        assert prepared.trace is not None
+        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
-        settled = replace(prepared, placement=replace(winner.placement, verdict=verdict), run=run)
-        if prepared.signature.current is not None and prepared.signature.current.timing is race:
-            signatures.settle(watched(signatures, settled, verdict))
+        current = prepared.signature.current
+        if current is None or current.timing is None or current.timing.alone is not race:
+            return  # it was planned again meanwhile
+        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
+        watch = _watched(signatures, settled, run)
+        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
 
-    race = Race(entrants, prepared.run, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Prepared:
-    """The call with a `Watch`, if the candidate that it runs was timed."""
-    used = verdict.of(verdict.used)
-    if used is None or not used.median_ns or signatures.options.race == "off":
-        return prepared
-    return replace(prepared, timing=Watch(prepared.call, used.median_ns, lambda: signatures.forget(prepared.signature)))
+def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
+    """What runs calls after a race: a `Watch` around what runs them, if the candidate that they run was timed."""
+    verdict = prepared.planned.verdict
+    used = verdict.of(verdict.used) if verdict is not None else None
+    if used is None or not used.median_ns:
+        return run
+    return Watch(run, used.median_ns, lambda: signatures.forget(prepared.signature))
+
+
+def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Runs calls under a tape by the plan. The first one makes the plan of the call and its gradient; then its race begins."""
+    signature, run = prepared.signature, prepared.run
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        results = run(*args, **kwargs)
+        with signatures.lock:
+            current, pair = signature.current, signature.pair
+            if pair is not None and current is not None and current.timing is not None:
+                signature.pair = None
+                current.timing.taped = _pair_race(signatures, prepared, pair, current.timing)
+        return results
+
+    return call
+
+
+def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatch: Dispatch) -> Runner:
+    """What runs the next calls under a tape: a race, or the plan where there is nothing to race."""
+    from placer.tf.run.exhausted import changes_nothing
+
+    plan: TapedFunction = prepared.run
+    signature = prepared.signature
+    entrants = candidates(pair)
+    assert prepared.trace is not None
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+        return plan
+
+    def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
+        def plan_of(trace: Trace, higher: bool) -> CallPlan:
+            return signatures.plan_of_pair(signature, trace, higher) if higher else CallPlan.of(candidate.placement)
+
+        return plan.with_pairs(plan_of, around_backward)
+
+    def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
+        settled = CallPlan.of(replace(winner.placement, verdict=verdict))
+        signature.taped[signature.taped_text(higher=False)] = settled
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            results = run(*args, **kwargs)
+            signatures.latest = replace(prepared, call_plan=settled)
+            return results
+
+        dispatch.taped = call
+
+    def give_up() -> None:
+        dispatch.taped = plan
+
+    return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,39 @@ if TYPE_CHECKING:
 
 Runner = Callable[..., Any]
 """A function that is called as the user's function is."""
+AroundBackward = Callable[[Runner], Runner]
+"""From the backward function of a call to the one that the tape calls."""
+
+
+@dataclass
+class Dispatch:
+    """Gives each call of a signature to the function that runs it."""
+
+    alone: Runner
+    """Runs eager calls that no tape records: a `Race`, a `Watch`, or a function."""
+    taped: Runner
+    """Runs eager calls that a tape records: a `PairRace`, or a function."""
+    traced: Runner
+    """Runs all other calls, such as those by a function that is being traced."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from placer.tf.run import calling
+
+        if calling.runs_on_its_own():
+            return self.alone(*args, **kwargs)
+        return (self.taped if calling.runs_under_tape() else self.traced)(*args, **kwargs)
+
+    @property
+    def races(self) -> bool:
+        """Whether calls without a tape race."""
+        return isinstance(self.alone, Race)
 
 
 class Race:
-    """The calls of one signature while its candidates race.
-
-    A call that a tape records, or that a function makes while it is traced, runs the plan and is not timed.
+    """Calls of one signature while its candidates race.
 
     Args:
         candidates: as `placer.placed.race.candidates.candidates` orders them.
-        plan: the function that runs the plan.
         make: gives the function that runs a candidate; called when it is first needed.
         repeatable: whether a call changes nothing, so that a call that failed can be made again.
         settle: called once with the verdict, the winner, and the function that runs it.
@@ -34,13 +58,11 @@ class Race:
     def __init__(
         self,
         candidates: Sequence[Candidate],
-        plan: Runner,
         make: Callable[[Candidate], Runner],
         repeatable: bool,
         settle: Callable[[Verdict, Candidate, Runner], None],
     ) -> None:
         self._candidates = {candidate.name: candidate for candidate in candidates}
-        self._plan = plan
         self._make = make
         self._repeatable = repeatable
         self._settle = settle
@@ -50,19 +72,16 @@ class Race:
         self._settled = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from placer.tf.run.calling import runs_on_its_own
-
-        if not runs_on_its_own():
-            return self._plan(*args, **kwargs)
         with self._lock:
             name = self._test.next()
         try:
-            results, seconds = self._timed(name, args, kwargs)
+            return self._run(name, args, kwargs)
         except Exception as error:
             return self._after_failure(name, error, args, kwargs)
-        with self._lock:
-            self._test.add(name, seconds)
-            self._settle_if_over()
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        results, seconds = self._timed(name, args, kwargs)
+        self._add(name, seconds)
         return results
 
     def _timed(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
@@ -74,6 +93,11 @@ class Race:
         making_s = 0.0 if is_made else perf_counter() - started
         results, seconds = timed_call(run, args, kwargs)
         return results, seconds + making_s
+
+    def _add(self, name: str, seconds: float) -> None:
+        with self._lock:
+            self._test.add(name, seconds)
+            self._settle_if_over()
 
     def _runner(self, name: str) -> Runner:
         with self._lock:
@@ -124,6 +148,70 @@ class Race:
         return Verdict(tuple(timed), winner, test.end, test.excess_s)
 
 
+class PairRace(Race):
+    """Calls under a tape while candidates race: a call and its gradient are timed together, by one candidate.
+
+    A call whose gradient is not taken is not timed. If too many are not, the first candidate is kept without a verdict.
+
+    Args:
+        make: gives the function that runs a candidate; its second argument goes around each backward function.
+        give_up: called if too few gradients are taken.
+    """
+
+    MAX_UNTIMED_CALLS = 40
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        make: Callable[[Candidate, AroundBackward], Runner],
+        repeatable: bool,
+        settle: Callable[[Verdict, Candidate, Runner], None],
+        give_up: Callable[[], None],
+    ) -> None:
+        super().__init__(candidates, lambda candidate: make(candidate, self._around), repeatable, settle)
+        self._give_up = give_up
+        self._untimed = 0
+        self._current = threading.local()
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        call = self._current.call = _PairCall(name)
+        try:
+            results, call.forward_s = self._timed(name, args, kwargs)
+        finally:
+            self._current.call = None
+        with self._lock:
+            self._untimed += 1
+            if self._untimed > self.MAX_UNTIMED_CALLS and not self._settled:
+                self._settled = True
+                self._give_up()
+        return results
+
+    def _around(self, backward: Runner) -> Runner:
+        """The backward function of the call that runs at the moment; when it is called, the pair is timed."""
+        from placer.tf.run.timing import timed_call
+
+        call: _PairCall | None = getattr(self._current, "call", None)
+        if call is None:
+            return backward
+
+        def timed(*upstream: Any) -> Any:
+            gradients, backward_s = timed_call(backward, upstream, {})
+            if not call.counted:
+                call.counted = True
+                self._untimed = 0
+                self._add(call.name, call.forward_s + backward_s)
+            return gradients
+
+        return timed
+
+
+@dataclass
+class _PairCall:
+    name: str
+    forward_s: float = 0.0
+    counted: bool = False
+
+
 class Watch:
     """The calls of one signature after its race: times one call in `WATCH_EVERY`, and races again if they have become slower."""
 
@@ -148,11 +236,8 @@ class Watch:
         return self._watched(args, kwargs)
 
     def _watched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        from placer.tf.run.calling import runs_on_its_own
         from placer.tf.run.timing import timed_call
 
-        if not runs_on_its_own():
-            return self._run(*args, **kwargs)
         results, seconds = timed_call(self._run, args, kwargs)
         now = monotonic()
         self._slow_since = [*self._slow_since, now] if seconds > self._slow_s else []

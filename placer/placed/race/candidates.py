@@ -16,7 +16,7 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.base import Solution
 from placer.solvers.registry import solver
-from placer.verbs.solve import Planned
+from placer.verbs.solve import Solved
 
 BEST_FOUND, FEWER_COPIES = "the best plan found", "a plan with fewer copies"
 COPY_FACTOR = 3
@@ -32,7 +32,7 @@ class Candidate:
     """A placement to time."""
 
     name: str
-    planned: Planned
+    solved: Solved
     """The plan of the function."""
     solution: Solution
     """Of the problem that the plan solves."""
@@ -45,15 +45,15 @@ class Candidate:
     @property
     def is_plan(self) -> bool:
         """Whether it is the plan."""
-        return self.solution is self.planned.solution
+        return self.solution is self.solved.solution
 
     @cached_property
     def placement(self) -> Placement:
         """The candidate as a Placement."""
-        return self.planned.placement if self.is_plan else self.planned.placement_of(self.solution)
+        return self.solved.placement if self.is_plan else self.solved.placement_of(self.solution)
 
 
-def candidates(planned: Planned) -> list[Candidate]:
+def candidates(solved: Solved) -> list[Candidate]:
     """The plan, if it is not TensorFlow's default, then the default, then the other candidates by predicted step time.
 
     The others are: everything on one kind of device; the plan of a search in which copies take `COPY_FACTOR` times as long; and
@@ -64,13 +64,13 @@ def candidates(planned: Planned) -> list[Candidate]:
     Returns:
         None if TensorFlow's default exceeds a memory limit.
     """
-    plan = Candidate(PLAN, planned, planned.solution)
-    default = Candidate(DEFAULT, planned, _solution(planned, planned.problem, "tf_default"))
+    plan = Candidate(PLAN, solved, solved.solution)
+    default = Candidate(DEFAULT, solved, _solution(solved, solved.problem, "tf_default"))
     if _exceeds_limit(default):
         return []
     is_default = _is_same(plan, default)
     chosen = [default] if is_default else [plan, default]
-    for candidate in sorted(_others(planned, is_default), key=lambda candidate: candidate.predicted_ns):
+    for candidate in sorted(_others(solved, is_default), key=lambda candidate: candidate.predicted_ns):
         shortest_ns = min(each.predicted_ns for each in chosen)
         is_known = any(_is_same(candidate, each) for each in chosen)
         if not is_known and candidate.predicted_ns <= MAX_PREDICTED_RATIO * shortest_ns and not _exceeds_limit(candidate):
@@ -78,27 +78,25 @@ def candidates(planned: Planned) -> list[Candidate]:
     return chosen
 
 
-def _others(planned: Planned, default_is_kept: bool) -> Iterator[Candidate]:
-    problem = planned.problem
+def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
+    problem = solved.problem
     for rule in ("all_cpu", "all_gpu"):
-        if rule in planned.placement.baselines:
-            yield Candidate(BASELINE_NAMES[rule], planned, _solution(planned, problem, rule))
+        if rule in solved.placement.baselines:
+            yield Candidate(BASELINE_NAMES[rule], solved, _solution(solved, problem, rule))
     links = problem.links
     dearer = replace(links, latency_ns=COPY_FACTOR * links.latency_ns, ns_per_byte=COPY_FACTOR * links.ns_per_byte)
     searches = {FEWER_COPIES: replace(problem, links=dearer)}
     if default_is_kept:
         searches[BEST_FOUND] = problem
     for name, searched in searches.items():
-        solution = _solution(planned, searched, "step_time")
+        solution = _solution(solved, searched, "step_time")
         if solution.assignment is not None:
             step_ns = Simulator(problem).step_ns(solution.assignment)
-            yield Candidate(
-                name, planned, replace(solution, objective_ns=step_ns, lower_bound_ns=planned.solution.lower_bound_ns)
-            )
+            yield Candidate(name, solved, replace(solution, objective_ns=step_ns, lower_bound_ns=solved.solution.lower_bound_ns))
 
 
-def _solution(planned: Planned, problem: PlacementProblem, name: str) -> Solution:
-    return solver(name).solve(problem, "step_time", seed=planned.options.seed)
+def _solution(solved: Solved, problem: PlacementProblem, name: str) -> Solution:
+    return solver(name).solve(problem, "step_time", seed=solved.options.seed)
 
 
 def _is_same(one: Candidate, other: Candidate) -> bool:
@@ -108,4 +106,4 @@ def _is_same(one: Candidate, other: Candidate) -> bool:
 
 def _exceeds_limit(candidate: Candidate) -> bool:
     assignment = candidate.solution.assignment
-    return assignment is None or bool(excess(candidate.planned.problem, assignment).any())
+    return assignment is None or bool(excess(candidate.solved.problem, assignment).any())

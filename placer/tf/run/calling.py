@@ -27,6 +27,11 @@ def runs_on_its_own() -> bool:
     return bool(tf.executing_eagerly() and not is_recording() and not tf.distribute.has_strategy())
 
 
+def runs_under_tape() -> bool:
+    """True for an eager call that a tape may record and that no distribution strategy sees."""
+    return bool(tf.executing_eagerly() and is_recording() and not tf.distribute.has_strategy())
+
+
 def is_deterministic() -> bool:
     """Whether the user asked TensorFlow for results that are the same in every run."""
     return is_op_determinism_enabled()

@@ -16,6 +16,7 @@ from placer.common.device_spec import parse
 from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError
 from placer.graph.op_graph import OpGraph
+from placer.plan.call_plan import CallPlan
 from placer.plan.placement import Placement
 from placer.problem.persistent import persistent
 
@@ -158,10 +159,10 @@ class Exhaustion:
         return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for name, nbytes in largest)
 
 
-def report(placement: Placement, error: Any) -> None:
+def report(plan: CallPlan, error: Any) -> None:
     """Explains an out-of-memory error in a function that runs by a plan, whatever called the function."""
-    if (exhaustion := Exhaustion.of(error, placement)) is not None:
-        asked_to_replan = placement.options.get("on_out_of_memory") == "replan"
+    if is_out_of_memory(error) and (exhaustion := Exhaustion.of(error, plan.placement)) is not None:
+        asked_to_replan = plan.options.get("on_out_of_memory") == "replan"
         exhaustion.explained(f"{exhaustion.way_out()}{NOT_REPLANNED if asked_to_replan else ''}")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import tensorflow as tf
 
 from placer.common.garbage_collection import paused_collection
 from placer.graph.seen import Seen
-from placer.graph.sizes import Rounds, Shape, Size, Source, weakest
+from placer.graph.sizes import HIGH_SIDE, LOW_SIDE, End, Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.loop_sizes import Kind
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import ScratchShapes, as_tuple
@@ -48,6 +48,7 @@ class KnownSizes:
         self._bound: SizeWalk | None = None
         self._likely: SizeWalk | None = None
         self._exact: SizeWalk | None = None
+        self._ends: dict[End, SizeWalk] = {}
         self.rounds = LoopRounds(overrides)
         if _has_unknown(trace):
             self._derive(trace, overrides)
@@ -60,6 +61,10 @@ class KnownSizes:
         def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
             return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before)
 
+        def walk_at(end: End) -> SizeWalk:
+            ends = {path: Rounds(known.at(end), "assumed") for path, known in rounds.items() if known.at(end) != known.value}
+            return SizeWalk(trace, "likely", scratch, arguments, partial(self._at, end), {**ends, **overrides}, self._exact)
+
         self._exact = walk("exact")
         rounds = self._exact.rounds.known
         if not all(map(is_known, map(self._exact.shape, self._exact.origins))):
@@ -67,7 +72,9 @@ class KnownSizes:
             self._likely = walk("likely", self._exact)
             likely = self._likely.rounds.known
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
-        self.rounds = LoopRounds(rounds)
+            if any(source in ("assumed", "bound") for source in self._bound.sources.values()):
+                self._ends = {end: walk_at(end) for end in get_args(End)}
+        self.rounds = LoopRounds({**overrides, **rounds})  # datasets are not walked through
 
     def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
@@ -79,17 +86,30 @@ class KnownSizes:
         seen = self.seen.sizes.get((path, index))
         return None if seen is None else (seen.largest if kind == "bound" else seen.mean, "seen")
 
+    def _at(self, end: End, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
+        """The shape at an end of an output whose size follows from nothing; see `Override`."""
+        assert self._bound is not None
+        assert self._likely is not None
+        known, output = self._override("likely", path, index, shape), (path, index)
+        if known is not None or shape is None or self._bound.origins.get(output) != frozenset([path]):
+            return known
+        likely = self._likely.shape(output)
+        if end == "low":
+            return tuple(LOW_SIDE if side is None else side for side in shape), "assumed"
+        if self._bound.sources[path] != "assumed" or likely is None or len(likely) != len(shape):
+            return None
+        return tuple(_high(side) if known is None else known for known, side in zip(shape, likely, strict=True)), "assumed"
+
     def shape_of(self, path: str, index: int) -> Shape:
         """The most likely shape of an output, as far as it is known; None where the trace knows as much."""
         output = path, index
         walk = self._likely or self._exact
-        if walk is None or output not in walk.traced:
-            return None
+        return None if walk is None or output not in walk.traced else self._within_bound(walk, output)
+
+    def _within_bound(self, walk: SizeWalk, output: tuple[str, int]) -> Shape:
         shape = walk.shape(output)
-        if self._bound is None or shape is None:
-            return shape
-        bound = self._bound.shape(output)
-        if bound is None or len(bound) != len(shape):
+        bound = None if self._bound is None else self._bound.shape(output)
+        if shape is None or bound is None or len(bound) != len(shape):
             return shape
         return tuple(b if a is None else a if b is None else min(a, b) for a, b in zip(shape, bound, strict=True))
 
@@ -104,7 +124,17 @@ class KnownSizes:
         source = weakest(self._bound.sources[origin] for origin in self._bound.origins[output])
         if not is_known(bound) and source not in ("seen", "given"):
             source = "assumed"
-        return Size(source, bound)
+        likely = self.shape_of(path, index)
+        low, high = (self._shape_at(end, output, likely) for end in get_args(End))
+        return Size(source, bound, low, high)
+
+    def _shape_at(self, end: End, output: tuple[str, int], likely: Shape) -> Shape:
+        """The shape at an end, None if that is the likely one. Dimensions that are not known count as 1, as in all shapes."""
+        shape = self._within_bound(self._ends[end], output) if end in self._ends else None
+        if shape is None:
+            return None
+        shape = tuple(1 if side is None else side for side in shape)
+        return None if likely is not None and shape == tuple(1 if side is None else side for side in likely) else shape
 
     def open_outputs(self) -> list[tuple[str, int]]:
         """The outputs of ops, loops and branches whose sizes neither are exact nor follow from sizes of others."""
@@ -140,6 +170,10 @@ def _decides(output: tuple[str, int], origins: Collection[str]) -> bool:
     """
     holder, _, value = output[0].rpartition("/")
     return output[0] in origins or holder in origins or value == "out"
+
+
+def _high(likely: int | None) -> int:
+    return max(HIGH_SIDE, 10 * (likely or 0))
 
 
 def _names(glob: str, path: str) -> bool:

@@ -23,13 +23,14 @@ from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, has_few
 from placer.tf.trace.signatures import Signatures
 from placer.tf.trace.size_rules import (
     SPLITTING,
+    WORDS_OUTPUT,
     TensorLists,
     bounded_outputs,
     has_rule,
     is_known,
     is_open,
     likely_outputs,
-    likely_value,
+    likely_words,
     merged,
 )
 from placer.tf.trace.tracing import Trace
@@ -170,8 +171,8 @@ class OpSizes:
         else:
             refs = [self._input(node, op, k, inputs) for k in range(len(inputs))]
             self.refs.update(zip(outputs, self.scratch.add(node, refs, results, shapes), strict=True))
-        if self.kind == "likely" and node.op in SPLITTING:
-            self._assume_values(path, self._signature(node, inputs, results, shapes))
+        if node.op in SPLITTING:
+            self._assume_value(path, self._signature(node, inputs, results, shapes))
         for k, output in enumerate(outputs):
             if of_values:
                 self.value_origins[output] = of_values
@@ -190,12 +191,12 @@ class OpSizes:
             return False
         return all(tensor.shape.is_fully_defined() and not _is_variant(tensor) for tensor in results)
 
-    def _assume_values(self, path: str, op: OpSignature) -> None:
-        """Gives likely values to outputs that say a size."""
-        for k in range(len(op.outputs)):
-            if (value := likely_value(op, k)) is not None:
-                self.refs[path, k] = self.scratch.constant(value)
-                self.value_origins[path, k] = frozenset([path])
+    def _assume_value(self, path: str, op: OpSignature) -> None:
+        """Gives the output that says how many words a string has its likely value."""
+        output = path, WORDS_OUTPUT
+        self.value_origins[output] = frozenset([path])
+        if self.kind == "likely" and (value := likely_words(op)) is not None:
+            self.refs[output] = self.scratch.constant(value)
 
     def _union(self, origins: Mapping[Output, frozenset[str]], outputs: Sequence[Output]) -> frozenset[str]:
         return NOTHING.union(*[origins[output] for output in outputs if output in origins])

@@ -84,6 +84,7 @@ class _Reader:
             rounds=self.control_flow.rounds.known,
             sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
+            taken=self.sizes.seen.taken,
             notes=(*self.sizes.notes(), *self.notes),
         )
         return replace(read, notes=(*assumption_notes(read), *read.notes))

@@ -19,6 +19,8 @@ _FIRST_PARTITION = 3
 """The input of `RaggedTensorToTensor` that says how many rows there are, if it is a number."""
 SPLITTING = ("StringSplit", "StringSplitV2")
 """Op types that split strings into words."""
+WORDS_OUTPUT = 2
+"""Their output that says how many strings there are, and how many words the longest has."""
 
 
 def bounded_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) -> Sequence[Shape] | None:
@@ -56,10 +58,10 @@ def has_rule(op_type: str) -> bool:
     return op_type in (*SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
 
 
-def likely_value(op: OpSignature, output: int) -> Any:
-    """The most likely value of an output that says a size; None for any other output."""
-    strings = op.inputs[0].shape if op.inputs else None
-    if op.op_type not in SPLITTING or output != 2 or strings is None or None in strings:
+def likely_words(op: OpSignature) -> Any:
+    """The most likely value of `WORDS_OUTPUT`: strings, and the most words of one; None if the strings' number is not known."""
+    strings = op.inputs[0].shape
+    if strings is None or None in strings:
         return None
     return np.array([op.inputs[0].elements, WORDS_PER_STRING], np.int64)
 

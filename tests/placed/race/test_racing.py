@@ -212,3 +212,47 @@ def test_a_candidate_over_a_memory_limit_never_runs(clock: Any) -> None:
         step(big)
     assert not ran
     assert any("does not fit the memory" in note for note in step.placement.notes)
+
+
+@pytest.mark.parametrize("winner", [DEFAULT, PLAN])
+def test_a_call_under_a_tape_races_together_with_its_gradient(winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tf.Variable(tf.ones([4, 4]))
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.tanh(x @ weights) + tf.sin(x))
+
+    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        """Forward functions take as long as each other; the gradient decides."""
+        results = run(*args, **kwargs)
+        name = step.placement.solver
+        return results, 1e-3 if isinstance(run, TapedFunction) or (name == "tf_default") == (winner == DEFAULT) else 5e-3
+
+    monkeypatch.setattr(timing, "timed_call", timed)
+    step = placer.place(loss, solver=split, race="force")
+    with tf.GradientTape() as plain_tape:
+        plain = loss(X)
+    expected = plain_tape.gradient(plain, weights)
+    for _ in range(45):
+        with tf.GradientTape() as tape:
+            result = step(X)
+        tf.debugging.assert_near(tape.gradient(result, weights), expected)
+        tf.debugging.assert_near(result, plain)
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert verdict.used == winner
+    assert step.placements["float32[3,4] (taped)"].verdict == verdict
+    assert step.placements["float32[3,4]"].verdict is None  # no call without a tape was made
+
+
+def test_calls_under_a_tape_whose_gradient_is_not_taken_do_not_race_for_ever(clock: Any) -> None:
+    ran = clock(lambda run: 1e-3)
+    step = placer.place(two_devices, solver=split, race="force")
+    for _ in range(50):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            step(X)
+    timed = len(ran)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        step(X)
+    assert len(ran) == timed

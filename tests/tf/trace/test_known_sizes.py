@@ -68,7 +68,7 @@ def test_sizes_are_saved(tmp_path: Path) -> None:
     graph.save(tmp_path / "graph.json")
     loaded = OpGraph.load(tmp_path / "graph.json")
     assert loaded == graph
-    assert graph.sizes[graph.outputs[0][0]] == (Size("bound", (9,)),)
+    assert graph.sizes[graph.outputs[0][0]] == (Size("bound", (9,), low=(1,)),)
 
 
 # -- programs ------------------------------------------------------------------------------------------------------------
@@ -277,6 +277,14 @@ def test_sizes_that_do_not_fit_are_refused_with_what_would() -> None:
         placer.solve(graph, "h100", sizes={"x": [3, 4, 5, 6, 7]})
 
 
+def test_rows_of_split_strings_follow_from_the_number_of_strings() -> None:
+    def fn(lines: Any) -> Any:
+        return tf.strings.to_hash_bucket_fast(tf.strings.split(lines).to_tensor("", shape=(None, 6)), 9)
+
+    graph = placer.build_graph(fn, tf.constant(["a b"] * 5))
+    assert graph.op(graph.outputs[0][0]).signature.outputs[0].shape == (5, 6)
+
+
 def test_a_plan_says_in_its_first_line_what_it_assumes() -> None:
     plan = placer.solve(placer.build_graph(batch, BATCH), "h100")
     first = plan.summary().splitlines()[0]
@@ -293,7 +301,7 @@ def test_memory_counts_bounds_and_time_counts_likely_sizes() -> None:
     graph = placer.build_graph(fn, tf.ones([4096, 64]))
     mul = next(op for op in graph if op.op_type == "Mul")
     assert mul.signature.outputs[0].shape == (2048, 64)
-    assert graph.size_of(mul.name, 0) == Size("bound", (4096, 64))
+    assert graph.size_of(mul.name, 0) == Size("bound", (4096, 64), low=(1, 64))
     peak = placer.solve(graph, "cpu2", pins={"*": "CPU:0"}).totals["CPU:0"].peak_bytes
     assert peak >= 3 * 4096 * 64 * 4  # the argument and two parts, each of which may have every row
 
