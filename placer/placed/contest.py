@@ -15,7 +15,7 @@ from placer.placed.signatures import MOVING_LOCK
 from placer.plan.verdict import DEFAULT, TimedCandidate
 
 if TYPE_CHECKING:
-    from placer.plan.placement import Placement
+    from placer.plan.call_plan import CallPlan
     from placer.tf.run.compiling import CompiledFunction
     from placer.tf.state.variables import Move
 
@@ -33,7 +33,7 @@ class Entrant:
     """A candidate that can be called, and its times."""
 
     name: str
-    placement: Placement
+    plan: CallPlan
     """What it runs by. Of a compiled function: what calls that cannot run compiled run by."""
     run: Callable[..., Any]
     moves: Sequence[Move] = ()
@@ -56,14 +56,9 @@ class Entrant:
         """Where it needs variables that have to move, as ids of variables and devices."""
         return frozenset((id(move.variable), move.device) for move in self.moves)
 
-    @property
-    def device_of(self) -> dict[str, str]:
-        """The device of each op of the placement."""
-        return {name: op.device for name, op in self.placement.ops.items()}
-
     def row(self) -> TimedCandidate:
         """Its row of a verdict."""
-        predicted_ns = 0 if self.compiled else self.placement.step_time_ns
+        predicted_ns = 0 if self.compiled else self.plan.placement.step_time_ns
         return TimedCandidate(
             self.name, predicted_ns, round(1e9 * self.median_s) if self.seconds else 0, self.calls, self.outcome
         )

@@ -85,12 +85,11 @@ def tune(
         if side_effects == "refuse":
             tuning.check_effects()
         tuning.learn_sizes()
-        tuning.measure_ops()
-        tuning.race_placements(PLAN)
-        tuning.harvest()
-        tuning.race_moved()
+        tuning.race_placements()
         if compiling == "try":
             tuning.race_compiled()
+        tuning.measure_ops()
+        tuning.harvest()
         return tuning.settled()
 
 
@@ -149,7 +148,7 @@ class _Tuning:
                 self._notes.append(f"sizes and rounds are assumed: {first_line(error)}")
 
     def measure_ops(self) -> None:
-        """Measures the ops whose costs are least certain, each alone."""
+        """Measures the ops whose costs are least certain, each alone, and plans with them."""
         from placer.verbs.profile import profile
 
         self._at("measuring ops")
@@ -158,9 +157,11 @@ class _Tuning:
                 self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
             except PlacerError as error:
                 self._notes.append(f"no ops are measured: {first_line(error)}")
+            else:
+                self.race_placements(" after measuring")
 
     def harvest(self) -> None:
-        """Takes the times of ops from real steps of a fast placement, and plans again with them, as long as time is left.
+        """Takes the times of ops from real steps of fast placements, and plans with them, as long as time is left.
 
         Of the two fastest, the one with more copies in loops comes first: what these cost is least certain.
         """
@@ -168,32 +169,38 @@ class _Tuning:
 
         harvested: set[str] = set()
         for k in range(1, MAX_HARVESTS + 1):
-            fastest = [entrant for entrant in self._contest.timed if entrant.name not in harvested][:2]
-            if not fastest or self._left_s() <= 0:
+            placements = [e for e in self._contest.timed if not (e.moves or e.compiled or e.name in harvested)]
+            if not placements or self._left_s() <= 0:
                 return
-            name, placement = min((-_copies_in_loops(e.placement), k, e.name, e.placement) for k, e in enumerate(fastest))[2:]
-            harvested.add(name)
-            self._at(f"harvesting {name}")
-            plan = CallPlan.of(placement)
-            run = self._signatures.rewritten(self._prepared, self._trace, plan)
+            entrant = max(placements[:2], key=lambda e: _copies_in_loops(e.plan.placement))
+            harvested.add(entrant.name)
+            self._at(f"harvesting {entrant.name}")
+            run = self._signatures.rewritten(self._prepared, self._trace, entrant.plan)
             try:
-                found = harvest(replace(self._prepared, call_plan=plan, run=run), self._args, self._kwargs, HARVESTED_STEPS)
+                call = replace(self._prepared, call_plan=entrant.plan, run=run)
+                found = harvest(call, self._args, self._kwargs, HARVESTED_STEPS)
             except PlacerError as error:
                 self._notes.append(f"no steps are harvested: {first_line(error)}")
                 return
-            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {name}")
-            self.race_placements(f"{PLAN} after harvest {k}")
+            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {entrant.name}")
+            self.race_placements(f" after harvest {k}")
 
     # -- candidates ------------------------------------------------------------------------------------------------
 
-    def race_placements(self, plan_name: str) -> None:
-        """Plans with what is known now, under this name, and times those placements that are new."""
+    def race_placements(self, when: str = "") -> None:
+        """Plans with what is known now, and times those placements that are new; `when` is the end of their names."""
+        self._race_fixed(when)
+        if self._signatures.options.variables != "fixed":
+            self._race_moved(when)
+
+    def _race_fixed(self, when: str) -> None:
+        """Times placements with variables where they are."""
         solved = self._solved(variables="fixed")
         found = candidates(solved)
         if not found:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
-        names = {plan_name if c.name == PLAN else c.name: c.placement for c in found} or {plan_name: solved.placement}
-        new = [name for name, placement in names.items() if self._add(name, placement)]
+        placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
+        new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
         if len(new) == 1 and self._contest.timed:
             new.append(self._contest.timed[0].name)
         if new:
@@ -202,10 +209,8 @@ class _Tuning:
             outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
             raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
 
-    def race_moved(self) -> None:
+    def _race_moved(self, when: str) -> None:
         """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
-        if self._signatures.options.variables == "fixed":
-            return
         rules: dict[str, dict[str, str]] = {PLAN: {}}
         rules |= {BASELINE_NAMES[name]: {"solver": name} for name in self._prepared.plan.baselines if name != "tf_default"}
         for name, rule in rules.items():
@@ -213,12 +218,12 @@ class _Tuning:
                 self._notes.append("not all places of variables are tried: the budget was used up")
                 return
             try:
-                is_new = self._add(name + MOVED, self._solved(variables="move", **rule).placement)
+                is_new = self._add(name, when + MOVED, self._solved(variables="move", **rule).placement)
             except PlacerError as error:
                 self._notes.append(f"not tried, {name}{MOVED}: {first_line(error)}")
                 continue
             if is_new:
-                self._contest.race([name + MOVED])
+                self._contest.race([name + when + MOVED])
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
@@ -249,7 +254,7 @@ class _Tuning:
         from placer.tf.run.compiling import compiled
         from placer.tf.run.outcomes import outcome
 
-        if COMPILE_S_PER_OP * len(where.placement.ops) > self._left_s():
+        if COMPILE_S_PER_OP * len(where.plan.device_of) > self._left_s():
             return "it may take longer than what is left of the budget"
         name = f"compiled on {device}" + (MOVED if where.moves else "")
         self._at(name)
@@ -265,16 +270,19 @@ class _Tuning:
         except Exception as error:
             return first_line(error)
         fastest = self._contest.timed[0]
-        self._contest.entrants[name] = Entrant(name, where.placement, function, where.moves, function)
+        self._contest.entrants[name] = Entrant(name, where.plan, function, where.moves, function)
         self._contest.race([fastest.name, name] if fastest.site == where.site else [name])
         return ""
 
-    def _add(self, name: str, placement: Placement) -> bool:
+    def _add(self, name: str, ending: str, placement: Placement) -> bool:
         """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
-        entrants, device_of = self._contest.entrants, {op: plan.device for op, plan in placement.ops.items()}
-        if any(not known.compiled and known.device_of == device_of for known in entrants.values()):
+        entrants, plan = self._contest.entrants, CallPlan.of(placement)
+        if any(not known.compiled and known.plan.device_of == plan.device_of for known in entrants.values()):
             return False
-        entrants[name] = Entrant(name, placement, self._runner(name, placement), self._moves(CallPlan.of(placement)))
+        # Copies have random states of their own: the plain function's is left alone.
+        is_plain = name == DEFAULT and not self._signatures.options.pins and not self._starts_anew
+        run = self._prepared.concrete if is_plain else self._signatures.rewritten(self._prepared, self._trace, plan)
+        entrants[name + ending] = Entrant(name + ending, plan, run, self._moves(plan))
         return True
 
     def _moves(self, plan: CallPlan) -> list[Move]:
@@ -283,12 +291,6 @@ class _Tuning:
         from placer.tf.state.variables import needed_moves
 
         return needed_moves(self._trace, {name: full_name(device) for name, device in plan.device_of.items()})
-
-    def _runner(self, name: str, placement: Placement) -> Any:
-        """The function that runs a placement. Copies have random states of their own: the plain function's is left alone."""
-        if name == DEFAULT and not self._signatures.options.pins and not self._starts_anew:
-            return self._prepared.concrete
-        return self._signatures.rewritten(self._prepared, self._trace, CallPlan.of(placement))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -302,15 +304,15 @@ class _Tuning:
         self._use(best, verdict)
         if best.moves:
             self._notes.append(f"{len(best.moves)} variables have other places now")
-        machine = best.placement.machine
-        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(self._notes), elapsed_s)
+        machine = best.plan.placement.machine
+        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(dict.fromkeys(self._notes)), elapsed_s)
 
     def _use(self, best: Entrant, verdict: Verdict) -> None:
         """Lets later calls of the signature run a candidate. If random states belong to copies, a new copy runs from now on."""
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.state import handle_holders, moving
 
-        signatures, plan = self._signatures, CallPlan.of(replace(best.placement, verdict=verdict))
+        signatures, plan = self._signatures, CallPlan.of(replace(best.plan.placement, verdict=verdict))
         with MOVING_LOCK, signatures.lock:
             run = best.run
             if self._starts_anew or not isinstance(run, TapedFunction):
