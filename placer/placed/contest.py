@@ -34,7 +34,7 @@ class Entrant:
 
     name: str
     plan: CallPlan
-    """What it runs by. Of a compiled function: what calls that cannot run compiled run by."""
+    """The plan that it runs by. For a compiled function: the plan of those calls that cannot run compiled."""
     run: Callable[..., Any]
     moves: Sequence[Move] = ()
     """The variables that it needs in other places than they are in."""
