@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from placer.common.units import format_ns, three_digits
-from placer.graph.assumptions import assumed_in_short
-from placer.plan.parts import Baseline, OpPlan
+from placer.graph.assumptions import assumed_in_short, values_at
+from placer.plan.parts import AtEnd, Baseline, OpPlan
 from placer.plan.placement import Placement
 from placer.solvers.base import Status
 
@@ -26,8 +26,18 @@ OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
 
 
 def headline(placement: Placement) -> str:
-    """One sentence: how much faster than TensorFlow's default the plan is, as predicted, and what that assumes."""
-    return ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+    """How much faster than TensorFlow's default the plan is, as predicted, what that assumes, and where another plan is best."""
+    said = ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+    return "; ".join((said, *(at_end(placement, each) for each in placement.at_ends if each.best)))
+
+
+def at_end(placement: Placement, each: AtEnd) -> str:
+    """The plan's step where what the graph leaves open is low or high, and the placement that is best there if it is another."""
+    values, plan_ns = values_at(placement.graph, each.end), format_ns(each.step_time_ns)
+    if not each.best:
+        return f"with {values}, the plan takes {plan_ns}"
+    best = BASELINE_NAMES.get(each.best, "another placement")
+    return f"with {values}, {best} is best: {format_ns(each.best_step_time_ns)} instead of {plan_ns}"
 
 
 def _predicted(placement: Placement) -> str:
