@@ -123,11 +123,13 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.run(*args, **kwargs)
+            return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
-            recover = out_of_memory.replanned if prepared.placement is not None else learn.is_made_again
+            if prepared.timing is not None and prepared.timing.races:
+                raise
+            recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
                 raise
         return self(*args, **kwargs)
@@ -158,7 +160,7 @@ class PlacedFunction:
         """
         args, kwargs = self._arguments(args, kwargs)
         prepared = self.signatures.prepare(args, kwargs)
-        _ = prepared.plan
+        _ = prepared.planned
         self.signatures.latest = prepared
         return prepared
 
@@ -191,7 +193,7 @@ class PlacedFunction:
         or a persistent one it is "float32[8] (taped, higher order)". Calls under a device scope have their own plans, too:
         "float32[8] (on GPU:0)".
         """
-        return MappingProxyType(self.signatures.placements())
+        return MappingProxyType({text: plan.placement for text, plan in self.signatures.call_plans().items()})
 
     def observe(self, *args: Any, **kwargs: Any) -> Observation:
         """Runs one call for real and reports where each op ran; see `placer.placed.observe`."""
@@ -223,8 +225,9 @@ class PlacedFunction:
     def learn(self, *args: Any, keep_state: bool = False, **kwargs: Any) -> Seen:
         """Runs one call of the plain function and notes what the graph does not say; see `placer.placed.learn.learn`.
 
-        Noted are the sizes that data decides, how often loops run, and how often branches are taken. The next call or `plan`
-        with such arguments makes a plan from them. Variables are put back unless `keep_state` is True.
+        Noted are the sizes that data decides, how often loops run, how often branches are taken, and how many elements loops over
+        datasets have. The next call or `plan` with such arguments makes a plan from them. Variables are put back unless
+        `keep_state` is True.
 
         Raises:
             PlacerError: the function is left as it is, or it cannot be copied.

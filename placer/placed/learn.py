@@ -1,4 +1,4 @@
-"""Learning what a graph does not say from one run: sizes that data decides, rounds of loops, branches taken."""
+"""Learning from one run what a graph does not say: sizes that data decides, rounds of loops, branches, elements of datasets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
 from placer.graph.seen import Seen
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
+from placer.placed.undecided import is_undecided
 from placer.verbs.solve import look_up
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
 def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared | None:
     """The first call of a signature as a call that runs unplaced and learns; None for a call that is to be planned first.
 
-    Only an eager call without a tape learns, and only where the graph leaves a size or a number of rounds open. A plan under
+    Only an eager call without a tape learns, and only where the plan may depend on what the graph leaves open. A plan under
     memory limits or with pins, and one that moves variables, must be there before the first call. A function whose graph
     keeps state of its own, such as a random seed's position, would start anew with the second call.
 
@@ -81,7 +82,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not _is_undecided(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
         return None
     try:
         call = ReportingCall(trace, sizes)
@@ -108,14 +109,14 @@ def is_made_again(
     Raises:
         OutOfMemoryError: the call may have changed variables, so it is not made again.
     """
-    from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing, is_out_of_memory
 
-    if prepared.placement is not None or prepared.signature.seen is None or not is_out_of_memory(error):
+    if prepared.trace is not None or prepared.signature.seen is None or not is_out_of_memory(error):
         return False
     with signatures.lock:
         signatures.latest = planned = signatures.prepare(args, kwargs)
     exhaustion = Exhaustion.of(error, planned.plan)
-    if exhaustion is not None and not exhaustion.pure:
+    if exhaustion is not None and not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(
             "The call ran unplaced, to learn sizes. It may have changed variables in part: put them back. "
             "The next call runs by the plan."
@@ -141,12 +142,19 @@ def _is_here(signatures: Signatures) -> bool:
     return len(devices) > 1 and set(devices) <= set(process_devices())
 
 
+def _is_undecided(signatures: Signatures, graph: OpGraph) -> bool:
+    from placer.tf.devices import local_machine
+
+    machine, model, _ = look_up(signatures.options)
+    return is_undecided(graph, machine or local_machine(), model)
+
+
 def _fits(signatures: Signatures, graph: OpGraph) -> bool:
     """Whether TensorFlow's default placement has enough memory by the upper bounds. Host memory is not checked."""
     if not _has_accelerator():
         return True
     try:
-        return signatures.solve(graph, {}).baselines["tf_default"].feasible
+        return signatures.solve(graph, {}).placement.baselines["tf_default"].feasible
     except PlacerError:
         return False
 
@@ -161,13 +169,6 @@ def _has_requested_devices(graph: OpGraph) -> bool:
     """Whether this process has all devices that `tf.device` scopes ask for. A plan relaxes others, an unplaced call cannot."""
     requested = {op.requested_device for op in graph if op.requested_device}
     return all(any(parse(spec).matches(device) for device in graph.process_devices) for spec in requested)
-
-
-def _is_undecided(graph: OpGraph) -> bool:
-    """Whether the size of an op that runs, or the rounds of a loop, are bounded or assumed only."""
-    sources = [size.source for name, sizes in graph.sizes.items() if graph.op(name).count for size in sizes if size]
-    sources += [rounds.source for rounds in graph.rounds.values()]
-    return any(source in ("bound", "assumed") for source in sources)
 
 
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:

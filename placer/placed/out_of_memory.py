@@ -30,11 +30,12 @@ def replanned(
     Raises:
         OutOfMemoryError: the call is not to be made again. It says why, and what the user can do.
     """
-    from placer.tf.run.exhausted import Exhaustion
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing, is_out_of_memory
 
+    if not is_out_of_memory(error) or signatures.latest is None or signatures.latest.call_plan is None:
+        return False
     # Under a tape, the plan that ran is the one of the call and its gradient.
-    placement = signatures.latest.placement if signatures.latest is not None else None
-    exhaustion = None if placement is None else Exhaustion.of(error, placement)
+    exhaustion = Exhaustion.of(error, signatures.latest.plan)
     if exhaustion is None:
         return False
     if signatures.options.on_out_of_memory == "report" or signatures.plans:
@@ -50,7 +51,7 @@ def replanned(
     if not is_first:
         raise exhaustion.explained(exhaustion.way_out())
     planned = f"The next call is planned with memory_limits={limits}."
-    if not exhaustion.pure:
+    if not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(f"{planned} This one may have changed variables in part: put them back.")
     try:
         signatures.prepare(args, kwargs)
@@ -86,7 +87,7 @@ def _plan_again(
     variables.release_variables(prepared.run)
     try:
         signatures.plan(args, kwargs)
-        if placement is not prepared.placement:
+        if placement is not prepared.plan:
             signatures.solve(placement.graph, limits)
     except InfeasibleError:
         signature.reduced_limits = None

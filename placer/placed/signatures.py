@@ -14,9 +14,11 @@ from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed.race.begin import begin
 from placer.placed.signature import Prepared, Signature
+from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
-from placer.verbs.solve import solve
+from placer.verbs.solve import solved
 from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from placer.tf.rewrite.taping import TapedFunction, Taping
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
 
 MOVING_LOCK = threading.RLock()
 """Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
@@ -68,11 +71,11 @@ class Signatures:
         """The signatures that are planned or run unplaced."""
         return [signature for signature in tuple(self._signatures.values()) if signature.current is not None]
 
-    def placements(self) -> dict[str, Placement]:
-        """Plans by signature: of calls without a tape, then of calls under one."""
+    def call_plans(self) -> dict[str, CallPlan]:
+        """What calls run by, by signature: of calls without a tape, then of calls under one."""
         signatures = tuple(self._signatures.values())
         prepared = [signature.current for signature in signatures if signature.current is not None]
-        plans = {p.signature.text: p.placement for p in prepared if p.placement is not None}
+        plans = {p.signature.text: p.call_plan for p in prepared if p.call_plan is not None}
         for signature in signatures:
             plans |= signature.taped
         return plans
@@ -104,7 +107,7 @@ class Signatures:
             if prepared.run is None:
                 if traced_before:
                     watched = handle_holders.watched_variables()
-                if prepared.trace is not None and variables.any_elsewhere(prepared.trace, prepared.plan):
+                if prepared.trace and prepared.call_plan and variables.any_elsewhere(prepared.trace, prepared.call_plan):
                     self.forget(prepared.signature)
                     prepared = self.plan(args, kwargs)
                 prepared = self._apply(prepared, watched)
@@ -129,14 +132,12 @@ class Signatures:
 
     def plan_and_create(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         """Plans a call, then creates variables where the plan has them: deferred ones, and those that the first trace makes."""
-        from placer.tf.devices import full_name
         from placer.tf.state.creating import forget_deleted
 
         with deferred.tracing(self.traceable):
             concrete = self.traced_function(args, kwargs)
         prepared = self._planned(concrete, args, kwargs)
-        ops = prepared.placement.ops if prepared.placement is not None else {}
-        deferred.create(prepared.trace, {name: full_name(plan.device) for name, plan in ops.items()})
+        deferred.create(prepared.trace, _full_names(prepared.call_plan) if prepared.call_plan else {})
         forget_deleted(concrete.graph)
         return prepared
 
@@ -158,11 +159,11 @@ class Signatures:
                 if prepared.signature not in known and prepared.signature.current is prepared:
                     self.forget(prepared.signature)
 
-    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Placement:
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Solved:
         """Plans a graph by the options, with other memory limits."""
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
 
     def signature_of(self, concrete: Any) -> Signature:
         """The signature of a plain ConcreteFunction under the current device scope."""
@@ -204,16 +205,19 @@ class Signatures:
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
             else:
-                signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
+                plan, solved = self._plan_of(trace, signature)
+                signature.current = Prepared(signature, trace, plan, None, solved)
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> Placement:
+    def _plan_of(self, trace: Trace, signature: Signature) -> tuple[CallPlan, Solved | None]:
+        """The plan of a trace; with the problem that it solves, if its calls may race."""
         if self.plans:
-            return self._saved_plan_of(trace)
+            return CallPlan.of(self._saved_plan_of(trace)), None
         graph = self.graph_of(trace, signature.seen)
         limits = signature.reduced_limits
-        return self.solve(graph, self.options.memory_limits if limits is None else limits)
+        solved = self.solve(graph, self.options.memory_limits if limits is None else limits)
+        return CallPlan.of(solved.placement), solved
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -235,27 +239,37 @@ class Signatures:
         """
         from placer.tf.state import creating
 
-        trace, placement = prepared.trace, prepared.plan
+        trace, plan = prepared.trace, prepared.planned
         assert trace is not None
         creating.initialise_variables(trace.concrete)
-        self._check_devices(placement)
+        self._check_devices(plan)
         try:
-            run = self._rewritten(prepared, trace, placement)
+            run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
-            return replace(prepared, trace=None, placement=None, run=prepared.concrete)
-        if placement.options.get("variables") == "move":
-            run, placement = self._with_moved_variables(prepared, trace, placement, run, watched)
-        return replace(prepared, placement=placement, run=run)
+            return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
+        if plan.options.get("variables") == "move":
+            run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
+        return begin(self, replace(prepared, call_plan=plan, run=run))
+
+    def settle(self, settled: Prepared) -> None:
+        """Lets the calls of a signature run as a race decided."""
+        with self.lock:
+            signature = settled.signature
+            for key, prepared in list(self.by_call.items()):
+                if prepared.signature is signature:
+                    self.by_call[key] = settled
+            signature.current = self.latest = settled
+            signature.exportable = None
 
     def _with_moved_variables(
         self,
         prepared: Prepared,
         trace: Trace,
-        placement: Placement,
+        plan: CallPlan,
         run: TapedFunction,
         watched: frozenset[tuple[int, int]],
-    ) -> tuple[TapedFunction, Placement]:
+    ) -> tuple[TapedFunction, CallPlan]:
         """Moves variables to where the plan has them. Under a tape they go where the plan of the call and its gradient has them;
         then the call without a tape gets a new plan.
         """
@@ -263,32 +277,40 @@ class Signatures:
         from placer.tf.state import moving, variables
 
         pair_plan = run.pair_plan() if is_recording() else None
-        moves = variables.needed_moves(trace, _full_names(placement if pair_plan is None else pair_plan))
-        moving.move(moves, run, placement.options.get("stale", "repoint"), watched)
-        if variables.needed_moves(trace, _full_names(placement)):
-            placement = self._plan_of(trace, prepared.signature)
-            run = self._rewritten(prepared, trace, placement).with_pairs_of(run)
+        moves = variables.needed_moves(trace, _full_names(plan if pair_plan is None else pair_plan))
+        moving.move(moves, run, plan.options.get("stale", "repoint"), watched)
+        if variables.needed_moves(trace, _full_names(plan)):
+            plan, _ = self._plan_of(trace, prepared.signature)
+            run = self.rewritten(prepared, trace, plan).with_pairs_of(run)
             moving.move([], run)
-        return run, placement
+        return run, plan
 
-    def _check_devices(self, placement: Placement) -> None:
+    def _check_devices(self, plan: CallPlan) -> None:
         from placer.tf.devices import process_devices
 
-        missing = [d for d in dict.fromkeys(p.device for p in placement.ops.values()) if d not in process_devices()]
+        missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
         if missing:
             raise DeviceError(
                 f"the plan for {self.name} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
 
-    def _rewritten(self, prepared: Prepared, trace: Trace, placement: Placement) -> TapedFunction:
+    def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
+        """The function with the devices of a plan of its trace. Raises RewriteError if it cannot be copied."""
         from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run.exhausted import report
 
-        placed = rewrite_by_plan(trace, placement, report)
-        shapes = [placement.graph.op(name).signature.outputs[k].shape for name, k in placement.graph.outputs]
-        return TapedFunction(placed, trace, shapes, self._taping(prepared))
+        placed = rewrite_by_plan(trace, plan, report)
+        return TapedFunction(placed, trace, plan.result_shapes, self._taping(prepared))
+
+    def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
+        """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        plan, solved = self._plan_of(pair, signature)
+        if not higher:
+            signature.pair = solved
+        signature.taped[signature.taped_text(higher)] = plan
+        return plan
 
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
@@ -296,13 +318,11 @@ class Signatures:
 
         signature = prepared.signature
 
-        def plan(pair: Trace, higher: bool) -> Placement:
-            placement = self._plan_of(pair, signature)
-            signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = placement
-            return placement
+        def plan(pair: Trace, higher: bool) -> CallPlan:
+            return self.plan_of_pair(signature, pair, higher)
 
-        def on_call(placement: Placement) -> None:
-            self.latest = replace(prepared, placement=placement)
+        def on_call(plan: CallPlan) -> None:
+            self.latest = replace(prepared, call_plan=plan)
 
         def on_unplaced(reason: str) -> None:
             text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
@@ -311,8 +331,8 @@ class Signatures:
         return Taping(plan, on_call, on_unplaced, report, lambda: self.forget(signature))
 
 
-def _full_names(placement: Placement) -> dict[str, str]:
+def _full_names(plan: CallPlan) -> dict[str, str]:
     """The full device name of each op."""
-    from placer.tf.devices import full_name
+    from placer.tf.devices import full_names
 
-    return {name: full_name(plan.device) for name, plan in placement.ops.items()}
+    return full_names(plan.device_of)

@@ -12,6 +12,7 @@ from placer.common.json_files import check_format
 from placer.errors import PlanError
 from placer.graph.op_graph import OpGraph
 from placer.plan.parts import AtEnd, Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.verdict import Verdict
 from placer.problem.reasons import Reason
 from placer.solvers.base import Status
 
@@ -76,6 +77,7 @@ def _plan(p: Placement) -> dict[str, Any]:
         "options": dict(p.options),
         "at_ends": [asdict(each) for each in p.at_ends],
         **({} if p.assigned is None else {"assigned": dict(p.assigned)}),
+        **({} if p.verdict is None else {"verdict": p.verdict.to_json()}),
     }
 
 
@@ -96,6 +98,7 @@ def _fields(data: Mapping[str, Any], graph: OpGraph) -> dict[str, Any]:
         "baselines": {name: Baseline(**row) for name, row in data["baselines"].items()},
         "notes": tuple(data["notes"]),
         "at_ends": tuple(AtEnd(**row) for row in data["at_ends"]),
+        "verdict": Verdict.from_json(data["verdict"]) if "verdict" in data else None,
     }
 
 

@@ -34,6 +34,12 @@ def full_name(device: str) -> str:
     return parse(device).full
 
 
+def full_names(device_of: Mapping[str, str]) -> dict[str, str]:
+    """The full device name of each op of a plan."""
+    full = {device: full_name(device) for device in set(device_of.values())}
+    return {name: full[device] for name, device in device_of.items()}
+
+
 RESERVE_BYTES, RESERVE_SHARE = 64 << 20, 1 / 32
 """Bytes of a GPU's memory, and a share of it, that tensors cannot use: workspaces of libraries, and gaps between allocations."""
 

@@ -110,11 +110,12 @@ class Case:
     def of(cls, label: str, work: Workload, traced: Trace, graph: OpGraph, machine: Machine, **options: Any) -> Case:
         """The function, run by the plan of these options."""
         import placer
+        from placer.plan.call_plan import CallPlan
         from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.run.exhausted import report
 
         placement = placer.solve(graph, machine, **options)
-        run = rewrite_by_plan(traced, placement, report)
+        run = rewrite_by_plan(traced, CallPlan.of(placement), report)
         return cls(label, work, placement, run, run)
 
     @classmethod

@@ -171,6 +171,74 @@ def test_the_first_call_learns_where_the_graph_leaves_something_open(fn: Any) ->
     assert sources | {rounds.source for rounds in graph.rounds.values()} == {"seen"}
 
 
+def batches() -> Any:
+    """A dataset of 5 batches that does not know how many it has."""
+    rows = tf.TensorSpec([4, 8], tf.float32)
+    return tf.data.Dataset.from_generator(lambda: iter([tf.ones([4, 8])] * 5), output_signature=rows)
+
+
+def all_batches(data: Any) -> Any:
+    total = tf.constant(0.0)
+    for x in data:
+        total += tf.reduce_sum(x @ WEIGHTS)
+    return total
+
+
+def until_enough(data: Any) -> Any:
+    total = tf.constant(0.0)
+    for x in data:
+        total += tf.reduce_sum(x @ WEIGHTS)
+        if total > 600.0:
+            break
+    return total
+
+
+def in_a_loop(data: Any) -> Any:
+    """In each of two rounds, a loop over 3 of the elements that are left of 4."""
+    total = tf.constant(0.0)
+    for _ in tf.range(2):
+        for x in data.take(4).map(lambda x: 2.0 * x).skip(1).prefetch(1):
+            total += tf.reduce_sum(x @ WEIGHTS)
+    return total
+
+
+WEIGHTS = tf.Variable(tf.ones([8, 8]))
+
+
+@pytest.mark.parametrize(("fn", "elements"), [(all_batches, 5), (until_enough, 3), (in_a_loop, 3)])
+def test_the_elements_of_a_dataset_are_learnt_from_the_first_call(fn: Any, elements: int, tmp_path: Path) -> None:
+    unknown = placer.build_graph(fn, batches())
+    [loop] = [op.name for op in unknown if op.op_type == "ReduceDataset"]
+    assert unknown.rounds[loop].source == "assumed"
+    placed = placer.place(fn, devices=two_cpus())
+    for _ in range(2):
+        np.testing.assert_allclose(placed(batches()), traceable(fn)(batches()))
+    plan = placed.placement
+    scan = loop.replace("Reduce", "Scan")
+    assert {plan.graph.rounds[each] for each in (loop, scan)} == {(elements, "seen")}
+    assert dict(plan.graph.op(scan).signature.attrs)["rounds"] == elements
+    plan.save(tmp_path / "plan.json")
+    applied = placer.apply(fn, placer.Placement.load(tmp_path / "plan.json"))
+    np.testing.assert_allclose(applied(batches()), traceable(fn)(batches()))
+
+
+def test_the_first_call_learns_where_a_branch_is_uneven() -> None:
+    def fn(x: Any, large: Any) -> Any:
+        if large:
+            y = tf.ones([512, 512])
+            x = tf.reduce_sum(tf.linalg.matmul(y, tf.linalg.matmul(y, y))) + x
+        return x
+
+    def even(x: Any, positive: Any) -> Any:
+        return x + 1.0 if positive else x - 1.0
+
+    for function, learns in ((fn, True), (even, False)):
+        placed = placer.place(function, devices=two_cpus())
+        placed(tf.constant(0.0), tf.constant(False))
+        counts = [op.count for op in placed.placement.graph if op.body.endswith("/then") and op.role == "op"]
+        np.testing.assert_allclose(counts, 1 / 3 if learns else 1 / 2)
+
+
 def test_where_the_first_call_does_not_learn() -> None:
     def source(placed: Any) -> str:
         return str(placed.placement.graph.sizes[placed.placement.graph.outputs[0][0]][0].source)

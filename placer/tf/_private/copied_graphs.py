@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
 if TYPE_CHECKING:
-    from placer.plan.placement import Placement
+    from placer.plan.call_plan import CallPlan
     from placer.tf.trace.tracing import Trace
 
 
@@ -25,7 +25,7 @@ class CopiedGraph(func_graph.FuncGraph):  # type: ignore[misc]
         self.original_ops = original_ops
         self.trace: Trace | None = None
         """What a copy of a whole function was made from. It keeps Python callbacks and closures of custom gradients alive."""
-        self.placement: Placement | None = None
+        self.plan: CallPlan | None = None
         """The plan that the function runs by; None for a copy that was made without one."""
         self.on_error: Callable[[tf.errors.OpError], None] | None = None
         """Called with an error of one of the graph's ops before that is raised."""

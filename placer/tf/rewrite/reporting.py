@@ -1,4 +1,4 @@
-"""Reports of a run: ops in a private copy that add up sizes, rounds of loops and branches taken.
+"""Reports of a run: ops in a private copy that add up sizes, rounds of loops, branches taken and elements of datasets.
 
 The reports are numbers in one variable on the host. At each execution, a frame of the copy adds 1 and the shapes of its open
 outputs to its own numbers, and keeps the largest shapes. The frame's own ops, their inputs and their order stay as they are.
@@ -17,9 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 from placer.graph.seen import Seen, SeenShape
-from placer.tf._private.func_graphs import unique_id
+from placer.tf._private.func_graphs import FuncGraph, add_function, library_function, unique_id
+from placer.tf._private.functions import register_body
+from placer.tf._private.handles import copy_handle_data
 from placer.tf.rewrite.copying import Copy
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body
+from placer.tf.trace.dataset_bodies import READS_ALL, run_as_often
 from placer.tf.trace.tracing import Trace
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -59,6 +62,8 @@ class Reports:
         """The numbers of all frames."""
         self._counters: dict[int, _Counter] = {}
         """By id of the frame's Body."""
+        self._elements: dict[tuple[int, str], int] = {}
+        """By id of a Body and an op in it that reads a dataset to its end: the position of the number of elements."""
         self._outputs: dict[int, list[tuple[Output, Body, str, int]]] = defaultdict(list)
         """By id of the frame's Body: open outputs in it, each with the body, op and output of the trace."""
         places = dict(place for body in trace.root.walk() for place in _outputs_of(body))
@@ -73,9 +78,12 @@ class Reports:
 
         TensorFlow drops ops of a stateless branch on which no result depends, so a branch's results wait for the report.
         """
+        graph = copy.graphs[id(frame)]
+        for body in frame.inlined():
+            for name in [name for name, node in body.nodes.items() if node.op == READS_ALL]:
+                self._count_elements(graph, body, name)
         if frame.kind == "cond" and not frame.children and not self._outputs[id(frame)]:
             return []  # its loop's body counts the rounds
-        graph = copy.graphs[id(frame)]
         open_outputs = []
         tensors = []
         for output, body, name, index in self._outputs[id(frame)]:
@@ -99,6 +107,29 @@ class Reports:
                 with tf.control_dependencies(added):
                     graph.outputs[:] = [t if t.dtype in (tf.resource, tf.variant) else tf.identity(t) for t in graph.outputs]
         return added
+
+    def _count_elements(self, graph: Any, body: Body, name: str) -> None:
+        """Lets op `name` count the elements for which it runs its function."""
+        op = graph.get_operation_by_name(body.names[name])
+        function = library_function(graph, op.node_def.attr["f"].func.name)
+        if not hasattr(function, "graph"):
+            return
+        position, self._length = self._length, self._length + 1
+        self._elements[id(body), name] = position
+        with graph.as_default():
+            counting = FuncGraph(f"{function.graph.name}_counting_{unique_id()}")
+        with counting.as_default():
+            for given in function.graph.inputs:
+                placeholder = tf.compat.v1.placeholder(given.dtype, given.shape)
+                copy_handle_data(given, placeholder)
+                counting.inputs.append(placeholder)
+            counting.outputs.extend(function.call_flat(*counting.inputs))
+            with tf.device(_HOST):
+                one = tf.ones([1], tf.int64)
+                added = tf.raw_ops.ResourceScatterNdAdd(ref=self._handle(), indices=[[position]], updates=one, use_locking=True)
+            counting.control_outputs.append(added)
+        add_function(graph, register_body(counting.name, counting))
+        op._set_func_attr("f", counting.name)
 
     def _handle(self) -> Any:
         return tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=tf.TensorShape([None]), shared_name=self._variable)
@@ -139,6 +170,11 @@ class Reports:
                     rounds[path] = round(times[id(children[1])] / reached)
                 elif reached and body.nodes[name].op in BRANCHES:
                     taken[path] = tuple(times[id(child)] for child in children)
+            for name in body.nodes:
+                position, reached = self._elements.get((id(body), name)), times.get(id(body.frame))
+                if reached and position is not None:
+                    elements = round(numbers[position] / reached)
+                    rounds |= dict.fromkeys((body.names[name], *run_as_often(body, name)), elements)
         return Seen(sizes, rounds, taken)
 
 

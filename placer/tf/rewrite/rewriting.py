@@ -1,4 +1,4 @@
-"""From a Placement to a new ConcreteFunction: a private copy of the trace, called functions inlined, with a device on every op.
+"""From a plan to a new ConcreteFunction: a private copy of the trace, called functions inlined, with a device on every op.
 
 TensorFlow's graphs of the user's function are only read. They are copied as NodeDefs and not as a FunctionDef, which would lose
 gradients. What a NodeDef does not carry (handle shapes, captures, custom gradients) is copied separately.
@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from placer.common.garbage_collection import paused_collection
 from placer.errors import RewriteError
-from placer.plan.placement import Placement
+from placer.plan.call_plan import CallPlan
 from placer.tf._private.func_graphs import add_capture, copy_deferred_captures, external_captures
 from placer.tf._private.functions import concrete_from_graph, copy_flat_signature
-from placer.tf.devices import full_name
+from placer.tf.devices import full_names
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.frames import Frames
 from placer.tf.rewrite.random_draws import same_draws
@@ -70,20 +70,20 @@ def _taken(copy: Copy) -> Any:
         raise RewriteError(f"TensorFlow does not take the copy of it: {error}") from error
 
 
-def rewrite_by_plan(trace: Trace, placement: Placement, on_error: Callable[[Placement, Any], None]) -> Any:
+def rewrite_by_plan(trace: Trace, plan: CallPlan, on_error: Callable[[CallPlan, Any], None]) -> Any:
     """`rewrite` with the devices of a plan. The new graph carries the plan, for functions that call it and are planned too.
 
     Args:
         trace: the function.
-        placement: its plan.
+        plan: its plan.
         on_error: called with the plan and an error of one of the function's ops before the error is raised.
 
     Raises:
         RewriteError: see `rewrite`.
     """
-    concrete = rewrite(trace, {name: full_name(plan.device) for name, plan in placement.ops.items()})
-    concrete.graph.placement = placement
-    concrete.graph.on_error = functools.partial(on_error, placement)
+    concrete = rewrite(trace, full_names(plan.device_of))
+    concrete.graph.plan = plan
+    concrete.graph.on_error = functools.partial(on_error, plan)
     return concrete
 
 

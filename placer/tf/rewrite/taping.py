@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.plan.placement import Placement
+from placer.plan.call_plan import CallPlan
 from placer.tf._private.func_graphs import FuncGraph, add_capture, external_captures
 from placer.tf._private.functions import ConcreteFunction, concrete_from_graph, copy_flat_signature
 from placer.tf._private.gradients import (
@@ -41,16 +41,18 @@ Shape = tuple[int | None, ...] | None
 class Taping:
     """Functions that a `TapedFunction` calls, given by the function that owns it."""
 
-    plan: Callable[[Trace, bool], Placement]
+    plan: Callable[[Trace, bool], CallPlan]
     """Plans a pair, given as one trace; the second argument is True for a pair that has gradients of higher order too."""
-    on_call: Callable[[Placement], None]
+    on_call: Callable[[CallPlan], None]
     """Called with the plan of each call that a tape records."""
     on_unplaced: Callable[[str], None]
     """Called with the reason when a recorded call runs as TensorFlow built it."""
-    on_error: Callable[[Placement, Any], None]
+    on_error: Callable[[CallPlan, Any], None]
     """Called with the plan and an error of one of the ops of a pair that runs by it, before the error is raised."""
     on_moved: Callable[[], None]
     """Called when one of its variables was moved from its device in the plan."""
+    around_backward: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda backward: backward
+    """From the backward function of a recorded call to the one that the tape calls."""
 
 
 class TapedFunction(ConcreteFunction):  # type: ignore[misc]
@@ -76,7 +78,7 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         self._delayed_rewrite_functions = _DelayedPairs(placed.inference_fn, self._builder)
         self._pairs: dict[int, Any] = {}
 
-    def again(self, on_call: Callable[[Placement], None] = lambda _: None) -> TapedFunction:
+    def again(self, on_call: Callable[[CallPlan], None] = lambda _: None) -> TapedFunction:
         """The same function under a new name, so that TensorFlow runs it for the first time.
 
         Args:
@@ -84,20 +86,28 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         """
         builder = self._builder
 
-        def both(placement: Placement) -> None:
-            builder.taping.on_call(placement)
-            on_call(placement)
+        def both(plan: CallPlan) -> None:
+            builder.taping.on_call(plan)
+            on_call(plan)
 
         fresh = concrete_from_graph(self.graph, self.function_type, {})
         copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, replace(builder.taping, on_call=both))
 
-    def pair_plan(self) -> Placement | None:
+    def with_pairs(
+        self, plan: Callable[[Trace, bool], CallPlan], around_backward: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> TapedFunction:
+        """The same function, with pairs of its own for calls under a tape; for the arguments see `Taping`."""
+        builder = self._builder
+        taping = replace(builder.taping, plan=plan, around_backward=around_backward)
+        return TapedFunction(self._placed, builder.trace, builder.result_shapes, taping)
+
+    def pair_plan(self) -> CallPlan | None:
         """The plan of a call under one tape and of its gradient; None where they run as TensorFlow built them."""
         pair = self._pair(FIRST_ORDER)
         pair.forward((), ())
-        placement: Placement | None = pair.placement
-        return placement
+        plan: CallPlan | None = pair.plan
+        return plan
 
     def with_pairs_of(self, other: TapedFunction) -> TapedFunction:
         """Makes calls under a tape run the pairs of another function of the same trace; returns this function."""
@@ -179,21 +189,21 @@ class _Builder:
     def unplaced(self) -> Any:
         return self.copy()
 
-    def place(self, forward: Any, backward: Any, higher: bool) -> tuple[Any, Any, Placement | None]:
+    def place(self, forward: Any, backward: Any, higher: bool) -> tuple[Any, Any, CallPlan | None]:
         """The two functions rewritten by a plan for both, and the plan; unchanged, with None, where they cannot be placed."""
         try:
             with tf.init_scope():
                 pair = _traced(self.trace, forward, backward, self.result_shapes)
-                placement = self.taping.plan(pair, higher)
+                plan = self.taping.plan(pair, higher)
                 first, second = split_pair(pair)
                 on_error = self.taping.on_error
-                forward_placed = rewrite_by_plan(Trace(ConcreteFunction(forward), first, ()), placement, on_error)
-                backward_placed = rewrite_by_plan(Trace(backward, second, ()), placement, on_error)
+                forward_placed = rewrite_by_plan(Trace(ConcreteFunction(forward), first, ()), plan, on_error)
+                backward_placed = rewrite_by_plan(Trace(backward, second, ()), plan, on_error)
         except Exception as error:  # the plain function's gradient is right in any case
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
-        return forward_placed.inference_fn, _Backward(backward_placed, backward), placement
+        return forward_placed.inference_fn, _Backward(backward_placed, backward), plan
 
 
 class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
@@ -214,9 +224,9 @@ class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
 
     def _construct_forward_backward(self, num_doutputs: int) -> Any:
         forward, backward = super()._construct_forward_backward(num_doutputs)
-        forward, backward, placement = self._builder.place(forward, backward, num_doutputs > self._num_inference_outputs)
-        if placement is not None:
-            self._builder.taping.on_call(placement)
+        forward, backward, plan = self._builder.place(forward, backward, num_doutputs > self._num_inference_outputs)
+        if plan is not None:
+            self._builder.taping.on_call(plan)
         return forward, backward
 
 
@@ -231,7 +241,7 @@ class _TapePair:
         """Builds pairs for gradients that a function around this one takes of a call of the forward function."""
         super().__init__(graph, builder.attributes, None, (), self.delayed, False)  # type: ignore[call-arg]
         self._builder = builder
-        self.placement: Placement | None = None
+        self.plan: CallPlan | None = None
 
     def runs(self, name: str) -> bool:
         """Whether its forward function has this name."""
@@ -241,13 +251,17 @@ class _TapePair:
     def forward(self, args: Any, tangents: Any) -> Any:
         with self._builder.lock:
             forward = super().forward(args, tangents)  # type: ignore[misc]
-        if self.placement is not None:
-            self._builder.taping.on_call(self.placement)
+        if self.plan is not None:
+            self._builder.taping.on_call(self.plan)
         return forward
+
+    def _wrap_backward_function(self, forward_graph: Any, backward: Any, outputs: Any) -> Any:
+        function, recorded = super()._wrap_backward_function(forward_graph, backward, outputs)  # type: ignore[misc]
+        return self._builder.taping.around_backward(function), recorded
 
     def _forward_and_backward_functions(self, args: Any, tangents: Any) -> Any:
         forward, graph, backward, *jvps = super()._forward_and_backward_functions(args, tangents)  # type: ignore[misc]
-        forward, backward, self.placement = self._builder.place(forward, backward, self.higher)
+        forward, backward, self.plan = self._builder.place(forward, backward, self.higher)
         return forward, graph, backward, *jvps
 
 

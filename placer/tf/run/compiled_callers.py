@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placer.plan.placement import Placement
+from placer.plan.call_plan import CallPlan
 from placer.tf._private.copied_graphs import CopiedGraph
 from placer.tf._private.functions import AtomicFunction, must_compile
 from placer.tf.state.live_objects import live_objects
 
 
-def compiled_callers(plans: Iterable[Placement]) -> list[str]:
+def compiled_callers(plans: Iterable[CallPlan]) -> list[str]:
     """The compiled functions that call, directly or through others, a function that runs by one of these plans.
 
     A call that is traced inside such a function runs unplaced. But a function that calls the placed one may have been traced
@@ -22,7 +22,7 @@ def compiled_callers(plans: Iterable[Placement]) -> list[str]:
     ids = {id(plan) for plan in plans}
 
     def is_placed(function: AtomicFunction) -> bool:
-        return isinstance(function.graph, CopiedGraph) and id(function.graph.placement) in ids
+        return isinstance(function.graph, CopiedGraph) and id(function.graph.plan) in ids
 
     compiled = [function for function in live_objects(AtomicFunction) if must_compile(function)]
     return sorted({repr(function.graph.name) for function in compiled if any(map(is_placed, function.children))})

@@ -1,4 +1,4 @@
-"""A call of a function that also reports its sizes, rounds and branches."""
+"""A call of a function that also reports its sizes, rounds, branches and elements of datasets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from placer.graph.seen import Seen
 from placer.tf.rewrite.reporting import Reports
 from placer.tf.rewrite.rewriting import rewrite_reporting
-from placer.tf.trace.bodies import LOOPS
+from placer.tf.trace.bodies import BRANCHES, LOOPS
+from placer.tf.trace.dataset_bodies import READS_ALL
 from placer.tf.trace.known_sizes import KnownSizes
 from placer.tf.trace.op_types import is_stateful
 from placer.tf.trace.tracing import Trace
@@ -37,8 +38,9 @@ class ReportingCall:
 
 
 def may_be_undecided(trace: Trace, sizes: KnownSizes) -> bool:
-    """Whether a size or a number of rounds can be undecided: a quick test, before the graph is read."""
-    return bool(sizes.open_outputs()) or any(node.op in LOOPS for body in trace.root.walk() for node in body.nodes.values())
+    """Whether sizes, rounds or branches can be undecided: a quick test, before the graph is read."""
+    ops = {node.op for body in trace.root.walk() for node in body.nodes.values()}
+    return bool(sizes.open_outputs()) or not ops.isdisjoint((*LOOPS, *BRANCHES, READS_ALL))
 
 
 def starts_anew(trace: Trace) -> bool:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from placer.common.device_spec import parse
 from placer.errors import MoveError
-from placer.plan.placement import Placement
+from placer.plan.call_plan import CallPlan
 from placer.tf._private.func_graphs import external_captures
 from placer.tf._private.handles import has_value, held_specs, location, variable_of
 from placer.tf.devices import full_name
@@ -74,19 +74,18 @@ def needed_moves(trace: Trace, device_of: Mapping[str, str]) -> list[Move]:
     return moves
 
 
-def any_elsewhere(trace: Trace, placement: Placement) -> bool:
+def any_elsewhere(trace: Trace, plan: CallPlan) -> bool:
     """Whether a plan no longer fits because a captured resource moved.
 
     The plan still fits if the resource can be moved to its planned device. It can if it has not moved since the plan was made and
     no function relies on its place.
     """
-    resources, immovable = placement.graph.resources, immovable_handles()
+    immovable = immovable_handles()
     for name, handle in _captured_handles(trace).items():
-        key = placement.graph.op(name).resource
         device = parse(location(handle)).short
-        if key not in resources or device == placement.ops[name].device:
+        if name not in plan.state_device_of or device == plan.device_of[name]:
             continue
-        if device != resources[key].device or id(handle) in immovable:
+        if device != plan.state_device_of[name] or id(handle) in immovable:
             return True
     return False
 

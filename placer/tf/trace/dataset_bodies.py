@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,6 +22,8 @@ _RUN_FOR_EACH = {"ReduceDataset": "Tstate", "ScanDataset": "Tstate", "MapDataset
 _SAME_COUNT = ("ScanDataset", "MapDataset", "ParallelMapDatasetV2", "PrefetchDataset", "OptionsDataset", "ModelDataset")
 _NOT_MORE = ("TakeWhileDataset", "FilterDataset")
 _SAME_ELEMENTS = ("PrefetchDataset", "OptionsDataset", "ModelDataset", "TakeWhileDataset", "FilterDataset")
+READS_ALL = "ReduceDataset"
+"""The op type that runs its function for each element of a dataset, until the end, while the op itself runs."""
 
 
 class SizedOp(NamedTuple):
@@ -35,6 +37,16 @@ class SizedOp(NamedTuple):
 def runs_for_each(op_type: str) -> bool:
     """Whether ops of this type run a function for each element of their first input."""
     return op_type in _RUN_FOR_EACH
+
+
+def run_as_often(body: Body, name: str) -> Iterator[str]:
+    """The paths of the ops that run their functions as often as op `name`, which reads what they give."""
+    while body.nodes[name].input:
+        body, name, _ = origin(body, *split_input(body.nodes[name].input[0]))
+        if name in body.inputs or body.nodes[name].op not in (*_SAME_COUNT, "TakeWhileDataset"):
+            return
+        if runs_for_each(body.nodes[name].op):
+            yield body.names[name]
 
 
 class DatasetBodies:

@@ -74,7 +74,7 @@ class KnownSizes:
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
             if any(source in ("assumed", "bound") for source in self._bound.sources.values()):
                 self._ends = {end: walk_at(end) for end in get_args(End)}
-        self.rounds = LoopRounds(rounds)
+        self.rounds = LoopRounds({**overrides, **rounds})  # datasets are not walked through
 
     def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():

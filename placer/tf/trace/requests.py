@@ -17,8 +17,8 @@ def planned_by(body: Body, name: str) -> tuple[str, str]:
     """The placed function by whose plan an op has its device, and the plan's reason; twice "" for an op in no such function."""
     around: Body | None = body
     while around is not None:
-        plan = around.graph.placement if isinstance(around.graph, CopiedGraph) else None
+        plan = around.graph.plan if isinstance(around.graph, CopiedGraph) else None
         if plan is not None:
-            return plan.graph.name, plan.why(name).text if name in plan.ops else ""
+            return plan.placement.graph.name, plan.placement.why(name).text if name in plan.device_of else ""
         around = around.parent
     return "", ""

@@ -151,8 +151,8 @@ TERMS = (
     ),
     Term(
         "source of a size",
-        "Where a size or a number of rounds comes from: exact (the graph says it), seen (a run had it), given (the user said it), "
-        "bound (an upper bound follows from the graph), or assumed (nothing is known).",
+        "Where a size or a number of rounds comes from: exact (the graph says it), seen (a run had it), given (the user "
+        "said it), bound (an upper bound follows from the graph), or assumed (nothing is known).",
         "The rows of `tf.boolean_mask(x, mask)` have the bound of the rows of `x`.",
         in_report=True,
     ),
