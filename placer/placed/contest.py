@@ -145,6 +145,11 @@ class Contest:
         simpler += [(entrant, GAIN_OF_CHANGES) for entrant in placements[:1]]
         return next((e for e, gain in simpler if fastest.median_s > (1 - gain) * e.median_s), fastest)
 
+    def placement_beside(self, entrant: Entrant) -> Entrant:
+        """The fastest placement with variables where a compiled candidate has them; the candidate itself if it is a placement."""
+        placements = (other for other in self.timed if not other.compiled and other.site == entrant.site)
+        return next(placements, entrant) if entrant.compiled else entrant
+
     def _time_alone(self, entrant: Entrant, warm_up_calls: int) -> None:
         """Times a candidate for about `CONFIRM_S`; it stops early if it is far slower than the fastest."""
         best_s = self.timed[0].median_s if self.timed else float("inf")
