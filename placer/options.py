@@ -83,7 +83,7 @@ class Options:
     learn_sizes: bool = field(
         default=True,
         metadata={
-            "help": "whether a first call whose sizes or rounds the graph leaves open runs unplaced, and the plan uses them"
+            "help": "whether a first call whose sizes, rounds or branches the graph leaves open learns them for the plan"
         },
     )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
