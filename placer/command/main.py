@@ -1,8 +1,8 @@
 """The `placer` command: its parser, its exit codes, and how results, errors and warnings are printed.
 
-Exit codes: 0, done; 1, failed; 2, wrong usage (an option, a target or a device does not exist or cannot be read); 3, no placement
-meets the limits, pins and kernels. With --json an error is printed as JSON too: {"error": {"type": ..., "message": ...}}.
-Warnings and progress go to standard error.
+Exit codes: 0, done; 1, failed, also for a broken file; 2, wrong usage (an option, a target or a device does not exist or cannot
+be read); 3, no placement meets the limits, pins and kernels. With --json an error is printed as JSON too:
+{"error": {"type": ..., "message": ...}}. Warnings and progress go to standard error.
 """
 
 from __future__ import annotations

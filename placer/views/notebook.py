@@ -6,9 +6,10 @@ from html import escape
 
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
+from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.colours import colour
-from placer.views.shared.words import BASELINE_NAMES, against, headline, optimality
+from placer.views.shared.words import against, headline, optimality
 from placer.views.svg import svg
 
 MAX_BOXES = 14
