@@ -94,7 +94,11 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     except RewriteError:
         return None
     signature.seen = Seen()  # another thread that calls meanwhile learns nothing
-    return replace(planned, run=lambda *args, **kwargs: _run_first(signatures, signature, call, args, kwargs))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _run_first(signatures, signature, call, args, kwargs)
+
+    return replace(planned, run=run, timing=None)
 
 
 def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
