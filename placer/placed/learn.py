@@ -85,7 +85,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(signatures, graph):
+    if not may_change_plan(signatures, graph):
         return None
     unplaced = _may_run_unplaced(signatures, graph)
     planned = Prepared(signature, None, None, None) if unplaced else signatures.prepare(args, kwargs)
@@ -157,7 +157,8 @@ def _is_here(signatures: Signatures) -> bool:
     return len(devices) > 1 and set(devices) <= set(process_devices())
 
 
-def _is_undecided(signatures: Signatures, graph: OpGraph) -> bool:
+def may_change_plan(signatures: Signatures, graph: OpGraph) -> bool:
+    """Whether sizes or rounds that the graph leaves open may decide the plan."""
     from placer.tf.devices import local_machine
 
     machine, model, _ = look_up(signatures.options)
