@@ -123,10 +123,12 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.run(*args, **kwargs)
+            return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
+            if prepared.timing is not None and prepared.timing.races:
+                raise
             recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
                 raise

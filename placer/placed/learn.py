@@ -109,14 +109,14 @@ def is_made_again(
     Raises:
         OutOfMemoryError: the call may have changed variables, so it is not made again.
     """
-    from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing, is_out_of_memory
 
     if prepared.trace is not None or prepared.signature.seen is None or not is_out_of_memory(error):
         return False
     with signatures.lock:
         signatures.latest = planned = signatures.prepare(args, kwargs)
     exhaustion = Exhaustion.of(error, planned.plan)
-    if exhaustion is not None and not exhaustion.pure:
+    if exhaustion is not None and not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(
             "The call ran unplaced, to learn sizes. It may have changed variables in part: put them back. "
             "The next call runs by the plan."
@@ -154,7 +154,7 @@ def _fits(signatures: Signatures, graph: OpGraph) -> bool:
     if not _has_accelerator():
         return True
     try:
-        return signatures.solve(graph, {}).baselines["tf_default"].feasible
+        return signatures.solve(graph, {}).placement.baselines["tf_default"].feasible
     except PlacerError:
         return False
 

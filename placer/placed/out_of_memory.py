@@ -30,7 +30,7 @@ def replanned(
     Raises:
         OutOfMemoryError: the call is not to be made again. It says why, and what the user can do.
     """
-    from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing, is_out_of_memory
 
     if not is_out_of_memory(error) or signatures.latest is None or signatures.latest.call_plan is None:
         return False
@@ -51,7 +51,7 @@ def replanned(
     if not is_first:
         raise exhaustion.explained(exhaustion.way_out())
     planned = f"The next call is planned with memory_limits={limits}."
-    if not exhaustion.pure:
+    if not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(f"{planned} This one may have changed variables in part: put them back.")
     try:
         signatures.prepare(args, kwargs)

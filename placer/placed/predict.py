@@ -20,11 +20,11 @@ from placer.placed.decorators import apply
 from placer.placed.function import PlacedFunction
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
-from placer.views.shared.words import BASELINE_NAMES
 
 if TYPE_CHECKING:
     from placer.placed.signature import Prepared
     from placer.plan.placement import Placement
+from placer.plan.parts import BASELINE_NAMES
 
 DEFAULT = BASELINE_NAMES["tf_default"]
 PLAN = "this plan"

@@ -14,10 +14,11 @@ from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed.race.begin import begin
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
-from placer.verbs.solve import solve
+from placer.verbs.solve import solved
 from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from placer.tf.rewrite.taping import TapedFunction, Taping
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
 
 MOVING_LOCK = threading.RLock()
 """Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
@@ -157,11 +159,11 @@ class Signatures:
                 if prepared.signature not in known and prepared.signature.current is prepared:
                     self.forget(prepared.signature)
 
-    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Placement:
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Solved:
         """Plans a graph by the options, with other memory limits."""
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
 
     def signature_of(self, concrete: Any) -> Signature:
         """The signature of a plain ConcreteFunction under the current device scope."""
@@ -203,16 +205,19 @@ class Signatures:
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
             else:
-                signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
+                plan, solved = self._plan_of(trace, signature)
+                signature.current = Prepared(signature, trace, plan, None, solved)
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> CallPlan:
+    def _plan_of(self, trace: Trace, signature: Signature) -> tuple[CallPlan, Solved | None]:
+        """The plan of a trace; with the problem that it solves, if its calls may race."""
         if self.plans:
-            return CallPlan.of(self._saved_plan_of(trace))
+            return CallPlan.of(self._saved_plan_of(trace)), None
         graph = self.graph_of(trace, signature.seen)
         limits = signature.reduced_limits
-        return CallPlan.of(self.solve(graph, self.options.memory_limits if limits is None else limits))
+        solved = self.solve(graph, self.options.memory_limits if limits is None else limits)
+        return CallPlan.of(solved.placement), solved
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -239,13 +244,23 @@ class Signatures:
         creating.initialise_variables(trace.concrete)
         self._check_devices(plan)
         try:
-            run = self._rewritten(prepared, trace, plan)
+            run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
-            return replace(prepared, trace=None, call_plan=None, run=prepared.concrete)
+            return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
         if plan.options.get("variables") == "move":
             run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
-        return replace(prepared, call_plan=plan, run=run)
+        return begin(self, replace(prepared, call_plan=plan, run=run))
+
+    def settle(self, settled: Prepared) -> None:
+        """Lets the calls of a signature run as a race decided."""
+        with self.lock:
+            signature = settled.signature
+            for key, prepared in list(self.by_call.items()):
+                if prepared.signature is signature:
+                    self.by_call[key] = settled
+            signature.current = self.latest = settled
+            signature.exportable = None
 
     def _with_moved_variables(
         self,
@@ -265,8 +280,8 @@ class Signatures:
         moves = variables.needed_moves(trace, _full_names(plan if pair_plan is None else pair_plan))
         moving.move(moves, run, plan.options.get("stale", "repoint"), watched)
         if variables.needed_moves(trace, _full_names(plan)):
-            plan = self._plan_of(trace, prepared.signature)
-            run = self._rewritten(prepared, trace, plan).with_pairs_of(run)
+            plan, _ = self._plan_of(trace, prepared.signature)
+            run = self.rewritten(prepared, trace, plan).with_pairs_of(run)
             moving.move([], run)
         return run, plan
 
@@ -280,13 +295,22 @@ class Signatures:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
 
-    def _rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
+    def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
+        """The function with the devices of a plan of its trace. Raises RewriteError if it cannot be copied."""
         from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run.exhausted import report
 
         placed = rewrite_by_plan(trace, plan, report)
         return TapedFunction(placed, trace, plan.result_shapes, self._taping(prepared))
+
+    def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
+        """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        plan, solved = self._plan_of(pair, signature)
+        if not higher:
+            signature.pair = solved
+        signature.taped[signature.taped_text(higher)] = plan
+        return plan
 
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
@@ -295,9 +319,7 @@ class Signatures:
         signature = prepared.signature
 
         def plan(pair: Trace, higher: bool) -> CallPlan:
-            planned = self._plan_of(pair, signature)
-            signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = planned
-            return planned
+            return self.plan_of_pair(signature, pair, higher)
 
         def on_call(plan: CallPlan) -> None:
             self.latest = replace(prepared, call_plan=plan)

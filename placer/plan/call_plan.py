@@ -9,6 +9,7 @@ from typing import Any
 
 from placer.graph.sizes import Shape
 from placer.plan.placement import Placement
+from placer.plan.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,8 @@ class CallPlan:
     """The shapes of the function's flat results; None where a dimension or rank is unknown."""
     options: Mapping[str, Any]
     """The options of the planning, as plain JSON types."""
+    verdict: Verdict | None
+    """What calls took under this and other placements. None for a plan that is only predicted."""
     make: Callable[[], Placement]
     """Gives the whole plan."""
 
@@ -35,6 +38,7 @@ class CallPlan:
             state_device_of={op.name: graph.resources[op.resource].device for op in graph if op.resource in graph.resources},
             result_shapes=tuple(graph.op(name).signature.outputs[k].shape for name, k in graph.outputs),
             options=placement.options,
+            verdict=placement.verdict,
             make=lambda: placement,
         )
 

@@ -8,6 +8,9 @@ from typing import Literal
 
 from placer.problem.reasons import Reason
 
+BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
+"""By name of the solver that makes the baseline."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpPlan:

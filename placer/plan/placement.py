@@ -19,6 +19,7 @@ from placer.plan.difference import Difference, difference
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.records import placed_graph, records
 from placer.plan.saving import plan_from_json, plan_to_json
+from placer.plan.verdict import Verdict
 from placer.plan.views import Drawn, draw, write
 from placer.plan.why import why
 from placer.problem.reasons import Reason
@@ -62,6 +63,8 @@ class Placement:
     """The options of the planning, as plain JSON types."""
     assigned: Mapping[str, str] | None = None
     """Device by op that the user named in `placer.simulate`. None if a solver chose the placement."""
+    verdict: Verdict | None = None
+    """What calls took under this and other placements. None for a placement that is only predicted."""
 
     # -- questions -------------------------------------------------------------------------------------------------
 

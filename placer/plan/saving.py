@@ -12,6 +12,7 @@ from placer.common.json_files import check_format
 from placer.errors import PlanError
 from placer.graph.op_graph import OpGraph
 from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.verdict import Verdict
 from placer.problem.reasons import Reason
 from placer.solvers.base import Status
 
@@ -75,6 +76,7 @@ def _plan(p: Placement) -> dict[str, Any]:
         "notes": list(p.notes),
         "options": dict(p.options),
         **({} if p.assigned is None else {"assigned": dict(p.assigned)}),
+        **({} if p.verdict is None else {"verdict": p.verdict.to_json()}),
     }
 
 
@@ -94,6 +96,7 @@ def _fields(data: Mapping[str, Any], graph: OpGraph) -> dict[str, Any]:
         "memory": {name: tuple(held) for name, held in data["memory"].items()},
         "baselines": {name: Baseline(**row) for name, row in data["baselines"].items()},
         "notes": tuple(data["notes"]),
+        "verdict": Verdict.from_json(data["verdict"]) if "verdict" in data else None,
     }
 
 

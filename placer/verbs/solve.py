@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.base import CostModel
@@ -22,7 +22,7 @@ from placer.plan.notes import sizes_without_bound
 from placer.plan.placement import Placement
 from placer.problem.arrays import Bools
 from placer.problem.constraints import Constraints, constrain, guesses
-from placer.problem.formulate import formulate
+from placer.problem.formulate import Formulation, formulate
 from placer.problem.problem import PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
@@ -30,7 +30,27 @@ from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
 
 
-@paused_collection()
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A plan, and the problem that it solves, of which other placements can be made."""
+
+    placement: Placement
+    machine: Machine
+    options: Options
+    constraints: Constraints
+    formulation: Formulation
+    solution: Solution
+
+    @property
+    def problem(self) -> PlacementProblem:
+        """The problem that the plan solves."""
+        return self.formulation.problem
+
+    def placement_of(self, solution: Solution) -> Placement:
+        """Another solution of the problem as a Placement."""
+        return expand(self.placement.graph, self.machine, self.options, self.constraints, self.formulation, solution)
+
+
 def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Placement:
     """Decides the device of every op.
 
@@ -50,6 +70,12 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         ConstraintError: the demands on some op leave no device.
         InfeasibleError: no plan meets the memory limits, or none was found in time.
     """
+    return solved(graph, machine, options, **given).placement
+
+
+@paused_collection()
+def solved(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Solved:
+    """Like `solve`, with the problem that the plan solves."""
     if not isinstance(graph, OpGraph):
         raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
     if not (options is None or isinstance(options, Options)):
@@ -70,7 +96,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     target = named_machine or _local_machine(graph)
     for guess in (True, False):
         try:
-            placement, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
+            planned, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
             break
         except InfeasibleError:
             # On another machine the places of captured tensors are guessed. A wrong guess is no reason to fail.
@@ -78,12 +104,12 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
                 raise
     for note in notes:
         warn(note)
-    return placement
+    return planned
 
 
 def _solved(
     graph: OpGraph, target: Machine, options: Options, model: CostModel, chosen: Solver, constraints: Constraints
-) -> tuple[Placement, tuple[str, ...]]:
+) -> tuple[Solved, tuple[str, ...]]:
     """The plan, and the demands that it does not meet, in words."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
@@ -99,11 +125,13 @@ def _solved(
         raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
 
-    placement = expand(graph, target, options, constraints, formulation, replace(solution, assignment=assignment))
+    solution = replace(solution, assignment=assignment)
+    placement = expand(graph, target, options, constraints, formulation, solution)
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    return placement, (*constraints.notes, *sizes_without_bound(graph, options))
+    planned = Solved(placement, target, options, constraints, formulation, solution)
+    return planned, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:

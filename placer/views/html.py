@@ -13,11 +13,12 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 from placer.common.escaping import markup
+from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.glossary import TERMS
 from placer.views.shared.scopes import Part, scopes
-from placer.views.shared.words import BASELINE_NAMES, against, cost_source, cost_sources, headline, optimality
+from placer.views.shared.words import against, cost_source, cost_sources, headline, optimality
 from placer.views.timeline import memory_over_time
 
 SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "details.js", "main.js")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from placer.common.escaping import markup
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
+from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.colours import colour
-from placer.views.shared.words import BASELINE_NAMES, against, headline, optimality
+from placer.views.shared.words import against, headline, optimality
 from placer.views.svg import svg
 
 MAX_BOXES = 14

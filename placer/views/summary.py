@@ -5,8 +5,9 @@ from __future__ import annotations
 from placer.common.escaping import printable
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
+from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
-from placer.views.shared.words import BASELINE_NAMES, against, cost_sources, headline, optimality
+from placer.views.shared.words import against, cost_sources, headline, optimality, verdict_rows
 
 MAX_NOTES_SHOWN = 8
 
@@ -45,6 +46,10 @@ def summary(placement: Placement) -> str:
         "",
         table(["placement", "step time", "total cost", ""], placements),
     ]
+    if p.verdict is not None:
+        rows = verdict_rows(p.verdict)
+        blocks += ["", table(["candidate", "measured", "predicted", "calls", ""], rows)]
+        blocks += [f"the race ended after {p.verdict.calls} calls: {p.verdict.end}; it cost {p.verdict.cost_s:.2g} s"]
     if p.notes:
         blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
         blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []

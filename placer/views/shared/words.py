@@ -8,10 +8,9 @@ from placer.common.units import format_ns, three_digits
 from placer.graph.assumptions import assumed_in_short
 from placer.plan.parts import Baseline, OpPlan
 from placer.plan.placement import Placement
+from placer.plan.verdict import DEFAULT, Verdict
 from placer.solvers.base import Status
 
-BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
-"""By name of the solver that makes the baseline."""
 COST_SOURCES = {
     "measured": "measured",
     "harvested": "measured within whole steps",
@@ -26,8 +25,36 @@ OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
 
 
 def headline(placement: Placement) -> str:
-    """One sentence: how much faster than TensorFlow's default the plan is, as predicted, and what that assumes."""
+    """One sentence: how much faster than TensorFlow's default the plan is, as measured or predicted, and what that assumes."""
+    if placement.verdict is not None and (measured := _measured(placement.verdict)):
+        return measured
     return ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+
+
+def _measured(verdict: Verdict) -> str:
+    """The time of the candidate that is used, against TensorFlow's default; "" if one of them was not timed."""
+    used, default = verdict.of(verdict.used), verdict.of(DEFAULT)
+    if used is None or default is None or not used.median_ns or not default.median_ns:
+        return ""
+    time = f"{format_ns(used.median_ns)} per step"
+    if verdict.used == DEFAULT:
+        return f"measured: {DEFAULT} is the fastest of {len(verdict.candidates)} and is used: {time}"
+    change = ratio(default.median_ns, used.median_ns, "faster than", "slower than", "as fast as")
+    return f"measured {change} {DEFAULT}: {time} instead of {format_ns(default.median_ns)} ({verdict.used} is used)"
+
+
+def verdict_rows(verdict: Verdict) -> list[list[str]]:
+    """A row of text for each candidate of a race: its name, measured and predicted time, calls, and what became of it."""
+    return [
+        [
+            candidate.name,
+            format_ns(candidate.median_ns) if candidate.median_ns else "",
+            format_ns(candidate.predicted_ns) if candidate.predicted_ns else "",
+            str(candidate.calls),
+            "used" if candidate.name == verdict.used else candidate.outcome,
+        ]
+        for candidate in verdict.candidates
+    ]
 
 
 def _predicted(placement: Placement) -> str:
