@@ -16,6 +16,7 @@ from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
 from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
+from placer.plan.at_ends import price_at_ends
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible
 from placer.plan.notes import sizes_without_bound
@@ -126,7 +127,8 @@ def _solved(
     assignment = checked(solution.assignment, problem, chosen.name)
 
     solution = replace(solution, assignment=assignment)
-    placement = expand(graph, target, options, constraints, formulation, solution)
+    at_ends = price_at_ends(graph, target, options, constraints, model, assignment)
+    placement = expand(graph, target, options, constraints, formulation, solution, at_ends)
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")

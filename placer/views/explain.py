@@ -7,9 +7,10 @@ from typing import Any
 
 from placer.common.escaping import one_line
 from placer.common.units import format_bytes, format_ns
+from placer.graph.assumptions import depends_on_open
 from placer.plan.placement import Placement
 from placer.views.shared.facts import op_facts
-from placer.views.shared.words import cost_source
+from placer.views.shared.words import at_end, cost_source
 
 MAX_MEMBERS_SHOWN = 4
 
@@ -27,6 +28,8 @@ def explain(placement: Placement, *, op: str) -> str:
     lines += [f"        not on a {kind}: {why}" for kind, why in facts["refusals"].items()]
     if facts["default_device"] not in ("", facts["device"]):
         lines += [f"  else  TensorFlow itself would run it on {facts['default_device']}"]
+    if depends_on_open(placement.graph, facts["name"]):
+        lines += [f"  open  {at_end(placement, each)}" for each in placement.at_ends if each.best]
     if facts["together_with"]:
         lines += [f"  with  {_some(facts['together_with'])}: {facts['together_because']}"]
     lines += [f"  in    {_tensor(tensor)}" for tensor in facts["inputs"]]

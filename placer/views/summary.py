@@ -5,15 +5,19 @@ from __future__ import annotations
 from placer.common.escaping import printable
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
+from placer.graph.assumptions import seen_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
-from placer.views.shared.words import against, cost_sources, headline, optimality, verdict_rows
+from placer.views.shared.words import against, at_end, cost_sources, headline, optimality, verdict_rows
 
 MAX_NOTES_SHOWN = 8
 
 
 def summary(placement: Placement) -> str:
-    """The predicted speed; ops, time and memory of each device; transfers; objective and bound; costs; baselines; notes."""
+    """The predicted speed; ops, time and memory of each device; transfers; objective and bound; costs; baselines; notes.
+
+    If the graph leaves sizes or rounds open, also the step where these are low and where they are high, and what a run had.
+    """
     p = placement
     devices = [
         [
@@ -43,6 +47,8 @@ def summary(placement: Placement) -> str:
         f"objective  {optimality(p)}",
         f"solver     {p.solver}, {p.solver_seconds:.2f} s; {p.stop_reason}",
         f"costs      {cost_sources(p)}",
+        *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
+        *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),
         "",
         table(["placement", "step time", "total cost", ""], placements),
     ]
