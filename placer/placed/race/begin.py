@@ -113,8 +113,8 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
             return  # it was planned again meanwhile
         dispatch = current.timing
         settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run, timing=dispatch)
-        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
         signatures.settle(settled)
+        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
 
     race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
