@@ -118,6 +118,8 @@ class _Tuning:
         creating.initialise_variables(self._trace.concrete)
         self._starts_anew = starts_anew(self._trace)
         self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
+        self._planning_s = 0.0
+        """How long it took to plan with what was known."""
         self._learnt: list[str] = []
         self._notes: list[str] = []
         if signatures.moves_variables and self._prepared.run is not None:
@@ -152,7 +154,7 @@ class _Tuning:
         from placer.verbs.profile import profile
 
         self._at("measuring ops")
-        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s())) > 0:
+        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s() - self._planning_s)) > 0:
             try:
                 self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
             except PlacerError as error:
@@ -170,7 +172,7 @@ class _Tuning:
         harvested: set[str] = set()
         for k in range(1, MAX_HARVESTS + 1):
             placements = [e for e in self._contest.timed if not (e.moves or e.compiled or e.name in harvested)]
-            if not placements or self._left_s() <= 0:
+            if not placements or self._left_s() <= self._planning_s:
                 return
             entrant = max(placements[:2], key=lambda e: _copies_in_loops(e.plan.placement))
             harvested.add(entrant.name)
@@ -195,12 +197,14 @@ class _Tuning:
 
     def _race_fixed(self, when: str) -> None:
         """Times placements with variables where they are."""
+        started = time.monotonic()
         solved = self._solved(variables="fixed")
         found = candidates(solved)
         if not found:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
         placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
         new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
+        self._planning_s = time.monotonic() - started
         if len(new) == 1 and self._contest.timed:
             new.append(self._contest.timed[0].name)
         if new:
@@ -238,7 +242,7 @@ class _Tuning:
         for device in self._devices():
             reasons = [self._compile(device, entrant, expected) for entrant in sites.values()]
             if all(reasons):
-                self._notes.append(f"not compiled for {device}: {reasons[0]}")
+                self._notes.append(f"not compiled for {device}: {'; '.join(dict.fromkeys(reasons))}")
         names = unchecked(self._trace)
         if names and any(entrant.compiled for entrant in self._contest.timed):
             self._notes.append(f"compiled, the function does not make the checks {_some([repr(name) for name in names])}")
@@ -300,7 +304,7 @@ class _Tuning:
         best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
         rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
         device = best.compiled.device if best.compiled else ""
-        verdict = Verdict(tuple(rows), best.name, "tuned: candidates ran in turns on the same arguments", elapsed_s, device)
+        verdict = Verdict(tuple(rows), best.name, "tune has timed the candidates", elapsed_s, device)
         self._use(best, verdict)
         if best.moves:
             self._notes.append(f"{len(best.moves)} variables have other places now")
@@ -312,9 +316,10 @@ class _Tuning:
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.state import handle_holders, moving
 
-        signatures, plan = self._signatures, CallPlan.of(replace(best.plan.placement, verdict=verdict))
+        signatures, placed = self._signatures, self._contest.placement_beside(best)
+        plan = CallPlan.of(replace(placed.plan.placement, verdict=verdict))
         with MOVING_LOCK, signatures.lock:
-            run = best.run
+            run = placed.run
             if self._starts_anew or not isinstance(run, TapedFunction):
                 run = signatures.rewritten(self._prepared, self._trace, plan)
             moves = self._moves(plan)  # not those of the candidate, if variables could not be moved back from a trial
