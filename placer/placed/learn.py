@@ -76,7 +76,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if signature.current is not None or signature.seen is not None:
         return None
     trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
-    if trace is None or starts_anew(trace):
+    if trace is None or starts_anew(trace) or signatures.recalls(trace, signature):
         return None
     sizes = KnownSizes(trace)
     if not may_be_undecided(trace, sizes):

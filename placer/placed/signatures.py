@@ -14,6 +14,7 @@ from placer.common.warning import warn
 from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed.memory import Memory, remember
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
@@ -207,12 +208,57 @@ class Signatures:
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> CallPlan:
+    def _plan_of(
+        self, trace: Trace, signature: Signature, text: str = "", traced_again: Callable[[], Trace] | None = None
+    ) -> CallPlan:
+        """The plan that was made before for a trace, or is remembered for it, else a new one.
+
+        Args:
+            trace: of the function, or of a call under a tape and its gradient.
+            signature: what the trace belongs to.
+            text: names what is planned; by default the signature.
+            traced_again: gives the trace anew, where rewriting changes it.
+        """
         if self.plans:
             return CallPlan.of(self._saved_plan_of(trace))
-        graph = self.graph_of(trace, signature.seen)
-        limits = signature.reduced_limits
-        return CallPlan.of(self.solve(graph, self.options.memory_limits if limits is None else limits))
+        memory = self._memory_of(trace, signature, text or signature.text)
+        if (recalled := self._recalled(memory, signature, traced_again or (lambda: trace))) is not None:
+            return recalled
+        placement = self.solve(self.graph_of(trace, signature.seen), self._limits(signature))
+        plan = CallPlan.of(placement, signature.seen, memory.key)
+        remember(plan, placement)
+        return plan
+
+    def _limits(self, signature: Signature) -> Mapping[str, str | int]:
+        return self.options.memory_limits if signature.reduced_limits is None else signature.reduced_limits
+
+    # -- remembering -----------------------------------------------------------------------------------------------
+
+    def recalls(self, trace: Trace, signature: Signature) -> bool:
+        """Whether a plan for a signature that is not planned yet is remembered. The next call runs by it."""
+        if self.plans:
+            return False
+        plan = self._recalled(self._memory_of(trace, signature, signature.text), signature, lambda: trace)
+        signature.current = None if plan is None else Prepared(signature, trace, plan, None)
+        return plan is not None
+
+    def _memory_of(self, trace: Trace, signature: Signature, text: str) -> Memory:
+        return Memory(trace, replace(self.options, memory_limits=self._limits(signature)), self.name, text)
+
+    def _recalled(self, memory: Memory, signature: Signature, traced_again: Callable[[], Trace]) -> CallPlan | None:
+        limits = self._limits(signature)
+
+        def plan_anew(graph: OpGraph) -> Placement:
+            with self.lock:
+                self.forget(signature)
+                placement = self.solve(graph, limits)
+                remember(CallPlan.of(placement, signature.seen, memory.key), placement)
+                return placement
+
+        plan = memory.recall(signature.seen, lambda seen: self.graph_of(traced_again(), seen), plan_anew)
+        if plan is not None:
+            signature.seen = plan.seen or signature.seen
+        return plan
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -291,12 +337,15 @@ class Signatures:
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
         from placer.tf.run.exhausted import report
+        from placer.tf.trace.tracing import trace_pair
 
         signature = prepared.signature
 
         def plan(pair: Trace, higher: bool) -> CallPlan:
-            planned = self._plan_of(pair, signature)
-            signature.taped[f"{signature.text} (taped{', higher order' if higher else ''})"] = planned
+            text = f"{signature.text} (taped{', higher order' if higher else ''})"
+            signature.taped[text] = planned = self._plan_of(
+                pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments)
+            )
             return planned
 
         def on_call(plan: CallPlan) -> None:
