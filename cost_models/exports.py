@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 from cost_models.base import OpSignature
-from cost_models.files import write_whole
+from cost_models.documents import read_json
+from cost_models.files import FileError, write_whole
 from cost_models.measurements import Row, measurement_of
 from cost_models.store import StoreError
 
@@ -49,11 +49,9 @@ def import_json(path: str | os.PathLike[str]) -> list[Row]:
         StoreError: the file cannot be read, or is not such a file.
     """
     try:
-        return _rows_of(json.loads(Path(path).read_text("utf-8")))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise StoreError(f"{path} is not JSON, or only part of an export: {error}") from error
+        return _rows_of(read_json(path))
+    except FileError as error:
+        raise StoreError(str(error)) from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path} is not an export of measurements: {type(error).__name__}: {error}") from error
 

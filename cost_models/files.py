@@ -1,9 +1,38 @@
-"""Files written as a whole: completely or not at all."""
+"""Files as a whole: read up to a limit of their size, and written completely or not at all."""
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from pathlib import Path
+
+MAX_BYTES = 2**28
+"""The largest file that is read, unpacked if it is packed: 256 MiB. A saved plan has about 350 bytes for each op."""
+
+
+class FileError(ValueError):
+    """A file cannot be read, or its content cannot be used. The message begins with the name of the file."""
+
+
+def read_whole(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> bytes:
+    """The bytes of a file; of a file whose name ends in ".gz" the unpacked bytes, of which no more are unpacked than allowed.
+
+    Raises:
+        FileError: the file cannot be read or unpacked, or is larger.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            if Path(path).suffix == ".gz":
+                with gzip.open(file) as unpacked:
+                    content = unpacked.read(max_bytes + 1)
+            else:
+                content = file.read(max_bytes + 1)
+    except (OSError, EOFError, TypeError, ValueError, zlib.error) as error:
+        raise FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    if len(content) > max_bytes:
+        raise FileError(f"{path} is larger than {max_bytes} bytes, the most that is read.")
+    return content
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from cost_models.documents import MAX_TOML_BYTES, parse_toml
+from cost_models.files import read_whole
 from cost_models.toml_records import record_of, records_of, toml_pairs, toml_scalars
 
 KINDS = ("CPU", "GPU")
@@ -246,8 +247,8 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
     path = Path(name_or_path)
     try:
-        text = path.read_text("utf-8")
-    except (OSError, ValueError) as error:
+        text = read_whole(path, MAX_TOML_BYTES).decode()
+    except ValueError as error:
         raise MachineError(f"{path}: cannot be read as a machine's TOML file: {error}") from error
     return parse_machine(text, str(path))
 
@@ -265,10 +266,7 @@ def parse_machine(text: str, source: str = "<string>") -> Machine:
         MachineError: the text is not TOML, or its description is invalid.
     """
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise MachineError(f"{source}: not valid TOML: {error}") from error
-    try:
+        table = parse_toml(text, source)
         table["devices"] = records_of(Device, table, "devices", source)
         table["links"] = records_of(Link, table, "links", source)
         return record_of(Machine, table, source)

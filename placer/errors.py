@@ -32,7 +32,7 @@ class OutOfMemoryError(PlacerError):
 
 
 class PlanError(PlacerError):
-    """A saved plan or graph is broken or was made for something else, or a function has no plan."""
+    """A file is broken, such as a saved plan, or was made for something else; or a function has no plan."""
 
 
 class MoveError(PlacerError):

@@ -82,8 +82,13 @@ class Options:
     )
     learn_sizes: bool = field(
         default=True,
+        metadata={"help": "whether a first call whose sizes, rounds or branches the graph leaves open learns them for the plan"},
+    )
+    race: Literal["auto", "off", "force"] = field(
+        default="auto",
         metadata={
-            "help": "whether a first call whose sizes or rounds the graph leaves open runs unplaced, and the plan uses them"
+            "help": "whether the first calls run the plan, TensorFlow's default and other placements in turn, and the fastest is "
+            "kept: auto, where one is predicted to be faster than the default; off; force, wherever that is possible"
         },
     )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
@@ -138,6 +143,7 @@ _CHOICES = {
     "on_out_of_memory": ("report", "replan"),
     "on_missing_device": ("relax", "error"),
     "trace_for": ("target", "here"),
+    "race": ("auto", "off", "force"),
 }
 
 

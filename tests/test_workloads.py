@@ -14,7 +14,7 @@ import placer
 from examples import workloads
 from examples.workloads import Workload
 from placer.plan.placement import Placement
-from placer.solvers.auto import MIN_GAIN
+from placer.solvers.base import MIN_GAIN
 from tests.helpers.machines import two_cpus
 
 FIVE: dict[str, Callable[[workloads.Size], Workload]] = {

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cost_models.files import write_whole
+from cost_models import documents
+from cost_models.files import FileError, write_whole
 from placer.errors import PlanError
 
 
@@ -31,11 +32,9 @@ def read_json(path: str | Path) -> dict[str, Any]:
         PlanError: the file cannot be read, or holds something else.
     """
     try:
-        data = json.loads(Path(path).read_text())
-    except (OSError, TypeError) as error:
-        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    except ValueError as error:
-        raise PlanError(f"{path} is not JSON ({error}). Was it written whole?") from error
+        data = documents.read_json(path)
+    except FileError as error:
+        raise PlanError(str(error)) from error
     if not isinstance(data, dict):
         raise PlanError(f"{path} holds a JSON {type(data).__name__}, not an object.")
     return data

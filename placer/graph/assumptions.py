@@ -1,15 +1,18 @@
-"""What a graph assumes of sizes and rounds of which nothing is known."""
+"""What a graph assumes of sizes and rounds that it leaves open, what a run had of them, and what they are at both ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from cost_models.base import TensorSpec
 from placer.graph.op_graph import OpGraph
+from placer.graph.sizes import End, Source
 
-MAX_OPS_NAMED = 4
+_OPEN = frozenset[Source](["assumed", "bound"])
+_ASSUMED, _SEEN = frozenset[Source](["assumed"]), frozenset[Source](["seen"])
+MAX_OPS_NAMED, MAX_VALUES_NAMED = 4, 3
 
 
 class Assumption(NamedTuple):
@@ -26,7 +29,7 @@ def assumptions(graph: OpGraph) -> tuple[Assumption, ...]:
     begun = []
     for name, sizes in graph.sizes.items():
         op = graph.op(name)
-        if op.count and any(size and size.source == "assumed" for size in sizes) and _begins(graph, name):
+        if op.count and any(size and size.source == "assumed" for size in sizes) and _begins(graph, name, _ASSUMED):
             kind: Literal["argument", "op"] = "argument" if op.role == "argument" else "op"
             begun.append(Assumption(kind, name, f"{kind} {name!r}: {_sizes(graph, name)}"))
     loops = [
@@ -55,6 +58,48 @@ def assumed_in_short(graph: OpGraph) -> str:
     return f"assuming {' and '.join(parts)}" if parts else ""
 
 
+def values_at(graph: OpGraph, end: End) -> str:
+    """What is open and differs at an end, with its values there, such as "500 rounds of 'while' and sizes [256,784] of 'x'"."""
+    rounds = [
+        f"{known.at(end)} round{'s' * (known.at(end) != 1)} of {loop!r}"
+        for loop, known in graph.rounds.items()
+        if known.at(end) != known.value and _runs(graph, loop)
+    ]
+    sizes = []
+    for name, of_node in graph.sizes.items():
+        shape = next((shape for size in of_node if size and (shape := size.at(end)) is not None), None)
+        if shape is not None and graph.op(name).count and _begins(graph, name, _OPEN):
+            sizes.append(f"sizes [{','.join(map(str, shape))}] of {name!r}")
+    return _all(rounds + sizes)
+
+
+def depends_on_open(graph: OpGraph, name: str) -> bool:
+    """Whether an op's cost depends on sizes or rounds that are assumed or only bounded."""
+    op = graph.op(name)
+    made = [size for k in range(len(op.signature.outputs)) if (size := graph.size_of(name, k))]
+    read = [
+        size
+        for source, data in graph.graph.pred[name].items()
+        for edge in data["tensors"]
+        if edge.dst_index >= 0 and (size := graph.size_of(source, edge.src_index))
+    ]
+    loops = [loop for loop, known in graph.rounds.items() if known.source in _OPEN]
+    return any(size.source in _OPEN for size in (*made, *read)) or any(op.body.startswith(f"{loop}/") for loop in loops)
+
+
+def seen_in_short(graph: OpGraph) -> str:
+    """The rounds, branches and sizes that a run had; "" without a run."""
+    parts = [
+        f"{known.value} round{'s' * (known.value != 1)} of {loop!r}"
+        for loop, known in graph.rounds.items()
+        if known.source == "seen"
+    ]
+    parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
+    ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == "seen" for size in sizes)]
+    begun = [name for name in ops if _begins(graph, name, _SEEN)]
+    return _all(parts + [f"sizes of {name!r}" for name in begun])
+
+
 def without_bound(graph: OpGraph) -> tuple[str, ...]:
     """The outputs that run and whose sizes have no upper bound, each as "op:output"."""
     return tuple(
@@ -78,13 +123,13 @@ def given_too_late(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) 
     return ""
 
 
-def _begins(graph: OpGraph, name: str) -> bool:
-    """Whether no input's size is assumed already; for an output of unknown size, whether all inputs' sizes are known."""
+def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:
+    """Whether no input's size is of these sources already; for an output of unknown size, whether all inputs' sizes are known."""
     read = [(source, edge.src_index) for source, data in graph.graph.pred[name].items() for edge in data["tensors"]]
     if any(map(_is_open, graph.op(name).signature.outputs)):
         return not any(_is_open(graph.op(source).signature.outputs[k]) for source, k in read)
     sizes = (graph.size_of(source, k) for source, k in read)
-    return not any(size and size.source == "assumed" for size in sizes)
+    return not any(size and size.source in sources for size in sizes)
 
 
 def _is_open(spec: TensorSpec) -> bool:
@@ -107,6 +152,13 @@ def _sizes(graph: OpGraph, name: str) -> str:
         return f"its sizes depend on values and are assumed to be {', '.join(map(str, specs))}. {advice}"
     what = "its unknown sizes count as 1" if unknown.shape is not None else "of unknown rank, it counts as a scalar"
     return f"{what}. {advice}"
+
+
+def _all(parts: Sequence[str], limit: int = MAX_VALUES_NAMED) -> str:
+    """The first parts, joined by commas and "and"."""
+    more = len(parts) - limit
+    shown = [*parts[:limit], f"{more} more"] if more > 0 else parts
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _some(names: list[str]) -> str:

@@ -65,7 +65,12 @@ class Memory:
         self.key = MemoryKey(hashlib.sha256(repr(parts).encode()).hexdigest(), _prices(options), function, signature)
 
     def recall(
-        self, seen: Seen | None, read_graph: Callable[[Seen | None], OpGraph], plan_anew: Callable[[OpGraph], Placement]
+        self,
+        seen: Seen | None,
+        read_graph: Callable[[Seen | None], OpGraph],
+        plan_anew: Callable[[OpGraph], Placement],
+        *,
+        may_race: bool,
     ) -> CallPlan | None:
         """The remembered plan; None if there is none that holds.
 
@@ -73,10 +78,11 @@ class Memory:
             seen: what was seen of the function, if anything was.
             read_graph: reads the graph of the trace with what was seen when the plan was made.
             plan_anew: makes the plan that replaces a remembered one which turns out to be of another graph.
+            may_race: whether calls may race, so that a plan about which they did not decide is not enough.
         """
         key = self.key
         entry = None if key is None else self._store.get(key.key)
-        if key is None or entry is None or not (entry.measured or entry.prices == key.prices):
+        if key is None or entry is None or not (entry.measured or entry.prices == key.prices) or (entry.races and may_race):
             return None
 
         def make() -> Placement:
@@ -110,35 +116,46 @@ class Memory:
 
 
 @paused_collection()
-def remember(plan: CallPlan, placement: Placement) -> None:
+def remember(plan: CallPlan, *, races: bool = False) -> None:
     """Stores a plan for later starts. A failure is told once and has no other effect.
 
     Args:
-        plan: what the plan was made for. Nothing is stored if it has no key.
-        placement: what later starts run by. One with a verdict stays valid when measurements change.
+        plan: what later starts run by. One with a verdict stays valid when measurements change.
+        races: whether its calls are still to race.
     """
     if (key := plan.memory_key) is None:
         return
-    calls = CallPlan.of(placement, plan.seen, key)
-    measured = getattr(placement, "verdict", None) is not None
-    default = placement.baselines.get("tf_default")
-    result = f"{format_ns(placement.step_time_ns)} predicted"
-    if default is not None and default.feasible:
-        result += f", TensorFlow's default {format_ns(default.step_time_ns)}"
+    placement = plan.placement
     PlanStore().put(
         Entry(
             key=key.key,
             prices=key.prices,
-            measured=measured,
+            measured=plan.verdict is not None,
+            races=races,
             function=key.function,
             signature=key.signature,
             machine=placement.machine,
             ops=len(placement.ops),
-            result=result,
-            call_plan=packed(calls.to_json()),
+            result=_result(placement),
+            call_plan=packed(plan.to_json()),
             plan=packed(placement.to_json()),
         )
     )
+
+
+def _result(placement: Placement) -> str:
+    """What a plan achieves, in words."""
+    verdict, default = placement.verdict, placement.baselines.get("tf_default")
+    if verdict is not None and (used := verdict.of(verdict.used)) is not None:
+        return f"{format_ns(used.median_ns)} measured: {verdict.used}"
+    predicted = f"{format_ns(placement.step_time_ns)} predicted"
+    return f"{predicted}, TensorFlow's default {format_ns(default.step_time_ns)}" if default and default.feasible else predicted
+
+
+def forget(plan: CallPlan) -> None:
+    """Deletes a plan, so that later starts make it again. A failure is told once and has no other effect."""
+    if plan.memory_key is not None:
+        PlanStore().discard(plan.memory_key.key)
 
 
 def _described(options: Options) -> str | None:

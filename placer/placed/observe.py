@@ -10,6 +10,7 @@ from placer.placed.signature import Prepared
 from placer.placed.signatures import Signatures
 
 if TYPE_CHECKING:
+    from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.run.observing import Observation
 
 
@@ -25,7 +26,7 @@ def observe(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], k
     from placer.tf.run.observing import observe_call
 
     plans = [prepared.planned]
-    run = prepared.run.again(plans.append)
+    run = _placed(signatures, prepared).again(plans.append)
     observation = observe_call(lambda: run(*args, **kwargs), lambda: plans[-1].placement, 1)
     return _with_compiled_callers(observation, signatures)
 
@@ -35,9 +36,18 @@ def observe_gradient(signatures: Signatures, prepared: Prepared, args: tuple[Any
     from placer.tf.run.observing import observe_call, with_gradient
 
     plans = [prepared.planned]
-    run = prepared.run.again(plans.append)
+    run = _placed(signatures, prepared).again(plans.append)
     observation = observe_call(lambda: with_gradient(run, args, kwargs), lambda: plans[-1].placement, 2)
     return _with_compiled_callers(observation, signatures)
+
+
+def _placed(signatures: Signatures, prepared: Prepared) -> TapedFunction:
+    """The rewritten function of a call; where the plain function runs after a race, one with the default's devices."""
+    from placer.tf.rewrite.taping import TapedFunction
+
+    if isinstance(prepared.run, TapedFunction) or prepared.trace is None:
+        return prepared.run  # type: ignore[no-any-return]
+    return signatures.rewritten(prepared, prepared.trace, prepared.planned)
 
 
 def _with_compiled_callers(observation: Observation, signatures: Signatures) -> Observation:

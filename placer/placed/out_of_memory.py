@@ -30,7 +30,7 @@ def replanned(
     Raises:
         OutOfMemoryError: the call is not to be made again. It says why, and what the user can do.
     """
-    from placer.tf.run.exhausted import Exhaustion, is_out_of_memory
+    from placer.tf.run.exhausted import Exhaustion, changes_nothing, is_out_of_memory
 
     if not is_out_of_memory(error) or signatures.latest is None or signatures.latest.call_plan is None:
         return False
@@ -41,6 +41,7 @@ def replanned(
     if signatures.options.on_out_of_memory == "report" or signatures.plans:
         raise exhaustion.explained(exhaustion.way_out(replan=not signatures.plans))
     signature = prepared.signature
+    prepared = signature.current or prepared  # not a call that learns
     with signatures.lock:
         if is_first := not signature.replanned:
             signature.replanned = True
@@ -51,7 +52,7 @@ def replanned(
     if not is_first:
         raise exhaustion.explained(exhaustion.way_out())
     planned = f"The next call is planned with memory_limits={limits}."
-    if not exhaustion.pure:
+    if not changes_nothing(exhaustion.placement.graph):
         raise exhaustion.explained(f"{planned} This one may have changed variables in part: put them back.")
     try:
         signatures.prepare(args, kwargs)

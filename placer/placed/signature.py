@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from placer.graph.seen import Seen
+    from placer.placed.race.calls import Dispatch
     from placer.plan.call_plan import CallPlan
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
 
 
 @dataclass(eq=False)
@@ -33,10 +37,16 @@ class Signature:
     """The ConcreteFunction that `get_concrete_function` gives. None until it is asked for."""
     taped: dict[str, CallPlan] = field(default_factory=dict)
     """Plans of calls under a tape, each for the call and its gradient, by signature with the kind of tape."""
+    pair: Solved | None = None
+    """The plan of a call under a tape and its gradient, until its race begins."""
     replanned: bool = False
     """Whether a call ran out of memory and the signature was planned again, with success or without."""
     reduced_limits: Mapping[str, str | int] | None = None
     """The memory limits with which it was planned again. None for the limits of the options."""
+
+    def taped_text(self, higher: bool) -> str:
+        """The name of calls under a tape in `taped`; `higher` if their gradient has gradients too."""
+        return f"{self.text} (taped{', higher order' if higher else ''})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +59,16 @@ class Prepared:
     call_plan: CallPlan | None
     """What the call needs of its plan. None for a call that runs unplaced."""
     run: Any
-    """The ConcreteFunction that is called. None until the plan is applied, which needs its devices."""
+    """The ConcreteFunction of the placement. None until the plan is applied, which needs its devices."""
+    solved: Solved | None = None
+    """The problem of the plan, until its race begins. None where calls do not race."""
+    timing: Dispatch | None = None
+    """Takes each call where calls are timed. None: `run` takes it."""
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What a call runs."""
+        return self.run if self.timing is None else self.timing
 
     @property
     def concrete(self) -> Any:

@@ -11,14 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
-from placer.errors import DeviceError, RewriteError
+from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
-from placer.placed.memory import Memory, remember
+from placer.placed import memory
+from placer.placed.race.begin import begin
+from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
-from placer.verbs.solve import solve
+from placer.verbs.solve import solved
 from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from placer.tf.rewrite.taping import TapedFunction, Taping
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
 
 MOVING_LOCK = threading.RLock()
 """Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
@@ -109,7 +112,13 @@ class Signatures:
                 if prepared.trace and prepared.call_plan and variables.any_elsewhere(prepared.trace, prepared.call_plan):
                     self.forget(prepared.signature)
                     prepared = self.plan(args, kwargs)
-                prepared = self._apply(prepared, watched)
+                try:
+                    prepared = self._apply(prepared, watched)
+                except MoveError:
+                    if self.moves_variables:
+                        raise
+                    self.plan_again(prepared)  # an earlier start could move them, this one cannot
+                    prepared = self._apply(self.plan(args, kwargs), watched)
                 prepared.signature.current = prepared
             if call_key is not None:
                 self.by_call[call_key] = prepared
@@ -158,11 +167,11 @@ class Signatures:
                 if prepared.signature not in known and prepared.signature.current is prepared:
                     self.forget(prepared.signature)
 
-    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Placement:
-        """Plans a graph by the options, with other memory limits."""
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int], **changes: Any) -> Solved:
+        """Plans a graph by the options, with other memory limits and other changes."""
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solve(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits, **changes))
 
     def signature_of(self, concrete: Any) -> Signature:
         """The signature of a plain ConcreteFunction under the current device scope."""
@@ -184,6 +193,11 @@ class Signatures:
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
+    def plan_again(self, prepared: Prepared) -> None:
+        """Lets the next call of a signature plan it again, whatever is remembered."""
+        memory.forget(prepared.planned)
+        self.forget(prepared.signature)
+
     def traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
         from placer.tf.trace.tracing import concrete_function
@@ -204,61 +218,38 @@ class Signatures:
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
             else:
-                signature.current = Prepared(signature, trace, self._plan_of(trace, signature), None)
+                plan, solved = self._plan_of(trace, signature)
+                signature.current = Prepared(signature, trace, plan, None, solved)
             self.latest = signature.current
         return signature.current
 
     def _plan_of(
-        self, trace: Trace, signature: Signature, text: str = "", traced_again: Callable[[], Trace] | None = None
-    ) -> CallPlan:
-        """The plan that was made before for a trace, or is remembered for it, else a new one.
+        self,
+        trace: Trace,
+        signature: Signature,
+        text: str = "",
+        traced_again: Callable[[], Trace] | None = None,
+        races: bool = True,
+    ) -> tuple[CallPlan, Solved | None]:
+        """The plan of a trace: given, remembered or new; a new one with the problem that it solves.
 
         Args:
             trace: of the function, or of a call under a tape and its gradient.
             signature: what the trace belongs to.
-            text: names what is planned; by default the signature.
-            traced_again: gives the trace anew, where rewriting changes it.
+            text, traced_again: see `Recall`.
+            races: whether its calls may race.
         """
         if self.plans:
-            return CallPlan.of(self._saved_plan_of(trace))
-        memory = self._memory_of(trace, signature, text or signature.text)
-        if (recalled := self._recalled(memory, signature, traced_again or (lambda: trace))) is not None:
-            return recalled
-        placement = self.solve(self.graph_of(trace, signature.seen), self._limits(signature))
-        plan = CallPlan.of(placement, signature.seen, memory.key)
-        remember(plan, placement)
-        return plan
+            return CallPlan.of(self._saved_plan_of(trace)), None
+        recall = Recall(self, signature, trace, text, traced_again)
+        if (recalled := recall.plan()) is not None:
+            return recalled, None
+        solved = self.solve(self.graph_of(trace, signature.seen), self.limits_of(signature))
+        return recall.new(solved.placement, races=races), solved
 
-    def _limits(self, signature: Signature) -> Mapping[str, str | int]:
+    def limits_of(self, signature: Signature) -> Mapping[str, str | int]:
+        """The memory limits of a signature's plan: those of the options, or lower ones after it ran out of memory."""
         return self.options.memory_limits if signature.reduced_limits is None else signature.reduced_limits
-
-    # -- remembering -----------------------------------------------------------------------------------------------
-
-    def recalls(self, trace: Trace, signature: Signature) -> bool:
-        """Whether a plan for a signature that is not planned yet is remembered. The next call runs by it."""
-        if self.plans:
-            return False
-        plan = self._recalled(self._memory_of(trace, signature, signature.text), signature, lambda: trace)
-        signature.current = None if plan is None else Prepared(signature, trace, plan, None)
-        return plan is not None
-
-    def _memory_of(self, trace: Trace, signature: Signature, text: str) -> Memory:
-        return Memory(trace, replace(self.options, memory_limits=self._limits(signature)), self.name, text)
-
-    def _recalled(self, memory: Memory, signature: Signature, traced_again: Callable[[], Trace]) -> CallPlan | None:
-        limits = self._limits(signature)
-
-        def plan_anew(graph: OpGraph) -> Placement:
-            with self.lock:
-                self.forget(signature)
-                placement = self.solve(graph, limits)
-                remember(CallPlan.of(placement, signature.seen, memory.key), placement)
-                return placement
-
-        plan = memory.recall(signature.seen, lambda seen: self.graph_of(traced_again(), seen), plan_anew)
-        if plan is not None:
-            signature.seen = plan.seen or signature.seen
-        return plan
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -278,20 +269,33 @@ class Signatures:
             prepared: a call that is planned.
             watched: which tapes watched which variables before the call was traced.
         """
-        from placer.tf.state import creating
+        from placer.tf.state import creating, handle_holders
 
         trace, plan = prepared.trace, prepared.planned
         assert trace is not None
         creating.initialise_variables(trace.concrete)
-        self._check_devices(plan)
+        self.check_devices(plan)
         try:
-            run = self._rewritten(prepared, trace, plan)
+            run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
-            return replace(prepared, trace=None, call_plan=None, run=prepared.concrete)
+            return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
         if plan.options.get("variables") == "move":
-            run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
-        return replace(prepared, call_plan=plan, run=run)
+            if not self.moves_variables:  # a tuning found the plan, in an earlier start
+                watched = handle_holders.watched_variables()
+            with MOVING_LOCK:
+                run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
+        return begin(self, replace(prepared, call_plan=plan, run=run))
+
+    def settle(self, settled: Prepared) -> None:
+        """Lets the calls of a signature run as a race decided."""
+        with self.lock:
+            signature = settled.signature
+            for key, prepared in list(self.by_call.items()):
+                if prepared.signature is signature:
+                    self.by_call[key] = settled
+            signature.current = self.latest = settled
+            signature.exportable = None
 
     def _with_moved_variables(
         self,
@@ -311,12 +315,13 @@ class Signatures:
         moves = variables.needed_moves(trace, _full_names(plan if pair_plan is None else pair_plan))
         moving.move(moves, run, plan.options.get("stale", "repoint"), watched)
         if variables.needed_moves(trace, _full_names(plan)):
-            plan = self._plan_of(trace, prepared.signature)
-            run = self._rewritten(prepared, trace, plan).with_pairs_of(run)
+            plan, _ = self._plan_of(trace, prepared.signature)
+            run = self.rewritten(prepared, trace, plan).with_pairs_of(run)
             moving.move([], run)
         return run, plan
 
-    def _check_devices(self, plan: CallPlan) -> None:
+    def check_devices(self, plan: CallPlan) -> None:
+        """Raises DeviceError if this process does not have the devices of a plan."""
         from placer.tf.devices import process_devices
 
         missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
@@ -326,7 +331,8 @@ class Signatures:
                 f"read the plan through .placement, or plan again with devices=None for this machine"
             )
 
-    def _rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
+    def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
+        """The function with the devices of a plan of its trace. Raises RewriteError if it cannot be copied."""
         from placer.tf.rewrite.rewriting import rewrite_by_plan
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.run.exhausted import report
@@ -334,19 +340,25 @@ class Signatures:
         placed = rewrite_by_plan(trace, plan, report)
         return TapedFunction(placed, trace, plan.result_shapes, self._taping(prepared))
 
+    def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
+        """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        from placer.tf.trace.tracing import trace_pair
+
+        text = signature.taped_text(higher)
+        plan, solved = self._plan_of(pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments), races=not higher)
+        if not higher:
+            signature.pair = solved
+        signature.taped[text] = plan
+        return plan
+
     def _taping(self, prepared: Prepared) -> Taping:
         from placer.tf.rewrite.taping import Taping
         from placer.tf.run.exhausted import report
-        from placer.tf.trace.tracing import trace_pair
 
         signature = prepared.signature
 
         def plan(pair: Trace, higher: bool) -> CallPlan:
-            text = f"{signature.text} (taped{', higher order' if higher else ''})"
-            signature.taped[text] = planned = self._plan_of(
-                pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments)
-            )
-            return planned
+            return self.plan_of_pair(signature, pair, higher)
 
         def on_call(plan: CallPlan) -> None:
             self.latest = replace(prepared, call_plan=plan)

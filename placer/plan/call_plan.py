@@ -11,6 +11,7 @@ from placer.graph.seen import Seen
 from placer.graph.sizes import Shape
 from placer.plan.placement import Placement
 from placer.plan.plan_store import MemoryKey
+from placer.plan.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,8 @@ class CallPlan:
     """The options of the planning, as plain JSON types."""
     memory: Mapping[str, tuple[int, int]]
     """By device, in bytes: the most that the plan holds there at once, and the limit of the planning; -1 for no limit."""
+    verdict: Verdict | None
+    """What calls took under this and other placements. None for a plan that is only predicted."""
     make: Callable[[], Placement]
     """Gives the whole plan."""
     seen: Seen | None = None
@@ -44,10 +47,15 @@ class CallPlan:
             result_shapes=tuple(graph.op(name).signature.outputs[k].shape for name, k in graph.outputs),
             options=placement.options,
             memory={device: (totals.peak_bytes, totals.limit_bytes) for device, totals in placement.totals.items()},
+            verdict=placement.verdict,
             make=lambda: placement,
             seen=seen,
             memory_key=memory_key,
         )
+
+    def changed(self, placement: Placement) -> CallPlan:
+        """The same with another whole plan."""
+        return CallPlan.of(placement, self.seen, self.memory_key)
 
     @cached_property
     def placement(self) -> Placement:
@@ -68,6 +76,7 @@ class CallPlan:
             "state_device_of": dict(self.state_device_of),
             "result_shapes": list(self.result_shapes),
             "options": dict(self.options),
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
             "memory": {device: list(held) for device, held in self.memory.items()},
             "seen": None if self.seen is None else self.seen.to_json(),
         }
@@ -85,6 +94,7 @@ class CallPlan:
             state_device_of={name: str(device) for name, device in data["state_device_of"].items()},
             result_shapes=tuple(None if shape is None else tuple(shape) for shape in data["result_shapes"]),
             options=dict(data["options"]),
+            verdict=None if data["verdict"] is None else Verdict.from_json(data["verdict"]),
             memory={device: (int(peak), int(limit)) for device, (peak, limit) in data["memory"].items()},
             make=make,
             seen=None if data["seen"] is None else Seen.from_json(data["seen"]),

@@ -12,7 +12,7 @@ from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
 from placer.plan.notes import limits_above_memory, results_that_may_differ, sizes_without_bound, variables_to_move
-from placer.plan.parts import DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.parts import AtEnd, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement
 from placer.problem.arrays import Ints
 from placer.problem.constraints import Constraints, constrain
@@ -25,7 +25,13 @@ from placer.solvers.base import Solution
 
 
 def expand(
-    graph: OpGraph, machine: Machine, options: Options, constraints: Constraints, formulation: Formulation, solution: Solution
+    graph: OpGraph,
+    machine: Machine,
+    options: Options,
+    constraints: Constraints,
+    formulation: Formulation,
+    solution: Solution,
+    at_ends: tuple[AtEnd, ...] = (),
 ) -> Placement:
     """The Placement of a solution.
 
@@ -39,6 +45,7 @@ def expand(
         constraints: what narrowed the devices of units.
         formulation: the problem that was solved, and where its numbers come from.
         solution: the solver's answer, which must have an assignment.
+        at_ends: see `Placement`.
     """
     problem, assignment = formulation.problem, solution.assignment
     assert assignment is not None
@@ -78,6 +85,7 @@ def expand(
             *results_that_may_differ(graph, problem, op_device, default_device),
         ),
         options=_plain(options),
+        at_ends=at_ends,
     )
 
 

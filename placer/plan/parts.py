@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from placer.graph.sizes import End
 from placer.problem.reasons import Reason
+
+BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
+"""By name of the solver that makes the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +110,16 @@ class Baseline:
     step_time_ns: int
     note: str
     """Why it is infeasible, which ops cannot be where its name says, and which of its devices the pins forbid; "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """The plan where everything that the graph leaves open is at one end, beside the best simple placement there."""
+
+    end: End
+    step_time_ns: int
+    """The plan's step."""
+    best_step_time_ns: int
+    """The step of the best placement."""
+    best: str
+    """The solver of the best placement; "" for the plan, unless another gains clearly (`MIN_GAIN`)."""

@@ -16,9 +16,10 @@ from placer.common.units import format_ns
 from placer.errors import OptionError, PlanError
 from placer.graph.op_graph import OpGraph
 from placer.plan.difference import Difference, difference
-from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.parts import AtEnd, Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.records import placed_graph, records
 from placer.plan.saving import plan_from_json, plan_to_json
+from placer.plan.verdict import Verdict
 from placer.plan.views import Drawn, draw, write
 from placer.plan.why import why
 from placer.problem.reasons import Reason
@@ -60,8 +61,12 @@ class Placement:
     """Assumed sizes, dropped device scopes, limits above the memory, variables that move, results that may differ."""
     options: Mapping[str, Any]
     """The options of the planning, as plain JSON types."""
+    at_ends: tuple[AtEnd, ...] = ()
+    """The plan where the sizes and rounds that the graph leaves open are low, and where they are high; () if none are open."""
     assigned: Mapping[str, str] | None = None
     """Device by op that the user named in `placer.simulate`. None if a solver chose the placement."""
+    verdict: Verdict | None = None
+    """What calls took under this and other placements. None for a placement that is only predicted."""
 
     # -- questions -------------------------------------------------------------------------------------------------
 

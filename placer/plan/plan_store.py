@@ -28,8 +28,8 @@ _TIMEOUT_S = 5
 _SCHEMA = """
 CREATE TABLE plans (
     number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, prices TEXT NOT NULL, measured INTEGER NOT NULL,
-    function TEXT NOT NULL, signature TEXT NOT NULL, machine TEXT NOT NULL, ops INTEGER NOT NULL, result TEXT NOT NULL,
-    made TEXT NOT NULL, call_plan BLOB NOT NULL, plan BLOB NOT NULL, checksum BLOB NOT NULL
+    races INTEGER NOT NULL, function TEXT NOT NULL, signature TEXT NOT NULL, machine TEXT NOT NULL,
+    ops INTEGER NOT NULL, result TEXT NOT NULL, made TEXT NOT NULL, call_plan BLOB NOT NULL, plan BLOB NOT NULL, checksum BLOB NOT NULL
 )
 """
 _FORMAT = FileFormat("plans", 0x504C4150, VERSION, _SCHEMA)  # "PLAP"
@@ -66,6 +66,8 @@ class Entry:
     """See `MemoryKey`."""
     measured: bool
     """Whether measured calls chose the plan. Otherwise it counts only with the prices that it was made with."""
+    races: bool
+    """Whether calls were to race when it was made, and did not yet decide."""
     function: str
     signature: str
     machine: str
@@ -133,11 +135,11 @@ class PlanStore:
         """The entry of a key; None if there is none, or if it is damaged, which is told."""
         rows = self._read(f"SELECT {', '.join(_COLUMNS)}, checksum FROM plans WHERE key = ?", (key,))
         for *values, checksum in rows:
-            entry = Entry(*values)  # SQLite has no booleans: `measured` is 0 or 1
+            entry = Entry(*values)
             if checksum == _checksum(entry):
                 return entry
             tell_once(f"{self.path} is damaged: the plan of {entry.function} is ignored")
-            self._try(lambda: self.delete([key]))
+            self.discard(key)
         return None
 
     def listed(self, key: str = "") -> list[Listed]:
@@ -156,6 +158,10 @@ class PlanStore:
             connection.execute(_DELETE_OLDEST, (MAX_BYTES,))
 
         self._try(lambda: self._file.write(insert))
+
+    def discard(self, key: str) -> None:
+        """Deletes an entry. A failure is told and has no other effect."""
+        self._try(lambda: self.delete([key]))
 
     def delete(self, keys: Sequence[str]) -> None:
         """Deletes entries.

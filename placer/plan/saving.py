@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from placer.common.json_files import check_format
 from placer.errors import PlanError
 from placer.graph.op_graph import OpGraph
-from placer.plan.parts import Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.parts import AtEnd, Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
+from placer.plan.verdict import Verdict
 from placer.problem.reasons import Reason
 from placer.solvers.base import Status
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
 
 FORMAT = "placer.plan"
-VERSION = 3
+VERSION = 4
 _PLAIN = (
     "machine",
     "objective",
@@ -74,7 +75,9 @@ def _plan(p: Placement) -> dict[str, Any]:
         "baselines": {name: asdict(b) for name, b in p.baselines.items()},
         "notes": list(p.notes),
         "options": dict(p.options),
+        "at_ends": [asdict(each) for each in p.at_ends],
         **({} if p.assigned is None else {"assigned": dict(p.assigned)}),
+        **({} if p.verdict is None else {"verdict": p.verdict.to_json()}),
     }
 
 
@@ -94,6 +97,8 @@ def _fields(data: Mapping[str, Any], graph: OpGraph) -> dict[str, Any]:
         "memory": {name: tuple(held) for name, held in data["memory"].items()},
         "baselines": {name: Baseline(**row) for name, row in data["baselines"].items()},
         "notes": tuple(data["notes"]),
+        "at_ends": tuple(AtEnd(**row) for row in data["at_ends"]),
+        "verdict": Verdict.from_json(data["verdict"]) if "verdict" in data else None,
     }
 
 

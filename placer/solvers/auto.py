@@ -9,7 +9,7 @@ from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution, Status, StopReason
+from placer.solvers.base import MIN_GAIN, Objective, Solution, Status, StopReason
 from placer.solvers.exact.cp_sat import CpSat, cannot_fit
 from placer.solvers.exact.lagrangian import Lagrangian
 from placer.solvers.exact.min_cut import MinCut
@@ -21,9 +21,6 @@ CP_SAT_S = 3.0
 """Time limit of constraint programming, in seconds, if none is given."""
 MAX_CP_SAT_OPS = 5_000
 """Above this number of ops, building the CP-SAT model takes longer than cuts take to come within a few percent."""
-MIN_GAIN = 0.1
-"""Share of the default's step time that a plan must gain to replace it. A predicted gain of a few percent is within the execution
-model's error: measured, it is as often a loss."""
 
 
 @dataclass(frozen=True, slots=True)

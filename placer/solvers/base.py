@@ -11,6 +11,10 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 Objective: TypeAlias = Literal["step_time", "total_cost"]
 
+MIN_GAIN = 0.1
+"""Share of a placement's step time that another must gain to be better. A predicted gain of a few percent is within the execution
+model's error: measured, it is as often a loss."""
+
 
 class Status(enum.StrEnum):
     """How much is known about a solution. FEASIBLE is not OPTIMAL."""

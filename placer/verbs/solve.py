@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.base import CostModel
@@ -12,17 +12,18 @@ from cost_models.machines import Machine, MachineError, load_machine, shipped_ma
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
-from placer.errors import InfeasibleError, OptionError, PlacerError
+from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
 from placer.graph.assumptions import given_too_late
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
+from placer.plan.at_ends import price_at_ends
 from placer.plan.from_solution import expand
 from placer.plan.infeasible import explain_infeasible
 from placer.plan.notes import sizes_without_bound
 from placer.plan.placement import Placement
 from placer.problem.arrays import Bools
 from placer.problem.constraints import Constraints, constrain, guesses
-from placer.problem.formulate import formulate
+from placer.problem.formulate import Formulation, formulate
 from placer.problem.problem import PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
@@ -30,7 +31,27 @@ from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
 
 
-@paused_collection()
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A plan, and the problem that it solves, of which other placements can be made."""
+
+    placement: Placement
+    machine: Machine
+    options: Options
+    constraints: Constraints
+    formulation: Formulation
+    solution: Solution
+
+    @property
+    def problem(self) -> PlacementProblem:
+        """The problem that the plan solves."""
+        return self.formulation.problem
+
+    def placement_of(self, solution: Solution) -> Placement:
+        """Another solution of the problem as a Placement."""
+        return expand(self.placement.graph, self.machine, self.options, self.constraints, self.formulation, solution)
+
+
 def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Placement:
     """Decides the device of every op.
 
@@ -50,6 +71,12 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
         ConstraintError: the demands on some op leave no device.
         InfeasibleError: no plan meets the memory limits, or none was found in time.
     """
+    return solved(graph, machine, options, **given).placement
+
+
+@paused_collection()
+def solved(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Solved:
+    """Like `solve`, with the problem that the plan solves."""
     if not isinstance(graph, OpGraph):
         raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
     if not (options is None or isinstance(options, Options)):
@@ -70,7 +97,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
     target = named_machine or _local_machine(graph)
     for guess in (True, False):
         try:
-            placement, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
+            planned, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
             break
         except InfeasibleError:
             # On another machine the places of captured tensors are guessed. A wrong guess is no reason to fail.
@@ -78,12 +105,12 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
                 raise
     for note in notes:
         warn(note)
-    return placement
+    return planned
 
 
 def _solved(
     graph: OpGraph, target: Machine, options: Options, model: CostModel, chosen: Solver, constraints: Constraints
-) -> tuple[Placement, tuple[str, ...]]:
+) -> tuple[Solved, tuple[str, ...]]:
     """The plan, and the demands that it does not meet, in words."""
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
@@ -99,11 +126,14 @@ def _solved(
         raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
 
-    placement = expand(graph, target, options, constraints, formulation, replace(solution, assignment=assignment))
+    solution = replace(solution, assignment=assignment)
+    at_ends = price_at_ends(graph, target, options, constraints, model, assignment)
+    placement = expand(graph, target, options, constraints, formulation, solution, at_ends)
     report = validate(problem, assignment, placement.total_cost_ns)
     if not report.ok:
         raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
-    return placement, (*constraints.notes, *sizes_without_bound(graph, options))
+    planned = Solved(placement, target, options, constraints, formulation, solution)
+    return planned, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
@@ -146,6 +176,7 @@ def machine_named(named: Machine | str | None) -> Machine | None:
 
     Raises:
         OptionError: there is no such machine.
+        PlanError: the file is there, and is broken.
     """
     if named is None or isinstance(named, Machine):
         return named
@@ -153,7 +184,8 @@ def machine_named(named: Machine | str | None) -> Machine | None:
         try:
             return load_machine(named)
         except MachineError as error:
-            raise OptionError(f"{error}.") from error
+            kind = PlanError if os.path.isfile(named) else OptionError
+            raise kind(f"{error}.") from error
     raise OptionError(
         f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from placer.common.escaping import one_line
 from placer.common.units import format_bytes, format_ns
+from placer.graph.assumptions import depends_on_open
 from placer.plan.placement import Placement
 from placer.views.shared.facts import op_facts
-from placer.views.shared.words import cost_source
+from placer.views.shared.words import at_end, cost_source
 
 MAX_MEMBERS_SHOWN = 4
 
@@ -26,11 +28,13 @@ def explain(placement: Placement, *, op: str) -> str:
     lines += [f"        not on a {kind}: {why}" for kind, why in facts["refusals"].items()]
     if facts["default_device"] not in ("", facts["device"]):
         lines += [f"  else  TensorFlow itself would run it on {facts['default_device']}"]
+    if depends_on_open(placement.graph, facts["name"]):
+        lines += [f"  open  {at_end(placement, each)}" for each in placement.at_ends if each.best]
     if facts["together_with"]:
         lines += [f"  with  {_some(facts['together_with'])}: {facts['together_because']}"]
     lines += [f"  in    {_tensor(tensor)}" for tensor in facts["inputs"]]
     lines += [f"  out   {_tensor(tensor)}" for tensor in facts["outputs"]]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _costs(time_ns: Mapping[str, int], sources: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.price import move_costs_ns, total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.auto import MIN_GAIN
+from placer.solvers.base import MIN_GAIN
 from placer.verbs.solve import solve
 from tests.helpers.graphs import CPU_ONLY, GraphBuilder, floats, layers, loop_then_wide, towers
 from tests.helpers.random_problems import problems, random_assignment

@@ -15,7 +15,7 @@ from cost_models.overrides import Override, OverrideModel
 from placer.plan.placement import Placement
 from placer.problem.price import total_cost_ns
 from placer.problem.schedule import Simulator
-from placer.solvers.auto import MIN_GAIN
+from placer.solvers.base import MIN_GAIN
 from tests.helpers.harness import Program, plan
 from tests.helpers.random_problems import assignments
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.files import write_whole
+from cost_models.files import MAX_BYTES, FileError, read_whole, write_whole
 from placer.common.json_files import check_format
 from placer.errors import PlanError
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
@@ -50,7 +50,7 @@ def save_problem(problem: PlacementProblem, path: str | Path) -> None:
 def load_problem(path: str | Path) -> PlacementProblem:
     """Reads a file of `save_problem`. Raises PlanError if it is missing or broken, or has another format."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(_bounded(read_whole(path)), allow_pickle=False) as file:
             arrays = dict(file)
         kind, version = arrays.pop("format").tolist()
         check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
@@ -66,8 +66,19 @@ def load_problem(path: str | Path) -> PlacementProblem:
             tensors=Tensors(**parts["tensors"]),
             consumers=Consumers(**parts["consumers"]),
         )
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except PlanError:
+        raise
+    except Exception as error:  # for a broken file, zipfile and numpy raise errors of many types
         raise PlanError(f"{path} is not a problem that can be read ({type(error).__name__}: {error}).") from error
+
+
+def _bounded(content: bytes) -> io.BytesIO:
+    """The content of a zip file. Raises FileError if it is too large unpacked."""
+    file = io.BytesIO(content)
+    with zipfile.ZipFile(file) as packed:
+        if sum(member.file_size for member in packed.infolist()) > MAX_BYTES:
+            raise FileError(f"unpacked, it is larger than {MAX_BYTES} bytes, the most that is read")
+    return file
 
 
 def _fields(problem: PlacementProblem) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cost_models.documents import parse_json
+from cost_models.files import FileError, read_whole
 from placer.common.json_files import check_format
 from placer.errors import PlanError
 
@@ -30,16 +32,10 @@ def read_lines(path: str | Path) -> list[Record]:
     Raises PlanError if the file has another format or version, or is broken.
     """
     try:
-        text = Path(path).read_text()
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    lines = text.splitlines(keepends=True)
-    try:
-        rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    except ValueError as error:
-        raise PlanError(f"{path} is not a file of results: a line of it is not JSON ({error}).") from error
+        lines = read_whole(path).splitlines(keepends=True) if Path(path).exists() else []
+        rows = [parse_json(line, f"{path}, line {k}") for k, line in enumerate(lines, 1) if line.endswith(b"\n")]
+    except FileError as error:
+        raise PlanError(str(error)) from error
     if not rows:
         return []
     check_format(rows[0] if isinstance(rows[0], dict) else {}, FORMAT, VERSION, str(path))

@@ -5,7 +5,6 @@ Times in the files are taken as milliseconds. "FPGA" there stands for any accele
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from cost_models.documents import read_json
 from placer.errors import PlanError
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 from placer.problem.problem import PlacementProblem
@@ -81,15 +81,15 @@ def load_placement(path: str | Path, *, share: float | None = 0.5) -> PlacementP
 def _read(path: Path) -> tuple[SplitProblem, float]:
     """The problem of a file, and the bytes of all its nodes, which may be fractions."""
     try:
-        workload = json.loads(path.read_text())
+        workload = read_json(path)
         graph = nx.DiGraph()
         graph.add_nodes_from(node["id"] for node in workload["nodes"])
         graph.add_edges_from((edge["sourceId"], edge["destId"]) for edge in workload["edges"])
         total = sum(node.get("size", 0.0) for node in workload["nodes"])
         return _numbered(f"{path.parent.name}/{path.stem}", workload, graph), total
-    except (OSError, ValueError, KeyError, TypeError, nx.NetworkXUnfeasible) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, nx.NetworkXException) as error:
         raise PlanError(
-            f"{str(path)!r} is not a workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
+            f"{path} is not a workload in the format of dnn-partitioning: {type(error).__name__}: {error}. "
             "A workload has maxSizePerFPGA, maxFPGAs, maxCPUs, nodes with id, cpuLatency, fpgaLatency and size, and edges with "
             "sourceId, destId and cost, without a circle."
         ) from error

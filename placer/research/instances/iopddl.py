@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from cost_models.documents import read_json
 from placer.errors import PlanError
 from placer.problem.arrays import Ints
 from placer.research.pairwise.problem import PairwiseProblem
@@ -21,10 +20,8 @@ def load_pairwise(path: str | Path) -> PairwiseProblem:
     Raises:
         PlanError: the file is not such an instance.
     """
-    path = Path(path)
     try:
-        raw = path.read_bytes()
-        stated = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)["problem"]
+        stated = read_json(path)["problem"]
         nodes, edges = stated["nodes"], stated["edges"]
         choice_start, choice_cost = _flat(nodes["costs"])
         edge_start, edge_cost = _flat(edges["costs"])
@@ -39,9 +36,9 @@ def load_pairwise(path: str | Path) -> PairwiseProblem:
             edge_start=edge_start,
             edge_cost=edge_cost,
         )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise PlanError(
-            f"{str(path)!r} is not a problem in the format of iopddl: {type(error).__name__}: {error}. A file has a problem with "
+            f"{path} is not a problem in the format of iopddl: {type(error).__name__}: {error}. A file has a problem with "
             "name, usage_limit, nodes with intervals, costs and usages, and edges with nodes and costs."
         ) from error
 

@@ -10,12 +10,18 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context
+from tensorflow.python.framework import config
 from tensorflow.python.saved_model import save_context
 
 
 def device_scope() -> str:
     """The device scope around a call, eager or inside a function. A tf.function is traced once per eager device scope."""
     return str(context.context().device_name or "")
+
+
+def is_op_determinism_enabled() -> bool:
+    """Whether `tf.config.experimental.enable_op_determinism` was called."""
+    return bool(config.is_op_determinism_enabled())
 
 
 def eager_scopes() -> int:

@@ -51,6 +51,8 @@ class Taping:
     """Called with the plan and an error of one of the ops of a pair that runs by it, before the error is raised."""
     on_moved: Callable[[], None]
     """Called when one of its variables was moved from its device in the plan."""
+    around_backward: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda backward: backward
+    """From the backward function of a recorded call to the one that the tape calls."""
 
 
 class TapedFunction(ConcreteFunction):  # type: ignore[misc]
@@ -91,6 +93,14 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         fresh = concrete_from_graph(self.graph, self.function_type, {})
         copy_flat_signature(self, fresh)
         return TapedFunction(fresh, builder.trace, builder.result_shapes, replace(builder.taping, on_call=both))
+
+    def with_pairs(
+        self, plan: Callable[[Trace, bool], CallPlan], around_backward: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> TapedFunction:
+        """The same function, with pairs of its own for calls under a tape; for the arguments see `Taping`."""
+        builder = self._builder
+        taping = replace(builder.taping, plan=plan, around_backward=around_backward)
+        return TapedFunction(self._placed, builder.trace, builder.result_shapes, taping)
 
     def pair_plan(self) -> CallPlan | None:
         """The plan of a call under one tape and of its gradient; None where they run as TensorFlow built them."""
@@ -244,6 +254,10 @@ class _TapePair:
         if self.plan is not None:
             self._builder.taping.on_call(self.plan)
         return forward
+
+    def _wrap_backward_function(self, forward_graph: Any, backward: Any, outputs: Any) -> Any:
+        function, recorded = super()._wrap_backward_function(forward_graph, backward, outputs)  # type: ignore[misc]
+        return self._builder.taping.around_backward(function), recorded
 
     def _forward_and_backward_functions(self, args: Any, tangents: Any) -> Any:
         forward, graph, backward, *jvps = super()._forward_and_backward_functions(args, tangents)  # type: ignore[misc]

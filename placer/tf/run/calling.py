@@ -9,6 +9,7 @@ import tensorflow as tf
 from placer.errors import TraceError
 from placer.tf._private.functions import UnliftableError, raised_while_tracing, variable_creation_function
 from placer.tf._private.gradients import is_recording
+from placer.tf._private.runtime import is_op_determinism_enabled
 
 
 def is_composite(value: Any) -> bool:
@@ -24,6 +25,16 @@ def runs_eagerly() -> bool:
 def runs_on_its_own() -> bool:
     """True for a call that is eager and that no tape, accumulator or distribution strategy sees."""
     return bool(tf.executing_eagerly() and not is_recording() and not tf.distribute.has_strategy())
+
+
+def runs_under_tape() -> bool:
+    """True for an eager call that a tape may record and that no distribution strategy sees."""
+    return bool(tf.executing_eagerly() and is_recording() and not tf.distribute.has_strategy())
+
+
+def is_deterministic() -> bool:
+    """Whether the user asked TensorFlow for results that are the same in every run."""
+    return is_op_determinism_enabled()
 
 
 def in_replica() -> bool:

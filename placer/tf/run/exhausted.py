@@ -15,6 +15,7 @@ from cost_models.ops import View, entry_of, view_of
 from placer.common.device_spec import parse
 from placer.common.units import format_bytes
 from placer.errors import OutOfMemoryError
+from placer.graph.op_graph import OpGraph
 from placer.plan.call_plan import CallPlan
 from placer.plan.placement import Placement
 from placer.problem.persistent import persistent
@@ -43,6 +44,11 @@ class _ExplainedError(OutOfMemoryError, tf.errors.ResourceExhaustedError):  # ty
 def is_out_of_memory(error: Any) -> bool:
     """Whether TensorFlow refused memory."""
     return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def changes_nothing(graph: OpGraph) -> bool:
+    """Whether a call changes nothing, so that it can be made again."""
+    return not any("stateful" in op.flags and not entry_of(op.op_type).reads and op.count for op in graph)
 
 
 @dataclass(frozen=True)
@@ -120,11 +126,6 @@ class Exhaustion:
         if replan:
             outs.append('on_out_of_memory="replan"')
         return f"Way out: {', or '.join(outs)}."
-
-    @property
-    def pure(self) -> bool:
-        """Whether a call changes nothing, so that it can be made again."""
-        return not any("stateful" in op.flags and not entry_of(op.op_type).reads and op.count for op in self.placement.graph)
 
     def explained(self, text: str) -> OutOfMemoryError:
         """The error, whose message from now on ends with the exhaustion and `text`."""

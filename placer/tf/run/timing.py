@@ -43,6 +43,15 @@ def blocking_step(run: Callable[..., Any], args: Sequence[Any]) -> Callable[[], 
     return step
 
 
+def timed_call(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
+    """The results of a call, and its seconds from when all devices are idle until they are idle again."""
+    tf.test.experimental.sync_devices()
+    start = time.perf_counter()
+    results = run(*args, **kwargs)
+    tf.test.experimental.sync_devices()
+    return results, time.perf_counter() - start
+
+
 def warm_up(step: Callable[[], None]) -> str:
     """Runs a step until allocators and autotuning are stable; returns why TensorFlow refuses, "" if it does not."""
     try:

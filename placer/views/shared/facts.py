@@ -19,6 +19,7 @@ def plan_facts(placement: Placement) -> dict[str, Any]:
         **{name: getattr(placement, name) for name in (*figures, "solver", "solver_seconds", "stop_reason", "notes")},
         "totals": {name: asdict(total) for name, total in placement.totals.items()},
         "baselines": {name: asdict(baseline) for name, baseline in placement.baselines.items()},
+        "at_ends": [asdict(each) for each in placement.at_ends],
         "transfers": [asdict(transfer) for transfer in placement.transfers],
         "devices": {name: plan.device for name, plan in placement.ops.items()},
     }

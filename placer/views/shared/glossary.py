@@ -150,10 +150,34 @@ TERMS = (
         in_report=True,
     ),
     Term(
+        "source of a size",
+        "Where a size or a number of rounds comes from: exact (the graph says it), seen (a run had it), given (the user "
+        "said it), bound (an upper bound follows from the graph), or assumed (nothing is known).",
+        "The rows of `tf.boolean_mask(x, mask)` have the bound of the rows of `x`.",
+        in_report=True,
+    ),
+    Term(
+        "end",
+        "Everything that is assumed or only bounded as small (low) or as large (high) as it may well be: 1 round and 500, or the "
+        "bound; sizes of 1 and of 256, or the bound.",
+        "At the high end, a loop of 10 assumed rounds runs 500 rounds, and the plan takes 9.5 ms instead of 0.6 ms.",
+        in_report=True,
+    ),
+    Term(
         "schedule",
         "The start and the end of every op and copy of a step, as the execution model predicts them.",
         "The timeline of the report draws it.",
         in_report=True,
+    ),
+    Term(
+        "tuning",
+        "Finding the fastest way to run a function on given arguments: learning, measuring, planning, and timing the candidates.",
+        "`step.tune(images, labels, budget_s=30)`.",
+    ),
+    Term(
+        "compiled as a whole",
+        "Made into one program by XLA for one device. No op of it can be placed by itself.",
+        '`tf.function(step, jit_compile=True)`, or the candidate "compiled on GPU:0" of a tuning.',
     ),
     Term(
         "replay",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from placer.common.units import format_ns, three_digits
-from placer.graph.assumptions import assumed_in_short
-from placer.plan.parts import Baseline, OpPlan
+from placer.graph.assumptions import assumed_in_short, values_at
+from placer.plan.parts import BASELINE_NAMES, AtEnd, Baseline, OpPlan
 from placer.plan.placement import Placement
+from placer.plan.verdict import DEFAULT, Verdict
 from placer.solvers.base import Status
 
-BASELINE_NAMES = {"tf_default": "TensorFlow's default", "all_cpu": "all on CPU", "all_gpu": "all on GPU"}
-"""By name of the solver that makes the baseline."""
 COST_SOURCES = {
     "measured": "measured",
     "harvested": "measured within whole steps",
@@ -26,8 +25,49 @@ OBJECTIVE_NAMES = {"step_time": "step time", "total_cost": "total cost"}
 
 
 def headline(placement: Placement) -> str:
-    """One sentence: how much faster than TensorFlow's default the plan is, as predicted, and what that assumes."""
-    return ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+    """How much faster than TensorFlow's default the plan is, as measured or predicted; what a prediction assumes.
+
+    If another placement is best at an end of what the graph leaves open, that is said, too.
+    """
+    if placement.verdict is not None and (measured := verdict_headline(placement.verdict)):
+        return measured
+    said = ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
+    return "; ".join((said, *(at_end(placement, each) for each in placement.at_ends if each.best)))
+
+
+def at_end(placement: Placement, each: AtEnd) -> str:
+    """The plan's step where what the graph leaves open is low or high, and the placement that is best there if it is another."""
+    values, plan_ns = values_at(placement.graph, each.end), format_ns(each.step_time_ns)
+    if not each.best:
+        return f"with {values}, the plan takes {plan_ns}"
+    best = BASELINE_NAMES.get(each.best, "another placement")
+    return f"with {values}, {best} is best: {format_ns(each.best_step_time_ns)} instead of {plan_ns}"
+
+
+def verdict_headline(verdict: Verdict) -> str:
+    """The time of the candidate that is used, against TensorFlow's default; "" if one of them was not timed."""
+    used, default = verdict.of(verdict.used), verdict.of(DEFAULT)
+    if used is None or default is None or not used.median_ns or not default.median_ns:
+        return ""
+    time = f"{format_ns(used.median_ns)} per step"
+    if verdict.used == DEFAULT:
+        return f"measured: {DEFAULT} is the fastest of {len(verdict.candidates)} and is used: {time}"
+    change = ratio(default.median_ns, used.median_ns, "faster than", "slower than", "as fast as")
+    return f"measured {change} {DEFAULT}: {time} instead of {format_ns(default.median_ns)} ({verdict.used} is used)"
+
+
+def verdict_rows(verdict: Verdict) -> list[list[str]]:
+    """A row of text for each candidate of a race: its name, measured and predicted time, calls, and what became of it."""
+    return [
+        [
+            candidate.name,
+            format_ns(candidate.median_ns) if candidate.median_ns else "",
+            format_ns(candidate.predicted_ns) if candidate.predicted_ns else "",
+            str(candidate.calls),
+            "used" if candidate.name == verdict.used else candidate.outcome,
+        ]
+        for candidate in verdict.candidates
+    ]
 
 
 def _predicted(placement: Placement) -> str:

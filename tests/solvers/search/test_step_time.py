@@ -18,8 +18,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
-from placer.solvers.auto import MIN_GAIN
-from placer.solvers.base import Status, StopReason
+from placer.solvers.base import MIN_GAIN, Status, StopReason
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.registry import solver

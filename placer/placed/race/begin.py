@@ -1,0 +1,185 @@
+"""Which functions race, and what their calls run when the race is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from placer.placed.memory import remember
+from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
+from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.compiled_calls import CompiledCalls
+from placer.placed.signature import Prepared
+from placer.plan.call_plan import CallPlan
+from placer.plan.verdict import DEFAULT, PLAN, Verdict
+
+if TYPE_CHECKING:
+    from placer.placed.signatures import Signatures
+    from placer.tf.rewrite.taping import TapedFunction
+    from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
+
+
+def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
+    """Lets the calls of a function race, where that is possible and a candidate is predicted to be faster than the default.
+
+    Args:
+        signatures: of the placed function.
+        prepared: a call that is planned and rewritten.
+    """
+    solved, plan, run = prepared.solved, prepared.planned, prepared.run
+    prepared = replace(prepared, solved=None)
+    if plan.verdict is not None and plan.verdict.compiled_for:
+        assert prepared.trace is not None
+        return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
+    if not is_wanted(signatures):
+        return prepared
+    if plan.verdict is not None:
+        is_plain = plan.verdict.used == DEFAULT and not signatures.options.pins
+        return decided(signatures, prepared, prepared.concrete if is_plain else run)
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
+    if solved is not None:
+        entrants = candidates(solved)
+        if entrants and not _may_gain(signatures, entrants):
+            remember(plan)
+            return replace(prepared, timing=dispatch)
+        assert prepared.trace is not None
+        if reason := _reason_against(signatures, prepared.trace, entrants):
+            note = f"The calls do not race, so the plan is only predicted: {reason}."
+            noted = plan.changed(replace(plan.placement, notes=(*plan.placement.notes, note)))
+            remember(noted)
+            return replace(prepared, call_plan=noted)
+        dispatch.alone = _race(signatures, prepared, entrants)
+    return replace(prepared, timing=dispatch)
+
+
+def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
+    """A call whose plan has a verdict.
+
+    Args:
+        signatures: of the placed function.
+        prepared: the call, with the function that runs its plan.
+        alone: runs eager calls that no tape records.
+    """
+    if not is_wanted(signatures):
+        return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
+    watch = _watched(signatures, prepared, alone)
+    return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
+
+
+def is_wanted(signatures: Signatures) -> bool:
+    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
+    options = signatures.options
+    chosen_by_user = options.solver != "auto" or options.objective != "step_time"
+    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
+
+
+def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
+    """Whether there are several candidates, and one is predicted to be faster than TensorFlow's default."""
+    default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
+    is_faster = min(each.predicted_ns for each in entrants) < default_ns
+    return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
+
+
+def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
+    """Why calls may not be given to different placements in turn; "" if they may."""
+    from placer.tf.run.calling import is_deterministic
+    from placer.tf.run.learning import starts_anew
+
+    if not entrants:
+        return "TensorFlow's default does not fit the memory"
+    if signatures.moves_variables:
+        return 'variables="move" moves variables before the first call'
+    if starts_anew(trace):
+        return "each copy of the function would begin anew with its own state, such as the position of a random seed"
+    if is_deterministic() and signatures.options.race == "auto":
+        return "TensorFlow is set to be deterministic, and results can differ between devices in their last bits"
+    return ""
+
+
+def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
+    from placer.tf.run.exhausted import changes_nothing
+
+    def runner(candidate: Candidate) -> Runner:
+        if candidate.name == PLAN:
+            return prepared.run  # type: ignore[no-any-return]
+        if candidate.name == DEFAULT and not signatures.options.pins:
+            return prepared.concrete  # type: ignore[no-any-return]
+        assert prepared.trace is not None
+        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+
+    def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
+        current = prepared.signature.current
+        if current is None or current.timing is None or current.timing.alone is not race:
+            return  # it was planned again meanwhile
+        settled_plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
+        remember(settled_plan)
+        settled = replace(prepared, call_plan=settled_plan, run=run)
+        watch = _watched(signatures, settled, run)
+        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
+
+    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
+    return race
+
+
+def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
+    """What runs calls after a race: a `Watch` around what runs them, if the candidate that they run was timed."""
+    verdict = prepared.planned.verdict
+    used = verdict.of(verdict.used) if verdict is not None else None
+    if used is None or not used.median_ns:
+        return run
+    return Watch(run, used.median_ns, lambda: signatures.plan_again(prepared))
+
+
+def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Runs calls under a tape by the plan. The first one makes the plan of the call and its gradient; then its race begins."""
+    signature, run = prepared.signature, prepared.run
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        results = run(*args, **kwargs)
+        with signatures.lock:
+            current, pair = signature.current, signature.pair
+            if pair is not None and current is not None and current.timing is not None:
+                signature.pair = None
+                current.timing.taped = _pair_race(signatures, prepared, pair, current.timing)
+        return results
+
+    return call
+
+
+def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatch: Dispatch) -> Runner:
+    """What runs the next calls under a tape: a race, or the plan where there is nothing to race."""
+    from placer.tf.run.exhausted import changes_nothing
+
+    plan: TapedFunction = prepared.run
+    signature = prepared.signature
+    entrants = candidates(pair)
+    pair_plan = signature.taped[signature.taped_text(higher=False)]
+    assert prepared.trace is not None
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+        remember(pair_plan)
+        return plan
+
+    def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
+        def plan_of(trace: Trace, higher: bool) -> CallPlan:
+            return signatures.plan_of_pair(signature, trace, higher) if higher else CallPlan.of(candidate.placement)
+
+        return plan.with_pairs(plan_of, around_backward)
+
+    def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
+        settled = pair_plan.changed(replace(winner.placement, verdict=verdict))
+        remember(settled)
+        signature.taped[signature.taped_text(higher=False)] = settled
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            results = run(*args, **kwargs)
+            signatures.latest = replace(prepared, call_plan=settled)
+            return results
+
+        dispatch.taped = call
+
+    def give_up() -> None:
+        remember(pair_plan)
+        dispatch.taped = plan
+
+    return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)

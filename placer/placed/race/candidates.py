@@ -1,0 +1,109 @@
+"""The placements of one function that are worth timing beside its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from placer.plan.parts import BASELINE_NAMES
+from placer.plan.placement import Placement
+from placer.plan.verdict import DEFAULT, PLAN
+from placer.problem.memory import excess
+from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import Simulator
+from placer.solvers.base import Solution
+from placer.solvers.registry import solver
+from placer.verbs.solve import Solved
+
+BEST_FOUND, FEWER_COPIES = "the best plan found", "a plan with fewer copies"
+COPY_FACTOR = 3
+"""Factor of the time of all copies in the search for a plan with fewer of them. A plan with many copies has the least certain
+prediction."""
+MAX_PREDICTED_RATIO = 4
+"""A candidate is not timed if its predicted step is longer than this multiple of the shortest one. Nearly all predictions are
+within a factor of two."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A placement to time."""
+
+    name: str
+    solved: Solved
+    """The plan of the function."""
+    solution: Solution
+    """Of the problem that the plan solves."""
+
+    @property
+    def predicted_ns(self) -> int:
+        """Predicted step time."""
+        return self.solution.objective_ns
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is the plan."""
+        return self.solution is self.solved.solution
+
+    @cached_property
+    def placement(self) -> Placement:
+        """The candidate as a Placement."""
+        return self.solved.placement if self.is_plan else self.solved.placement_of(self.solution)
+
+
+def candidates(solved: Solved) -> list[Candidate]:
+    """The plan, if it is not TensorFlow's default, then the default, then the other candidates by predicted step time.
+
+    The others are: everything on one kind of device; the plan of a search in which copies take `COPY_FACTOR` times as long; and
+    the best plan of the search where TensorFlow's default was kept because that plan gains little. Left out are those that
+    equal another candidate, exceed a memory limit, or have a predicted step of more than `MAX_PREDICTED_RATIO` times the
+    shortest one.
+
+    Returns:
+        None if TensorFlow's default exceeds a memory limit.
+    """
+    plan = Candidate(PLAN, solved, solved.solution)
+    default = Candidate(DEFAULT, solved, _solution(solved, solved.problem, "tf_default"))
+    if _exceeds_limit(default):
+        return []
+    is_default = _is_same(plan, default)
+    chosen = [default] if is_default else [plan, default]
+    for candidate in sorted(_others(solved, is_default), key=lambda candidate: candidate.predicted_ns):
+        shortest_ns = min(each.predicted_ns for each in chosen)
+        is_known = any(_is_same(candidate, each) for each in chosen)
+        if not is_known and candidate.predicted_ns <= MAX_PREDICTED_RATIO * shortest_ns and not _exceeds_limit(candidate):
+            chosen.append(candidate)
+    return chosen
+
+
+def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
+    problem = solved.problem
+    for rule in ("all_cpu", "all_gpu"):
+        if rule in solved.placement.baselines:
+            yield Candidate(BASELINE_NAMES[rule], solved, _solution(solved, problem, rule))
+    links = problem.links
+    dearer = replace(links, latency_ns=COPY_FACTOR * links.latency_ns, ns_per_byte=COPY_FACTOR * links.ns_per_byte)
+    searches = {FEWER_COPIES: replace(problem, links=dearer)}
+    if default_is_kept:
+        searches[BEST_FOUND] = problem
+    for name, searched in searches.items():
+        solution = _solution(solved, searched, "step_time")
+        if solution.assignment is not None:
+            step_ns = Simulator(problem).step_ns(solution.assignment)
+            yield Candidate(name, solved, replace(solution, objective_ns=step_ns, lower_bound_ns=solved.solution.lower_bound_ns))
+
+
+def _solution(solved: Solved, problem: PlacementProblem, name: str) -> Solution:
+    return solver(name).solve(problem, "step_time", seed=solved.options.seed)
+
+
+def _is_same(one: Candidate, other: Candidate) -> bool:
+    a, b = one.solution.assignment, other.solution.assignment
+    return a is not None and b is not None and np.array_equal(a.device, b.device)
+
+
+def _exceeds_limit(candidate: Candidate) -> bool:
+    assignment = candidate.solution.assignment
+    return assignment is None or bool(excess(candidate.solved.problem, assignment).any())

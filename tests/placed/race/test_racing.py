@@ -1,0 +1,258 @@
+"""Calls that race: each runs once, results are those of the plain function, and the fastest candidate is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.placed.race.calls import Watch
+from placer.plan.verdict import DEFAULT, PLAN
+from placer.problem.problem import Assignment
+from placer.tf.rewrite.taping import TapedFunction
+from placer.tf.run import timing
+
+X = tf.reshape(tf.range(12, dtype=tf.float32), [3, 4])
+
+
+def by_plan(run: Any) -> bool:
+    """Whether a function runs by a plan, and not as TensorFlow places it."""
+    return isinstance(run, TapedFunction)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], float]], list[Any]]:
+    """Gives calls made-up times: a function of what runs the call. Returns the list of what ran."""
+    ran: list[Any] = []
+
+    def use(seconds_of: Callable[[Any], float]) -> list[Any]:
+        def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+            ran.append(run)
+            return run(*args, **kwargs), seconds_of(run)
+
+        monkeypatch.setattr(timing, "timed_call", timed)
+        return ran
+
+    return use
+
+
+def two_devices(x: tf.Tensor) -> tf.Tensor:
+    return tf.tanh(x) + tf.sin(x) * 2.0
+
+
+def split(problem: Any) -> Any:
+    """Every second unit on the second device: a plan that is never the default."""
+    device = np.where(problem.units.allowed[:, -1], np.arange(problem.num_units) % 2, 0)
+    return Assignment(device)
+
+
+def settled(step: placer.PlacedFunction, *args: Any) -> int:
+    """Calls a function until its race is over; returns the number of calls."""
+    for call in range(1, 60):
+        step(*args)
+        if step.placement.verdict is not None:
+            return call
+    raise AssertionError("the race does not end")
+
+
+@pytest.mark.parametrize("winner", [DEFAULT, PLAN])
+def test_the_fastest_is_kept_and_the_verdict_says_so(winner: str, clock: Any) -> None:
+    clock(lambda run: 1e-3 if by_plan(run) == (winner == PLAN) else 2e-3)
+    step = placer.place(two_devices, solver=split, race="force")
+    assert settled(step, X) <= 40
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert verdict.used == winner
+    assert verdict.speedup == pytest.approx(2.0 if winner == PLAN else 1.0)
+    assert step.placement.summary().splitlines()[0].startswith("two_devices: measured")
+    ran = {device for name, device in step.observe(X).ran.items() if step.placement.graph.op(name).role == "op"}
+    assert ran == ({"CPU:0", "CPU:1"} if winner == PLAN else {"CPU:0"})
+    tf.debugging.assert_near(step(X), two_devices(X))
+    assert placer.Placement.from_json(step.placement.to_json()).verdict == verdict
+
+
+def test_each_call_runs_once_and_in_order(clock: Any) -> None:
+    clock(lambda run: 1e-3)
+    total, log = tf.Variable(0.0), []
+
+    def add(x: tf.Tensor) -> tf.Tensor:
+        tf.py_function(lambda value: log.append(float(value)), [x], [])
+        return total.assign_add(x) * tf.tanh(x)
+
+    step = placer.place(add, solver=split, race="force")
+    for i in range(50):
+        step(tf.constant(float(i)))
+    assert log == [float(i) for i in range(50)]
+    assert float(total) == sum(range(50))
+    assert step.placement.verdict is not None
+
+
+def test_a_candidate_that_fails_leaves_and_its_call_is_made_again(clock: Any) -> None:
+    def seconds(run: Any) -> float:
+        if by_plan(run):
+            raise tf.errors.UnimplementedError(None, None, "no such kernel")
+        return 1e-3
+
+    clock(seconds)
+    step = placer.place(two_devices, solver=split, race="force")
+    settled(step, X)
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert verdict.used == DEFAULT
+    assert "no such kernel" in verdict.of(PLAN).outcome  # type: ignore[union-attr]
+
+
+def test_a_failed_call_that_changed_something_is_not_made_again(clock: Any) -> None:
+    total = tf.Variable(0.0)
+
+    def add(x: tf.Tensor) -> tf.Tensor:
+        return total.assign_add(tf.reduce_sum(tf.tanh(x)))
+
+    def seconds(run: Any) -> float:
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+
+    clock(seconds)
+    step = placer.place(add, solver=split, race="force")
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="no memory"):
+        step(X)
+    tf.debugging.assert_near(total, tf.reduce_sum(tf.tanh(X)))  # the call ran once
+
+
+def test_an_error_of_the_function_itself_reaches_the_caller_and_drops_nothing(clock: Any) -> None:
+    clock(lambda run: 1e-3)
+
+    def checked(x: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.debugging.assert_positive(x, message="not positive")]):
+            return tf.tanh(x)
+
+    step = placer.place(checked, solver=split, race="force")
+    for _ in range(10):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
+            step(-X)
+    settled(step, X + 1)
+    assert all(not c.outcome.startswith("failed") for c in step.placement.verdict.candidates)  # type: ignore[union-attr]
+
+
+def test_threads_race_together(clock: Any) -> None:
+    clock(lambda run: 1e-3 if by_plan(run) else 2e-3)
+    total = tf.Variable(0)
+
+    def count(x: tf.Tensor) -> tf.Tensor:
+        total.assign_add(1)
+        return tf.tanh(x)
+
+    step = placer.place(count, solver=split, race="force")
+    barrier = threading.Barrier(8)
+
+    def calls(_: int) -> list[Any]:
+        barrier.wait()
+        return [step(X) for _ in range(12)]
+
+    with ThreadPoolExecutor(8) as pool:
+        for results in pool.map(calls, range(8)):
+            for result in results:
+                tf.debugging.assert_near(result, tf.tanh(X))
+    assert int(total) == 96
+    assert step.placement.verdict is not None
+    assert step.placement.verdict.used == PLAN
+
+
+def test_calls_race_again_when_they_have_become_slower(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_s, now_s = [1e-3], [0.0]
+    clock(lambda run: plan_s[0] if by_plan(run) else 2e-3)
+    monkeypatch.setattr(Watch, "WATCH_EVERY", 2)
+    monkeypatch.setattr("placer.placed.race.calls.monotonic", lambda: now_s[0])
+    step = placer.place(two_devices, solver=split, race="force")
+    settled(step, X)
+    assert step.placement.verdict.used == PLAN  # type: ignore[union-attr]
+    plan_s[0] = 10e-3
+    for _ in range(2 * Watch.MAX_SLOW_CALLS):
+        now_s[0] += Watch.MIN_SLOW_S
+        step(X)
+    settled(step, X)
+    assert step.placement.verdict.used == DEFAULT  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["off", "seeded", "deterministic", "chosen solver"])
+def test_what_may_not_race_runs_by_its_plan(kind: str, clock: Any) -> None:
+    ran = clock(lambda run: 1e-3)
+
+    def fn(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x) * (tf.random.uniform([], seed=3) if kind == "seeded" else 1.0)
+
+    race = {"off": "off", "seeded": "force"}.get(kind, "auto")
+    step = placer.place(fn, solver=split, race=race)
+    if kind == "deterministic":
+        tf.config.experimental.enable_op_determinism()
+    try:
+        for _ in range(5):
+            step(X)
+    finally:
+        if kind == "deterministic":
+            from tensorflow.python.framework.config import disable_op_determinism
+
+            disable_op_determinism()
+    assert not ran
+    assert step.placement.verdict is None
+    if kind == "seeded":
+        assert any("do not race" in note for note in step.placement.notes)
+
+
+def test_a_candidate_over_a_memory_limit_never_runs(clock: Any) -> None:
+    ran = clock(lambda run: 1e-3)
+    big = tf.ones([512, 512])
+    step = placer.place(two_devices, race="force", memory_limits={"CPU:0": "1MiB"})
+    for _ in range(5):
+        step(big)
+    assert not ran
+    assert any("does not fit the memory" in note for note in step.placement.notes)
+
+
+@pytest.mark.parametrize("winner", [DEFAULT, PLAN])
+def test_a_call_under_a_tape_races_together_with_its_gradient(winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tf.Variable(tf.ones([4, 4]))
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.tanh(x @ weights) + tf.sin(x))
+
+    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        """Forward functions take as long as each other; the gradient decides."""
+        results = run(*args, **kwargs)
+        name = step.placement.solver
+        return results, 1e-3 if isinstance(run, TapedFunction) or (name == "tf_default") == (winner == DEFAULT) else 5e-3
+
+    monkeypatch.setattr(timing, "timed_call", timed)
+    step = placer.place(loss, solver=split, race="force")
+    with tf.GradientTape() as plain_tape:
+        plain = loss(X)
+    expected = plain_tape.gradient(plain, weights)
+    for _ in range(45):
+        with tf.GradientTape() as tape:
+            result = step(X)
+        tf.debugging.assert_near(tape.gradient(result, weights), expected)
+        tf.debugging.assert_near(result, plain)
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert verdict.used == winner
+    assert step.placements["float32[3,4] (taped)"].verdict == verdict
+    assert step.placements["float32[3,4]"].verdict is None  # no call without a tape was made
+
+
+def test_calls_under_a_tape_whose_gradient_is_not_taken_do_not_race_for_ever(clock: Any) -> None:
+    ran = clock(lambda run: 1e-3)
+    step = placer.place(two_devices, solver=split, race="force")
+    for _ in range(50):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            step(X)
+    timed = len(ran)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        step(X)
+    assert len(ran) == timed
