@@ -82,7 +82,7 @@ class Memory:
         """
         key = self.key
         entry = None if key is None else self._store.get(key.key)
-        if key is None or entry is None or not (entry.measured or entry.prices == key.prices) or (entry.races and may_race):
+        if key is None or entry is None or not (entry.measured or entry.prices == key.prices):
             return None
 
         def make() -> Placement:
@@ -100,8 +100,8 @@ class Memory:
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             self._tell_ignored(entry, error)
             return None
-        holds = (not seen or plan.seen == seen) and self._fits(plan) and _covers(plan, self._trace)
-        return plan if holds else None
+        holds = not (plan.races and may_race) and (not seen or plan.seen == seen)
+        return plan if holds and self._fits(plan) and _covers(plan, self._trace) else None
 
     def _fits(self, plan: CallPlan) -> bool:
         """Whether a plan fits into the memory that there is now, and was made with nearly as much."""
@@ -116,12 +116,10 @@ class Memory:
 
 
 @paused_collection()
-def remember(plan: CallPlan, *, races: bool = False) -> None:
-    """Stores a plan for later starts. A failure is told once and has no other effect.
+def remember(plan: CallPlan) -> None:
+    """Stores a plan for later starts. One with a verdict stays valid when measurements change.
 
-    Args:
-        plan: what later starts run by. One with a verdict stays valid when measurements change.
-        races: whether its calls are still to race.
+    A failure is told once and has no other effect.
     """
     if (key := plan.memory_key) is None:
         return
@@ -131,7 +129,6 @@ def remember(plan: CallPlan, *, races: bool = False) -> None:
             key=key.key,
             prices=key.prices,
             measured=plan.verdict is not None,
-            races=races,
             function=key.function,
             signature=key.signature,
             machine=placement.machine,

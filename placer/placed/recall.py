@@ -28,7 +28,7 @@ class Recall:
         signature: what the trace belongs to.
         trace: of the function, or of a call under a tape and its gradient.
         text: names what is planned.
-        traced_again: gives the trace anew, where rewriting changes it.
+        traced_again: gives the trace of a call under a tape anew, since rewriting changes it.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Recall:
     ) -> None:
         self._signatures = signatures
         self._signature = signature
+        self._is_pair = traced_again is not None
         self._traced_again = traced_again or (lambda: trace)
         self._limits = signatures.limits_of(signature)
         options = replace(signatures.options, memory_limits=self._limits)
@@ -49,7 +50,8 @@ class Recall:
     def plan(self) -> CallPlan | None:
         """The remembered plan; None if there is none that calls of now can run by. What was seen is known again with it."""
         signature = self._signature
-        plan = self._memory.recall(signature.seen, self._graph, self._plan_anew, may_race=_may_race(self._signatures))
+        may_race = _may_race(self._signatures, is_pair=self._is_pair)
+        plan = self._memory.recall(signature.seen, self._graph, self._plan_anew, may_race=may_race)
         if plan is None or not _may_move_now(self._signatures, plan):
             return None
         signature.seen = plan.seen or signature.seen
@@ -58,7 +60,8 @@ class Recall:
     def new(self, placement: Placement, *, races: bool) -> CallPlan:
         """A new plan, which is remembered; `races` if calls decide whether it stays."""
         plan = CallPlan.of(placement, self._signature.seen, self._memory.key)
-        remember(plan, races=races and is_wanted(self._signatures))
+        plan = replace(plan, races=races and is_wanted(self._signatures))
+        remember(plan)
         return plan
 
     def _graph(self, seen: Seen | None) -> OpGraph:
@@ -78,12 +81,12 @@ def is_recalled(signatures: Signatures, signature: Signature, trace: Trace) -> b
     return plan is not None
 
 
-def _may_race(signatures: Signatures) -> bool:
+def _may_race(signatures: Signatures, *, is_pair: bool) -> bool:
     """Whether a call of now can race, so that a plan which no race decided must be made again, with its candidates."""
     from placer.tf.devices import process_devices
     from placer.tf.run import calling
 
-    if not is_wanted(signatures) or not (calling.runs_on_its_own() or calling.runs_under_tape()):
+    if not is_wanted(signatures) or not (calling.runs_under_tape() if is_pair else calling.runs_on_its_own()):
         return False
     machine = machine_named(signatures.options.devices)
     return machine is None or {device.name for device in machine.devices} <= set(process_devices())

@@ -36,6 +36,8 @@ class CallPlan:
     """What was seen of the function when it was planned."""
     memory_key: MemoryKey | None = None
     """By what the plan is found again; None for a plan that is not remembered."""
+    races: bool = False
+    """Whether calls are still to decide, by a race, if it stays."""
 
     @classmethod
     def of(cls, placement: Placement, seen: Seen | None = None, memory_key: MemoryKey | None = None) -> CallPlan:
@@ -54,7 +56,7 @@ class CallPlan:
         )
 
     def changed(self, placement: Placement) -> CallPlan:
-        """The same with another whole plan."""
+        """Another whole plan for the same trace, which stays."""
         return CallPlan.of(placement, self.seen, self.memory_key)
 
     @cached_property
@@ -76,6 +78,7 @@ class CallPlan:
             "state_device_of": dict(self.state_device_of),
             "result_shapes": list(self.result_shapes),
             "options": dict(self.options),
+            "races": self.races,
             "verdict": None if self.verdict is None else self.verdict.to_json(),
             "memory": {device: list(held) for device, held in self.memory.items()},
             "seen": None if self.seen is None else self.seen.to_json(),
@@ -99,4 +102,5 @@ class CallPlan:
             make=make,
             seen=None if data["seen"] is None else Seen.from_json(data["seen"]),
             memory_key=memory_key,
+            races=bool(data["races"]),
         )

@@ -28,8 +28,9 @@ _TIMEOUT_S = 5
 _SCHEMA = """
 CREATE TABLE plans (
     number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, prices TEXT NOT NULL, measured INTEGER NOT NULL,
-    races INTEGER NOT NULL, function TEXT NOT NULL, signature TEXT NOT NULL, machine TEXT NOT NULL,
-    ops INTEGER NOT NULL, result TEXT NOT NULL, made TEXT NOT NULL, call_plan BLOB NOT NULL, plan BLOB NOT NULL, checksum BLOB NOT NULL
+    function TEXT NOT NULL, signature TEXT NOT NULL, machine TEXT NOT NULL,
+    ops INTEGER NOT NULL, result TEXT NOT NULL, made TEXT NOT NULL,
+    call_plan BLOB NOT NULL, plan BLOB NOT NULL, checksum BLOB NOT NULL
 )
 """
 _FORMAT = FileFormat("plans", 0x504C4150, VERSION, _SCHEMA)  # "PLAP"
@@ -66,8 +67,6 @@ class Entry:
     """See `MemoryKey`."""
     measured: bool
     """Whether measured calls chose the plan. Otherwise it counts only with the prices that it was made with."""
-    races: bool
-    """Whether calls were to race when it was made, and did not yet decide."""
     function: str
     signature: str
     machine: str

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from placer.plan import plan_store
 from placer.plan.plan_store import Entry, PlanStore, packed
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution
+from placer.tf.rewrite.taping import TapedFunction
+from placer.tf.run import timing
 from tests.helpers.harness import (
     DEVICES,
     Program,
@@ -193,6 +195,68 @@ def test_what_a_first_call_learnt_is_remembered_with_the_plan(store: Path) -> No
     assert graphs[0] == graphs[1]
     assert {size.source for sizes in graphs[1].sizes.values() for size in sizes if size} == {"seen"}
     assert graphs[1].op("matmul").signature.outputs[0].shape == (kept, 4)
+
+
+def raced(taped: bool) -> Any:
+    """A new start, whose calls race until they have decided."""
+    placed = placer.place(step, devices=two_cpus(), solver=Noted(0), race="force")
+    for _ in range(60):
+        with tf.GradientTape() if taped else nullcontext() as tape:
+            if taped:
+                tape.watch(X)
+            result = placed(X)
+        np.testing.assert_allclose(result, step(X), rtol=1e-5)
+        if taped:
+            tape.gradient(result, X)
+        if placed.placement.verdict is not None:
+            return placed
+    raise AssertionError("the race does not end")
+
+
+@pytest.mark.parametrize("taped", [False, True])
+@pytest.mark.parametrize("plan_wins", [False, True])
+def test_a_second_start_does_not_race_again(store: Path, monkeypatch: pytest.MonkeyPatch, taped: bool, plan_wins: bool) -> None:
+    timed: list[Any] = []
+
+    def timed_call(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        timed.append(run)
+        return run(*args, **kwargs), 1e-3 if isinstance(run, TapedFunction) == plan_wins else 2e-3
+
+    monkeypatch.setattr(timing, "timed_call", timed_call)
+    first = raced(taped)
+    assert timed
+    timed.clear()
+    solved.clear()
+    second = raced(taped)
+    assert not solved
+    assert not timed
+    assert second.placement.to_json() == first.placement.to_json()
+    Store().put([Row("a model", "2.21.0", OpSignature("MatMul", (), ()), Measurement(3, 1, 2, 0.1))])
+    assert raced(taped).placement.verdict == first.placement.verdict
+    assert not timed  # what calls took stays true when other measurements change
+    assert taped or not solved
+    if not taped:
+        ran = set(second.observe(X).ran.values())
+        assert ran == ({"CPU:0", "CPU:1"} if plan_wins else {"CPU:0"})
+        second.signatures.plan_again(second.signatures.latest)
+        raced(taped)
+        assert solved
+
+
+def test_a_start_that_ended_before_its_race_races_anew(store: Path) -> None:
+    for _ in range(2):
+        solved.clear()
+        placed = placer.place(step, devices=two_cpus(), solver=Noted(0), race="force")
+        placed(X)
+        assert solved
+        assert placed.placement.verdict is None
+    for start in range(2):
+        solved.clear()
+        placed = placer.place(step, devices=two_cpus(), solver=Noted(0), race="force")
+        np.testing.assert_allclose(tf.function(lambda x, placed=placed: placed(x) + 1.0)(X), step(X) + 1.0, rtol=1e-5)
+        assert bool(solved) == (start == 0)  # calls in a graph do not race
+    placed(X)
+    assert solved
 
 
 SCRIPT = """

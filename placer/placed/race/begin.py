@@ -41,7 +41,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if solved is not None:
         entrants = candidates(solved)
         if entrants and not _may_gain(signatures, entrants):
-            remember(plan)
+            remember(plan.changed(plan.placement))
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
         if reason := _reason_against(signatures, prepared.trace, entrants):
@@ -50,7 +50,22 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
             remember(noted)
             return replace(prepared, call_plan=noted)
         dispatch.alone = _race(signatures, prepared, entrants)
+    elif plan.races:
+        dispatch.alone = _planned_again(signatures, prepared)
     return replace(prepared, timing=dispatch)
+
+
+def _planned_again(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Plans a signature again at its first eager call without a tape. So these calls race, which a remembered plan cannot."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with signatures.lock:
+            if prepared.signature.current is not None and prepared.signature.current.call_plan is prepared.call_plan:
+                signatures.forget(prepared.signature)
+            signatures.latest = again = signatures.prepare(args, kwargs)
+        return again.call(*args, **kwargs)
+
+    return call
 
 
 def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
@@ -157,7 +172,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     pair_plan = signature.taped[signature.taped_text(higher=False)]
     assert prepared.trace is not None
     if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
-        remember(pair_plan)
+        remember(pair_plan.changed(pair_plan.placement))
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
@@ -179,7 +194,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
         dispatch.taped = call
 
     def give_up() -> None:
-        remember(pair_plan)
+        remember(pair_plan.changed(pair_plan.placement))
         dispatch.taped = plan
 
     return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)
