@@ -188,8 +188,10 @@ class Signatures:
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
     def forget(self, signature: Signature) -> None:
-        """Lets the next call of a signature plan it again."""
-        signature.current = signature.exportable = None
+        """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
+        signature.current = signature.exportable = signature.pair = None
+        for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
+            del signature.taped[text]
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
@@ -345,6 +347,8 @@ class Signatures:
         from placer.tf.trace.tracing import trace_pair
 
         text = signature.taped_text(higher)
+        if (raced := signature.taped.get(text)) is not None and raced.verdict is not None:
+            return raced
         plan, solved = self._plan_of(pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments), races=not higher)
         if not higher:
             signature.pair = solved

@@ -44,7 +44,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
             remember(plan.changed(plan.placement))
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
-        if reason := _reason_against(signatures, prepared.trace, entrants):
+        if reason := _reason_against(signatures, prepared.trace, solved, entrants):
             note = f"The calls do not race, so the plan is only predicted: {reason}."
             noted = plan.changed(replace(plan.placement, notes=(*plan.placement.notes, note)))
             remember(noted)
@@ -96,13 +96,16 @@ def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
+def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
+    from placer.tf.devices import process_devices
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
         return "TensorFlow's default does not fit the memory"
+    if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
+        return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
     if starts_anew(trace):
@@ -127,11 +130,12 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
+        dispatch = current.timing
         settled_plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
         remember(settled_plan)
-        settled = replace(prepared, call_plan=settled_plan, run=run)
-        watch = _watched(signatures, settled, run)
-        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
+        settled = replace(prepared, call_plan=settled_plan, run=run, timing=dispatch)
+        signatures.settle(settled)
+        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
 
     race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
@@ -171,7 +175,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     entrants = candidates(pair)
     pair_plan = signature.taped[signature.taped_text(higher=False)]
     assert prepared.trace is not None
-    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, pair, entrants):
         remember(pair_plan.changed(pair_plan.placement))
         return plan
 
