@@ -180,8 +180,10 @@ class Signatures:
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
     def forget(self, signature: Signature) -> None:
-        """Lets the next call of a signature plan it again."""
-        signature.current = signature.exportable = None
+        """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
+        signature.current = signature.exportable = signature.pair = None
+        for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
+            del signature.taped[text]
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
@@ -307,10 +309,13 @@ class Signatures:
 
     def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
         """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        text = signature.taped_text(higher)
+        if (raced := signature.taped.get(text)) is not None and raced.verdict is not None:
+            return raced
         plan, solved = self._plan_of(pair, signature)
         if not higher:
             signature.pair = solved
-        signature.taped[signature.taped_text(higher)] = plan
+        signature.taped[text] = plan
         return plan
 
     def _taping(self, prepared: Prepared) -> Taping:

@@ -41,7 +41,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         if entrants and not _may_gain(signatures, entrants):
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
-        if reason := _reason_against(signatures, prepared.trace, entrants):
+        if reason := _reason_against(signatures, prepared.trace, solved, entrants):
             note = f"The calls do not race, so the plan is only predicted: {reason}."
             placement = replace(plan.placement, notes=(*plan.placement.notes, note))
             return replace(prepared, call_plan=CallPlan.of(placement))
@@ -77,13 +77,16 @@ def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
+def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
+    from placer.tf.devices import process_devices
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
         return "TensorFlow's default does not fit the memory"
+    if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
+        return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
     if starts_anew(trace):
@@ -108,9 +111,10 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
-        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
-        watch = _watched(signatures, settled, run)
-        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
+        dispatch = current.timing
+        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run, timing=dispatch)
+        signatures.settle(settled)
+        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
 
     race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
@@ -149,7 +153,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     signature = prepared.signature
     entrants = candidates(pair)
     assert prepared.trace is not None
-    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, pair, entrants):
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
