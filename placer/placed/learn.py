@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from placer.common.device_spec import parse
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
+from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
@@ -82,7 +82,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not _is_undecided(signatures, graph) or not has_requested_devices(graph) or not _fits(signatures, graph):
         return None
     try:
         call = ReportingCall(trace, sizes)
@@ -163,12 +163,6 @@ def _has_accelerator() -> bool:
     from placer.tf.devices import process_devices
 
     return not all(device.startswith("CPU") for device in process_devices())
-
-
-def _has_requested_devices(graph: OpGraph) -> bool:
-    """Whether this process has all devices that `tf.device` scopes ask for. A plan relaxes others, an unplaced call cannot."""
-    requested = {op.requested_device for op in graph if op.requested_device}
-    return all(any(parse(spec).matches(device) for device in graph.process_devices) for spec in requested)
 
 
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placer.common.units import three_digits
+from placer.graph.requested_devices import has_requested_devices
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
-from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -33,14 +36,14 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if plan.verdict is not None:
         dispatch.alone = _watched(signatures, prepared, plan.verdict)
     elif solved is not None:
+        if solved.problem.num_devices == 1:
+            return prepared
         entrants = candidates(solved)
         if entrants and not _may_gain(signatures, entrants):
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
         if reason := _reason_against(signatures, prepared.trace, entrants):
-            note = f"The calls do not race, so the plan is only predicted: {reason}."
-            placement = replace(plan.placement, notes=(*plan.placement.notes, note))
-            return replace(prepared, call_plan=CallPlan.of(placement))
+            return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
     return replace(prepared, timing=dispatch)
 
@@ -75,16 +78,31 @@ def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candida
     return ""
 
 
+def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Candidate], reason: str) -> Prepared:
+    """A call that does not race. It runs by the plan only if that is predicted to be faster beyond doubt."""
+    note = f"The calls do not race, so the plan is only predicted: {reason}."
+    chosen = beyond_doubt(entrants)
+    plan = prepared.plan
+    if chosen is not None and chosen.name != PLAN:
+        gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
+        note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
+        plan = chosen.placement
+        prepared = replace(prepared, run=_runner(signatures, prepared, chosen))
+    return replace(prepared, call_plan=CallPlan.of(replace(plan, notes=(*plan.notes, note))))
+
+
+def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) -> Runner:
+    """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
+    if candidate.name == PLAN:
+        return prepared.run  # type: ignore[no-any-return]
+    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
+        return prepared.concrete  # type: ignore[no-any-return]
+    assert prepared.trace is not None
+    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+
+
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
-
-    def runner(candidate: Candidate) -> Runner:
-        if candidate.name == PLAN:
-            return prepared.run  # type: ignore[no-any-return]
-        if candidate.name == DEFAULT and not signatures.options.pins:
-            return prepared.concrete  # type: ignore[no-any-return]
-        assert prepared.trace is not None
-        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         current = prepared.signature.current
@@ -94,7 +112,7 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         watch = _watched(signatures, settled, verdict)
         signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
 
-    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
 
 

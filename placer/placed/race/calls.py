@@ -106,17 +106,22 @@ class Race:
             return self._runners[name]
 
     def _after_failure(self, name: str, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Makes a failed call again by TensorFlow's default, if that is possible, and drops the candidate.
+        """Makes a failed call again by another candidate, if that is possible, and drops the candidate that failed.
 
         If the call fails there too, the function is what fails, so the candidate stays.
 
         Raises:
-            Exception: the call fails there too, or it may have changed something, so it is not made again.
+            Exception: `error`; the call fails in another candidate too, or it may have changed something and is not made again.
         """
         from placer.tf.run.exhausted import is_out_of_memory
 
-        may_repeat = name != DEFAULT and (self._repeatable or isinstance(error, PlacerError))
-        results = self._runner(DEFAULT)(*args, **kwargs) if may_repeat else None
+        results, other = None, self._test.other_than(name, DEFAULT)
+        may_repeat = bool(other) and (self._repeatable or isinstance(error, PlacerError))
+        if may_repeat:
+            try:
+                results = self._runner(other)(*args, **kwargs)
+            except Exception:
+                raise error from None
         if may_repeat or is_out_of_memory(error):
             with self._lock:
                 self._test.drop(name, f"failed: {_first_line(error)}")
