@@ -10,6 +10,7 @@ from placer.common.units import three_digits
 from placer.graph.requested_devices import has_requested_devices
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
+from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -30,12 +31,15 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
+    if plan.verdict is not None and plan.verdict.compiled_for:
+        assert prepared.trace is not None
+        return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
     if not _is_wanted(signatures):
         return prepared
-    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if plan.verdict is not None:
-        dispatch.alone = _watched(signatures, prepared, plan.verdict)
-    elif solved is not None:
+        return decided(signatures, prepared, run)
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
+    if solved is not None:
         if solved.problem.num_devices == 1:
             return prepared
         entrants = candidates(solved)
@@ -46,6 +50,20 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
             return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
     return replace(prepared, timing=dispatch)
+
+
+def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
+    """A call whose plan has a verdict.
+
+    Args:
+        signatures: of the placed function.
+        prepared: the call, with the function that runs its plan.
+        alone: runs eager calls that no tape records.
+    """
+    if not _is_wanted(signatures):
+        return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
+    watch = _watched(signatures, prepared, alone)
+    return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
 
 
 def _is_wanted(signatures: Signatures) -> bool:
@@ -109,19 +127,20 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
         settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
-        watch = _watched(signatures, settled, verdict)
+        watch = _watched(signatures, settled, run)
         signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
 
     race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def _watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Runner:
-    """What runs calls after a race: a `Watch` if the candidate that they run was timed."""
-    used = verdict.of(verdict.used)
+def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
+    """What runs calls after a race: a `Watch` around what runs them, if the candidate that they run was timed."""
+    verdict = prepared.planned.verdict
+    used = verdict.of(verdict.used) if verdict is not None else None
     if used is None or not used.median_ns:
-        return prepared.run  # type: ignore[no-any-return]
-    return Watch(prepared.run, used.median_ns, lambda: signatures.forget(prepared.signature))
+        return run
+    return Watch(run, used.median_ns, lambda: signatures.forget(prepared.signature))
 
 
 def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:

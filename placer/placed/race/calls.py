@@ -124,7 +124,7 @@ class Race:
                 raise error from None
         if may_repeat or is_out_of_memory(error):
             with self._lock:
-                self._test.drop(name, f"failed: {_first_line(error)}")
+                self._test.drop(name, f"failed: {first_line(error)}")
                 self._settle_if_over()
         if not may_repeat:
             raise error
@@ -252,6 +252,7 @@ class Watch:
         return results
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type."""
     lines = str(error).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__
