@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
+from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
