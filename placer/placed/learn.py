@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
 from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
+from placer.placed.recall import is_recalled
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
 from placer.placed.undecided import is_undecided
@@ -79,7 +80,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if signature.current is not None or signature.seen is not None:
         return None
     trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
-    if trace is None or starts_anew(trace):
+    if trace is None or starts_anew(trace) or is_recalled(signatures, signature, trace):
         return None
     sizes = KnownSizes(trace)
     if not may_be_undecided(trace, sizes):

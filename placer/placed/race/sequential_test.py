@@ -86,11 +86,6 @@ class SequentialTest:
         """The candidate with the least median, of those that are still in the race; the first one before any call."""
         return min(self.racing(), key=lambda name: self.entrants[name].median_s)
 
-    def other_than(self, name: str, preferred: str) -> str:
-        """Another candidate that is still in the race, `preferred` if it is one of them; "" if there is none."""
-        others = [other for other in self.racing() if other != name]
-        return preferred if preferred in others else next(iter(others), "")
-
     @property
     def excess_s(self) -> float:
         """What the calls took beyond the median of the fastest. First calls of the first two candidates do not count."""
