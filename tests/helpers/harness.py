@@ -196,7 +196,7 @@ def tuned_alike(build: Builder, solver: Solver | str, clock: AbstractContextMana
     expected = behaviour(reference, traceable(reference.fn))
     placed = placer.place(program.fn, **{"devices": DEVICES, "solver": solver, "variables": "move", **program.plans})
     with clock:
-        tuned = placed.tune(*program.args, **program.kwargs, budget_s=2, side_effects="allow")
+        tuned = placed.tune(*program.args, **program.kwargs, budget_s=20, side_effects="allow")
     with soft_placement(False):
         compare(f"tuned: {tuned.verdict.used}", expected, behaviour(program, placed), program)
     return tuned
