@@ -8,7 +8,7 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.assumptions import seen_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
-from placer.views.shared.words import against, at_end, cost_sources, headline, optimality, verdict_rows
+from placer.views.shared.words import against, at_end, cost_sources, headline, optimality, solver_words, verdict_rows
 
 MAX_NOTES_SHOWN = 8
 
@@ -45,7 +45,7 @@ def summary(placement: Placement) -> str:
         "",
         f"transfers  {len(p.transfers)} per step, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)}",
         f"objective  {optimality(p)}",
-        f"solver     {p.solver}, {p.solver_seconds:.2f} s; {p.stop_reason}",
+        f"solver     {solver_words(p)}",
         f"costs      {cost_sources(p)}",
         *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
         *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),
