@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
+from placer.graph.seen import Seen
 from placer.placed.contest import Contest, Entrant, moved
+from placer.placed.memory import remember
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
-from placer.placed.race.candidates import candidates
+from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
 from placer.placed.signatures import MOVING_LOCK
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
@@ -36,6 +39,8 @@ MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
 MAX_HARVESTS, HARVESTED_STEPS = 2, 3
 COMPILE_S_PER_OP = 0.01
 """About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
+MAX_COMPILED_RATIO = 10
+"""A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
 MAX_NAMES = 3
 MOVED = ", variables moved"
 """End of the names of candidates that need variables in other places."""
@@ -217,17 +222,18 @@ class _Tuning:
         """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
         rules: dict[str, dict[str, str]] = {PLAN: {}}
         rules |= {BASELINE_NAMES[name]: {"solver": name} for name in self._prepared.plan.baselines if name != "tf_default"}
+        placements = [e.plan.placement for e in self._contest.entrants.values() if not e.compiled]
+        limit_ns = MAX_PREDICTED_RATIO * min(placement.step_time_ns for placement in placements)
         for name, rule in rules.items():
             if self._left_s() <= 0:
                 self._notes.append("not all places of variables are tried: the budget was used up")
                 return
             try:
-                is_new = self._add(name, when + MOVED, self._solved(variables="move", **rule).placement)
+                placement = self._solved(variables="move", **rule).placement
+                if placement.step_time_ns <= limit_ns and self._add(name, when + MOVED, placement):
+                    self._contest.race([name + when + MOVED])
             except PlacerError as error:
                 self._notes.append(f"not tried, {name}{MOVED}: {first_line(error)}")
-                continue
-            if is_new:
-                self._contest.race([name + when + MOVED])
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
@@ -317,7 +323,8 @@ class _Tuning:
         from placer.tf.state import handle_holders, moving
 
         signatures, placed = self._signatures, self._contest.placement_beside(best)
-        plan = CallPlan.of(replace(placed.plan.placement, verdict=verdict))
+        placement = replace(placed.plan.placement, verdict=verdict)
+        plan = CallPlan.of(placement, Seen.of_graph(placement.graph) or None, self._prepared.planned.memory_key)
         with MOVING_LOCK, signatures.lock:
             run = placed.run
             if self._starts_anew or not isinstance(run, TapedFunction):
@@ -328,6 +335,7 @@ class _Tuning:
             settled = replace(self._prepared, call_plan=plan, run=run, solved=None)
             alone = run if self._starts_anew or isinstance(best.run, TapedFunction) else best.run
             signatures.settle(decided(signatures, settled, alone))
+            remember(plan)
 
     # -- small things ----------------------------------------------------------------------------------------------
 
@@ -347,11 +355,13 @@ class _Tuning:
         return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)
 
     def _devices(self) -> list[str]:
-        """A device of each kind on which TensorFlow's memory holds the whole function."""
+        """A device of each kind whose memory holds the whole function, and not far slower than the default."""
         plan = self._prepared.plan
         first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
-        rules = {"CPU": "all_cpu", "GPU": "all_gpu"}
-        return [device for kind, device in first.items() if kind in rules and plan.baselines[rules[kind]].feasible]
+        default, all_there = plan.baselines["tf_default"], {"CPU": "all_cpu", "GPU": "all_gpu"}
+        baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
+        limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf
+        return [device for device, baseline in baselines.items() if baseline.feasible and baseline.step_time_ns <= limit_ns]
 
 
 def _some(names: Sequence[str]) -> str:
