@@ -1,4 +1,4 @@
-"""Functions that are registered without a graph: those of TensorFlow 1's `Defun`, and those of an imported GraphDef."""
+"""Graphs of functions that are registered without one, as TensorFlow 1's `Defun` and the import of a GraphDef register them."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import external_captures
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, BodyKind, is_compiled
+from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, BodyKind, is_call, is_compiled
 from placer.tf.trace.hoisting import find_hoists
-from placer.tf.trace.op_types import names_function
+from placer.tf.trace.op_types import functions_of
 
 _LOOP_OR_BRANCH_VALUE = re.compile(r"(.*)/(?:(?:in|out|read)\d+|out)")
 """Paths of values that loops and branches pass on (see `placer.graph.op_graph.Role`). They are no ops in the traced graph."""
@@ -80,8 +80,8 @@ def _capture_names(graph: Any) -> dict[str, str]:
 
 def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
     """Path suffix, kind and function of each body that `node` calls; empty for a node that is not split."""
-    if node.op in CALLS or names_function(node.op):
-        function = readable_function(graph, node.attr["f"].func.name if node.op in CALLS else node.op)
+    if is_call(node.op):
+        function = readable_function(graph, *functions_of(node))
         if function is None or is_compiled(node, function) or getattr(function, "own_gradient", False):
             return []
         return [("", "call", function)]

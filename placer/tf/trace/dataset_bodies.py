@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from placer.graph.sizes import Rounds, Shape, weakest
 from placer.tf._private.datasets import DatasetSize, dataset_size
-from placer.tf._private.func_graphs import external_captures, library_function
-from placer.tf.trace.bodies import CALLS, Body, origin, split_input
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import external_captures
+from placer.tf.trace.bodies import Body, is_call, origin, split_input
 from placer.tf.trace.op_types import functions_of
 from placer.tf.trace.rounds import ASSUMED_ROUNDS
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, small_value
@@ -63,8 +64,8 @@ class DatasetBodies:
     def ops(self, body: Body, name: str, elements: DatasetSize) -> list[SizedOp]:
         """The ops of the function that op `name` runs for each element."""
         node = body.nodes[name]
-        function = library_function(body.graph, node.attr["f"].func.name)
-        if not hasattr(function, "graph"):
+        function = readable_function(body.graph, node.attr["f"].func.name)
+        if function is None:
             return []
         state = _RUN_FOR_EACH[node.op]
         given = function.graph.inputs[len(node.attr[state].list.type) if state else 0 :]
@@ -137,10 +138,10 @@ def _sized_ops(graph: Any, inputs: Mapping[str, Shape]) -> list[SizedOp]:
         made = scratch.add(op.node_def, [refs[t.name] for t in op.inputs], op.outputs, stated)
         refs.update({t.name: ref for t, ref in zip(op.outputs, made, strict=True)})
         given = [scratch.shape(refs[t.name]) for t in op.inputs]
-        called = [g for name in functions_of(op.node_def) if (g := getattr(library_function(graph, name), "graph", None))]
+        called = [g for name in functions_of(op.node_def) if (g := getattr(readable_function(graph, name), "graph", None))]
         for inner in called:
-            known = {t.name: shape for t, shape in zip(inner.inputs, given, strict=False)} if op.type in CALLS else {}
+            known = {t.name: shape for t, shape in zip(inner.inputs, given, strict=False)} if is_call(op.type) else {}
             ops += _sized_ops(inner, known)
-        if op.type not in ("Const", "NoOp", "Identity") and not (called and op.type in CALLS):
+        if op.type not in ("Const", "NoOp", "Identity") and not (called and is_call(op.type)):
             ops.append(SizedOp(op, given, [scratch.shape(ref) for ref in made]))
     return ops

@@ -68,6 +68,8 @@ def unplaceable(op_type: str) -> str:
 
 def functions_of(node: NodeDef) -> list[str]:
     """The names of the functions to which a node refers."""
+    if names_function(node.op):
+        return [node.op]
     values = [node.attr[attribute] for attribute in function_attributes(node.op)]
     return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 

@@ -13,10 +13,11 @@ from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
-from placer.tf._private.func_graphs import library_function, static_value
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import static_value
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf.devices import process_devices
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, is_compiled, split_input
+from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_call, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.dataset_bodies import DatasetBodies, rounds_of, runs_for_each
 from placer.tf.trace.graph_builder import GraphBuilder
@@ -127,7 +128,7 @@ class _Reader:
         elif runs_for_each(node.op):
             inner, attributes, key = self._for_each(body, name, attributes)
         elif "f" in node.attr:
-            function = library_function(body.graph, node.attr["f"].func.name)
+            function = readable_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
                 flags.append("unit")
                 inner = self._compiled(path, function)
@@ -188,7 +189,7 @@ class _Reader:
 
     def _compiled(self, path: str, function: Any) -> tuple[OpSignature, ...]:
         """The signatures of the ops in a compiled call; a note says which device scopes inside it have no effect."""
-        ops = list(_compiled_ops(function.graph)) if hasattr(function, "graph") else []
+        ops = list(_compiled_ops(function.graph)) if function is not None else []
         if scopes := ", ".join(f"tf.device({scope!r})" for scope in dict.fromkeys(op.device for op in ops if op.device)):
             self.notes.append(f"{path!r}: {scopes} inside it overridden: XLA compiles the call as a whole, for one device.")
         return tuple(map(self.signatures.of_compiled, ops))
@@ -197,9 +198,9 @@ class _Reader:
 def _compiled_ops(graph: Any) -> Iterator[Any]:
     """The ops of a compiled function and of the functions that it calls, each once, without constants and arguments."""
     for op in graph.get_operations():
-        called = [getattr(library_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
+        called = [getattr(readable_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
         inner = [g for g in called if g is not None]
         for each in inner:
             yield from _compiled_ops(each)
-        if op.type not in ("Const", "Placeholder") and not (inner and op.type in CALLS):
+        if op.type not in ("Const", "Placeholder") and not (inner and is_call(op.type)):
             yield op

@@ -1,4 +1,4 @@
-"""Loops, branches and calls of TensorFlow 1's functions (`Defun`), which are registered without a graph."""
+"""Loops, branches and calls of functions that are registered without a graph: `Defun` of TensorFlow 1, imported graphs."""
 
 from __future__ import annotations
 
