@@ -9,7 +9,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
@@ -18,6 +18,7 @@ from placer.placed.signatures import Signatures
 if TYPE_CHECKING:
     from placer.graph.seen import Seen
     from placer.placed.signature import Prepared
+    from placer.placed.tuned import Tuned
     from placer.plan.placement import Placement
     from placer.tf.run.harvesting import Harvest
     from placer.tf.run.observing import Observation
@@ -251,6 +252,29 @@ class PlacedFunction:
 
         args, kwargs = self._arguments(args, kwargs)
         return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
+
+    def tune(
+        self,
+        *args: Any,
+        budget_s: float = 30.0,
+        compile: Literal["try", "off"] = "try",  # noqa: A002
+        side_effects: Literal["refuse", "allow"] = "refuse",
+        **kwargs: Any,
+    ) -> Tuned:
+        """Finds the fastest way to run calls with these arguments; later calls use it. See `placer.placed.tune.tune`.
+
+        It learns sizes and rounds, measures ops, plans, and times candidates in turns, all within about `budget_s` seconds. With
+        ``compile="try"`` the function compiled as a whole by XLA is a candidate, too. Variables are put back. A function with
+        other effects, such as files, is refused unless ``side_effects="allow"``.
+
+        Raises:
+            OptionError: an option that cannot be used, or effects that cannot be put back.
+            PlacerError: the function is left as it is, or it fails.
+        """
+        from placer.placed.tune import tune
+
+        args, kwargs = self._arguments(args, kwargs)
+        return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placer.common.device_spec import parse
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
+from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
+from placer.placed.recall import is_recalled
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
 from placer.placed.undecided import is_undecided
@@ -55,14 +58,15 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared | None:
-    """The first call of a signature as a call that runs unplaced and learns; None for a call that is to be planned first.
+    """The first call of a signature as a call that learns; None for a call that does not.
 
-    Only an eager call without a tape learns, and only where the plan may depend on what the graph leaves open. A plan under
-    memory limits or with pins, and one that moves variables, must be there before the first call. A function whose graph
-    keeps state of its own, such as a random seed's position, would start anew with the second call.
+    Only an eager call without a tape learns, and only where the plan may depend on what the graph leaves open. It runs unplaced,
+    or by a plan made without learning where that may not be: under memory limits, with pins, or where the default placement may
+    not fit. A function whose graph keeps state of its own, such as a random seed's position, would start anew with the second
+    call.
 
     Raises:
-        TraceError: the function fails while it is traced.
+        PlacerError: the function fails while it is traced, or there is no plan for the call.
         TypeError: it cannot be called with these arguments.
     """
     from placer.tf.run import calling, eligibility
@@ -76,20 +80,26 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if signature.current is not None or signature.seen is not None:
         return None
     trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
-    if trace is None or starts_anew(trace):
+    if trace is None or starts_anew(trace) or is_recalled(signatures, signature, trace):
         return None
     sizes = KnownSizes(trace)
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not may_change_plan(signatures, graph):
         return None
+    unplaced = _may_run_unplaced(signatures, graph)
+    planned = Prepared(signature, None, None, None) if unplaced else signatures.prepare(args, kwargs)
     try:
-        call = ReportingCall(trace, sizes)
+        call = ReportingCall(trace, sizes, planned.call_plan)
     except RewriteError:
         return None
-    signature.seen = Seen()  # another thread that calls meanwhile plans without a run
-    return Prepared(signature, None, None, lambda *args, **kwargs: _run_first(signatures, signature, call, args, kwargs))
+    signature.seen = Seen()  # another thread that calls meanwhile learns nothing
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _run_first(signatures, signature, call, args, kwargs)
+
+    return replace(planned, run=run, timing=None)
 
 
 def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -97,7 +107,8 @@ def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tu
     with signatures.lock:
         signature.seen = seen
         signatures.forget(signature)
-        signatures.latest = signatures.prepare(args, kwargs)
+        with suppress(PlacerError):  # the next call raises it; this one has run
+            signatures.latest = signatures.prepare(args, kwargs)
     return results
 
 
@@ -125,9 +136,14 @@ def is_made_again(
 
 
 def _may_learn(signatures: Signatures) -> bool:
+    return signatures.options.learn_sizes and not signatures.plans and not signatures.moves_variables
+
+
+def _may_run_unplaced(signatures: Signatures, graph: OpGraph) -> bool:
     options = signatures.options
-    planned_first = signatures.plans or signatures.moves_variables or options.memory_limits or options.pins
-    return options.learn_sizes and not planned_first
+    if options.memory_limits or options.pins:
+        return False
+    return has_requested_devices(graph) and _fits(signatures, graph)
 
 
 def _is_here(signatures: Signatures) -> bool:
@@ -142,7 +158,8 @@ def _is_here(signatures: Signatures) -> bool:
     return len(devices) > 1 and set(devices) <= set(process_devices())
 
 
-def _is_undecided(signatures: Signatures, graph: OpGraph) -> bool:
+def may_change_plan(signatures: Signatures, graph: OpGraph) -> bool:
+    """Whether sizes or rounds that the graph leaves open may decide the plan."""
     from placer.tf.devices import local_machine
 
     machine, model, _ = look_up(signatures.options)
@@ -163,12 +180,6 @@ def _has_accelerator() -> bool:
     from placer.tf.devices import process_devices
 
     return not all(device.startswith("CPU") for device in process_devices())
-
-
-def _has_requested_devices(graph: OpGraph) -> bool:
-    """Whether this process has all devices that `tf.device` scopes ask for. A plan relaxes others, an unplaced call cannot."""
-    requested = {op.requested_device for op in graph if op.requested_device}
-    return all(any(parse(spec).matches(device) for device in graph.process_devices) for spec in requested)
 
 
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:

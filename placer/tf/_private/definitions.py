@@ -21,6 +21,10 @@ class DefinedFunction:
     own_gradient: bool
     """Whether a call of it has a gradient that was given with the function, not that of its ops."""
 
+    @property
+    def name(self) -> str:
+        return str(self.definition.signature.name)
+
 
 def readable_function(graph: tf.Graph, name: str) -> Any:
     """The function `name` that is registered in `graph` or in a graph around it, with the FuncGraph `graph` as an attribute.
