@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placer.common.units import three_digits
+from placer.graph.requested_devices import has_requested_devices
 from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
-from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
@@ -39,16 +42,15 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         return decided(signatures, prepared, prepared.concrete if is_plain else run)
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
+        if solved.problem.num_devices == 1:
+            return prepared
         entrants = candidates(solved)
         if entrants and not _may_gain(signatures, entrants):
             remember(plan.changed(plan.placement))
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
         if reason := _reason_against(signatures, prepared.trace, solved, entrants):
-            note = f"The calls do not race, so the plan is only predicted: {reason}."
-            noted = plan.changed(replace(plan.placement, notes=(*plan.placement.notes, note)))
-            remember(noted)
-            return replace(prepared, call_plan=noted)
+            return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
     elif plan.races:
         dispatch.alone = _planned_again(signatures, prepared)
@@ -108,6 +110,8 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
         return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
+    if signatures.options.on_out_of_memory == "replan":
+        return 'on_out_of_memory="replan" plans again from the one plan that ran out of memory'
     if starts_anew(trace):
         return "each copy of the function would begin anew with its own state, such as the position of a random seed"
     if is_deterministic() and signatures.options.race == "auto":
@@ -115,16 +119,35 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
     return ""
 
 
+def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Candidate], reason: str) -> Prepared:
+    """A call that does not race. It runs by the plan only if that is predicted to be faster beyond doubt, or was asked for."""
+    note = f"The calls do not race, so the plan is only predicted: {reason}."
+    chosen = None if signatures.moves_variables else beyond_doubt(entrants)
+    plan = prepared.plan
+    if chosen is not None and chosen.name != PLAN:
+        gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
+        note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
+        plan = chosen.placement
+        assert prepared.trace is not None
+        # Not the plain function: under a tape it would run without a plan for its gradient.
+        prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
+    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    remember(noted)
+    return replace(prepared, call_plan=noted)
+
+
+def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) -> Runner:
+    """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
+    if candidate.name == PLAN:
+        return prepared.run  # type: ignore[no-any-return]
+    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
+        return prepared.concrete  # type: ignore[no-any-return]
+    assert prepared.trace is not None
+    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+
+
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
-
-    def runner(candidate: Candidate) -> Runner:
-        if candidate.name == PLAN:
-            return prepared.run  # type: ignore[no-any-return]
-        if candidate.name == DEFAULT and not signatures.options.pins:
-            return prepared.concrete  # type: ignore[no-any-return]
-        assert prepared.trace is not None
-        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         current = prepared.signature.current
@@ -137,7 +160,7 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         signatures.settle(settled)
         dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
 
-    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
 
 
