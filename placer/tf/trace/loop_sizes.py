@@ -60,9 +60,12 @@ class LoopVariable:
             return None
         if change < 0 and self.kind != "exact":
             return before  # the first round has the largest
-        self.change[k] = change
         share = 0.5 if self.kind == "likely" else 1.0
-        return before + round(change * max(0, self.rounds.value - 1) * share)
+        side = before + round(change * max(0, self.rounds.value - 1) * share)
+        if side < 0:  # so it cannot change by the same number in each round
+            return None
+        self.change[k] = change
+        return side
 
     @property
     def _counted(self) -> bool:
