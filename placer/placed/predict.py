@@ -124,7 +124,7 @@ def predict(
     chosen = options or (Options.of(given) if given else own)
     if chosen.variables == "move":
         PlacedFunction(plain, chosen).prepare(*args)
-        chosen = replace(chosen, variables="fixed")
+    chosen = replace(chosen, variables="fixed")  # what is compared needs them in one place
     with progress("planning"):
         prepared = PlacedFunction(plain, chosen).prepare(*args)
     trials, skipped = _measured(plain, prepared, args, chosen, budget_s)

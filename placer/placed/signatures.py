@@ -159,11 +159,11 @@ class Signatures:
                 if prepared.signature not in known and prepared.signature.current is prepared:
                     self.forget(prepared.signature)
 
-    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int]) -> Solved:
-        """Plans a graph by the options, with other memory limits."""
+    def solve(self, graph: OpGraph, memory_limits: Mapping[str, str | int], **changes: Any) -> Solved:
+        """Plans a graph by the options, with other memory limits and other changes."""
         # Only a call under a tape has gradient ops to pin.
         pins = {p: d for p, d in self.options.pins.items() if not p.startswith("backward/") or fnmatch.filter(graph.graph, p)}
-        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits))
+        return solved(graph, options=replace(self.options, pins=pins, memory_limits=memory_limits, **changes))
 
     def signature_of(self, concrete: Any) -> Signature:
         """The signature of a plain ConcreteFunction under the current device scope."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
+from placer.placed.race.moved_plans import may_move, moved_candidates, moves_of, note_on_staying, other_use
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict

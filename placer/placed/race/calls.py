@@ -119,7 +119,7 @@ class Race:
         results = self._runner(DEFAULT)(*args, **kwargs) if may_repeat else None
         if may_repeat or is_out_of_memory(error):
             with self._lock:
-                self._test.drop(name, f"failed: {_first_line(error)}")
+                self._test.drop(name, f"failed: {first_line(error)}")
                 self._settle_if_over()
         if not may_repeat:
             raise error
@@ -247,6 +247,6 @@ class Watch:
         return results
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__

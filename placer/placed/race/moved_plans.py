@@ -1,0 +1,138 @@
+"""Plans that have variables in other places than they are in: which are worth a trial, and what speaks against one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placer.common.units import format_ns
+from placer.common.warning import no_warnings
+from placer.placed.race.candidates import Candidate, exceeds_limit, is_same, with_dearer_copies
+from placer.plan.parts import BASELINE_NAMES
+from placer.plan.verdict import MOVED, PLAN
+from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import Simulator
+from placer.solvers.registry import solver
+
+if TYPE_CHECKING:
+    from placer.placed.signature import Prepared
+    from placer.placed.signatures import Signatures
+    from placer.plan.call_plan import CallPlan
+    from placer.tf.state.temporary_moves import TemporaryMoves
+    from placer.verbs.solve import Solved
+
+MIN_GAIN = 0.15
+"""Share of the step time that variables in other places must gain, predicted and measured, to be moved there."""
+CERTAIN_GAIN = 0.5
+"""Share that must be gained where nothing is measured. Predicted steps are off by less than this factor nine times out of ten."""
+
+
+def may_move(signatures: Signatures, prepared: Prepared) -> bool:
+    """Whether variables of the function can be moved unasked: there are some that can, and no pin decides their places."""
+    from placer.tf.devices import process_devices
+
+    options = signatures.options
+    if options.variables != "auto" or signatures.plans or prepared.solved is None:
+        return False
+    devices, resources = prepared.solved.problem.devices.names, prepared.solved.placement.graph.resources
+    is_here = len(devices) > 1 and set(devices) <= set(process_devices())
+    movable = any(state.kind == "variable" and not state.stays for state in resources.values())
+    return is_here and movable and not _pins_variables(prepared.solved)
+
+
+def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> list[Candidate]:
+    """The placements that are worth a trial, the one with the fewest risks first; all have the variables in the same places.
+
+    They are: the plan that may move variables, and everything on one kind of device with the variables there. The first one
+    takes least if copies take longer than predicted. Empty if none is predicted to gain `MIN_GAIN`, unless the options force a
+    race: neither by the predicted times of copies nor with longer ones, since copies are the least certain.
+
+    Args:
+        signatures: of the placed function.
+        prepared: a call that is planned.
+        fixed: what its calls run now, with the variables where they are.
+
+    Raises:
+        PlacerError: there is no such plan.
+    """
+    limits = prepared.signature.reduced_limits
+    with no_warnings():
+        solved = signatures.solve(
+            fixed.solved.placement.graph, signatures.options.memory_limits if limits is None else limits, variables="move"
+        )
+    found = [Candidate(PLAN + MOVED, solved, solved.solution)]
+    for rule in ("all_cpu", "all_gpu"):
+        if rule in solved.placement.baselines:
+            solution = solver(rule).solve(solved.problem, "step_time", seed=solved.options.seed)
+            candidate = Candidate(BASELINE_NAMES[rule] + MOVED, solved, solution)
+            if not exceeds_limit(candidate) and not is_same(candidate, found[0]):
+                found.append(candidate)
+    dearer = with_dearer_copies(solved.problem)
+    found.sort(key=lambda candidate: _step_ns(candidate, dearer))
+    places = _places(found[0])
+    if places == _places(fixed):
+        return []
+    tried = [candidate for candidate in found if _places(candidate) == places]
+    is_promising = any(_gains(candidate, fixed) for candidate in tried)
+    return tried if is_promising or signatures.options.race == "force" else []
+
+
+def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
+    """The moves of variables that a plan of the function needs.
+
+    Raises:
+        MoveError: a variable cannot be moved.
+    """
+    from placer.tf.devices import full_names
+    from placer.tf.state.temporary_moves import TemporaryMoves
+    from placer.tf.state.variables import needed_moves
+
+    assert prepared.trace is not None
+    return TemporaryMoves(needed_moves(prepared.trace, full_names(plan.device_of)), prepared.trace)
+
+
+def other_use(signatures: Signatures, prepared: Prepared) -> str:
+    """The other calls of the same placed function that use the variables, in words; "" if there are none."""
+    if any(signature is not prepared.signature for signature in signatures.known()):
+        return f"calls of {signatures.name} with other arguments use them"
+    if prepared.signature.taped:
+        return "calls under a tape use them"
+    if prepared.signature.exportable is not None:
+        return "a function that get_concrete_function gave holds them"
+    return f"{min(signatures.compiled_callers)} uses them" if signatures.compiled_callers else ""
+
+
+def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:
+    """A note of a plan whose variables stay where they are although other places are predicted to be better."""
+    return (
+        f"Moving the variables is predicted to take {format_ns(moved.predicted_ns)} instead of "
+        f'{format_ns(fixed.predicted_ns)}: {reason}. Way out: variables="move".'
+    )
+
+
+def _gains(moved: Candidate, fixed: Candidate) -> bool:
+    if moved.predicted_ns <= (1 - MIN_GAIN) * fixed.predicted_ns:
+        return True
+    fixed_ns = _step_ns(fixed, with_dearer_copies(fixed.solved.problem))
+    return _step_ns(moved, with_dearer_copies(moved.solved.problem)) <= (1 - MIN_GAIN) * fixed_ns
+
+
+def _step_ns(candidate: Candidate, problem: PlacementProblem) -> int:
+    assert candidate.solution.assignment is not None
+    return Simulator(problem).step_ns(candidate.solution.assignment)
+
+
+def _places(candidate: Candidate) -> dict[str, str]:
+    """The device of each variable, by name."""
+    problem, assignment = candidate.solved.problem, candidate.solution.assignment
+    assert assignment is not None
+    device = dict(zip(problem.ops.names, assignment.device[problem.ops.unit].tolist(), strict=True))
+    graph = candidate.solved.placement.graph
+    return {op.resource: problem.devices.names[device[op.name]] for op in graph if op.resource in graph.resources}
+
+
+def _pins_variables(solved: Solved) -> bool:
+    graph = solved.placement.graph
+    pinned = {name for pattern in solved.options.pins for name in graph.matching(pattern, "pin")}
+    units = list(zip(graph, solved.constraints.op_unit.tolist(), strict=True))
+    pinned_units = {unit for op, unit in units if op.name in pinned}
+    return any(op.resource and unit in pinned_units for op, unit in units)
