@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import OptionError
 from placer.options import Options
-from placer.verbs.read_target import DEFAULT_SIGNATURE, check_there
+from placer.verbs.read_target import DEFAULT_SIGNATURE, SHIPPED, called_as, check_there, target_function
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement
@@ -44,6 +45,27 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         help="of a function: a type for each argument, as 'float32[8,?,3], int32[]', where ? is an unknown size; "
         f"of a SavedModel: the name of one of its signatures (default: {DEFAULT_SIGNATURE})",
     )
+
+
+@contextmanager
+def example_call(args: argparse.Namespace) -> Iterator[tuple[Any, tuple[Any, ...], Options]]:
+    """The plain function that TARGET names, arguments with ordinary values, and its options with those of the command line.
+
+    Starts TensorFlow. An error of the block that says that the function does not take its arguments becomes an OptionError.
+    """
+    from placer.tf.run.starting import start
+    from placer.verbs.solve import look_up
+
+    overrides = options_given(args)
+    look_up(Options.of(overrides))
+    if args.target.startswith(SHIPPED) or Path(args.target).exists():
+        raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
+    start()
+    from placer.tf.run.example_arguments import example_arguments
+
+    function, specs, options = target_function(args.target, args.signature)
+    with called_as(args.target, args.signature):
+        yield function, example_arguments(function, specs), replace(options, **overrides)
 
 
 def load_plan(path: Path) -> Placement:

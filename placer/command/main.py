@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, TextIO
 
 from placer import __version__
-from placer.command import calibrate, compare, demo, devices, diff, measurements, predict, profile, show, solve, solvers
+from placer.command import calibrate, compare, demo, devices, diff, measurements, predict, profile, show, solve, solvers, tune
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.views.shared.terminal import print_text
 
@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command] = {
     "solve": solve,
     "compare": compare,
     "predict": predict,
+    "tune": tune,
     "calibrate": calibrate,
     "profile": profile,
     "measurements": measurements,

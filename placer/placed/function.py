@@ -9,7 +9,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
@@ -18,6 +18,7 @@ from placer.placed.signatures import Signatures
 if TYPE_CHECKING:
     from placer.graph.seen import Seen
     from placer.placed.signature import Prepared
+    from placer.placed.tuned import Tuned
     from placer.plan.placement import Placement
     from placer.tf.run.harvesting import Harvest
     from placer.tf.run.observing import Observation
@@ -123,7 +124,10 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.call(*args, **kwargs)
+            if (gate := signatures.gate) is None:
+                return prepared.call(*args, **kwargs)
+            with gate.call():
+                return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
@@ -159,6 +163,7 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         args, kwargs = self._arguments(args, kwargs)
+        self.signatures.end_trials()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
         self.signatures.latest = prepared
@@ -251,6 +256,29 @@ class PlacedFunction:
 
         args, kwargs = self._arguments(args, kwargs)
         return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
+
+    def tune(
+        self,
+        *args: Any,
+        budget_s: float = 30.0,
+        compile: Literal["try", "off"] = "try",  # noqa: A002
+        side_effects: Literal["refuse", "allow"] = "refuse",
+        **kwargs: Any,
+    ) -> Tuned:
+        """Finds the fastest way to run calls with these arguments; later calls use it. See `placer.placed.tune.tune`.
+
+        It learns sizes and rounds, measures ops, plans, and times candidates in turns, all within about `budget_s` seconds. With
+        ``compile="try"`` the function compiled as a whole by XLA is a candidate, too. Variables are put back. A function with
+        other effects, such as files, is refused unless ``side_effects="allow"``.
+
+        Raises:
+            OptionError: an option that cannot be used, or effects that cannot be put back.
+            PlacerError: the function is left as it is, or it fails.
+        """
+        from placer.placed.tune import tune
+
+        args, kwargs = self._arguments(args, kwargs)
+        return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not _is_undecided(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not may_change_plan(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
         return None
     try:
         call = ReportingCall(trace, sizes)
@@ -142,7 +142,8 @@ def _is_here(signatures: Signatures) -> bool:
     return len(devices) > 1 and set(devices) <= set(process_devices())
 
 
-def _is_undecided(signatures: Signatures, graph: OpGraph) -> bool:
+def may_change_plan(signatures: Signatures, graph: OpGraph) -> bool:
+    """Whether sizes or rounds that the graph leaves open may decide the plan."""
     from placer.tf.devices import local_machine
 
     machine, model, _ = look_up(signatures.options)

@@ -16,15 +16,16 @@ from placer.common.tables import table
 from placer.common.units import check_seconds, format_ns
 from placer.errors import InfeasibleError, PlacementWarning, PlacerError
 from placer.options import Options
-from placer.placed.decorators import apply
 from placer.placed.function import PlacedFunction
+from placer.plan.call_plan import CallPlan
+from placer.plan.parts import BASELINE_NAMES
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.verbs.solve import solve
 
 if TYPE_CHECKING:
     from placer.placed.signature import Prepared
+    from placer.placed.signatures import Signatures
     from placer.plan.placement import Placement
-from placer.plan.parts import BASELINE_NAMES
 
 DEFAULT = BASELINE_NAMES["tf_default"]
 PLAN = "this plan"
@@ -125,14 +126,15 @@ def predict(
     if chosen.variables == "move":
         PlacedFunction(plain, chosen).prepare(*args)
     chosen = replace(chosen, variables="fixed")  # what is compared needs them in one place
+    placed = PlacedFunction(plain, chosen)
     with progress("planning"):
-        prepared = PlacedFunction(plain, chosen).prepare(*args)
-    trials, skipped = _measured(plain, prepared, args, chosen, budget_s)
+        prepared = placed.prepare(*args)
+    trials, skipped = _measured(placed.signatures, prepared, args, budget_s)
     return Prediction(prepared.signature.function, prepared.plan.machine, trials, skipped, prepared.plan.graph.notes)
 
 
 def _measured(
-    plain: Callable[..., Any], prepared: Prepared, args: tuple[Any, ...], options: Options, budget_s: float
+    signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], budget_s: float
 ) -> tuple[dict[str, Trial], dict[str, str]]:
     """A trial for each placement that runs, and why the others do not, both by name of the placement."""
     from placer.tf.run.timing import blocking_step, restored_variables, time_in_turns, warm_up
@@ -142,7 +144,7 @@ def _measured(
     skipped: dict[str, str] = {}
     with progress("predicting and measuring") as stage, restored_variables(prepared.concrete, args), warnings.catch_warnings():
         warnings.simplefilter("ignore", PlacementWarning)  # the plan gave them already
-        for name, placement in _placements(prepared.plan, options):
+        for name, placement in _placements(prepared.plan, signatures.options):
             stage.at(0, name)
             if isinstance(placement, str):
                 skipped[name] = placement
@@ -151,7 +153,8 @@ def _measured(
             if equal and name != PLAN:
                 skipped[name] = f"the same as {equal}"
                 continue
-            run = prepared.concrete if name == DEFAULT else apply(plain, placement).prepare(*args).run
+            assert prepared.trace is not None
+            run = prepared.concrete if name == DEFAULT else signatures.rewritten(prepared, prepared.trace, CallPlan.of(placement))
             step = blocking_step(run, args)
             if reason := warm_up(step):
                 skipped[name] = reason

@@ -17,6 +17,7 @@ def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     """
     from placer.tf.rewrite.exporting import ExportableFunction, without_devices
 
+    signatures.end_trials()
     with signatures.lock:
         prepared = signatures.prepare(args, kwargs)
         if prepared.trace is None:

@@ -15,6 +15,8 @@ from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed.race.begin import begin
+from placer.placed.race.gate import Gate
+from placer.placed.race.moved_plans import moved_by_prediction
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
@@ -55,6 +57,8 @@ class Signatures:
         """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
+        self.gate: Gate | None = Gate() if options.variables == "auto" and options.race != "off" and not plans else None
+        """Passed by all calls as long as variables may move unasked, see `placer.placed.race.move_trial`; None afterwards."""
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
@@ -179,11 +183,31 @@ class Signatures:
         """The graph of a trace with the given sizes and rounds, and with what was seen."""
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
+    def end_trials(self) -> bool:
+        """Moves variables back that have moved for a trial. Returns False if other calls run, so that they cannot be moved yet."""
+        return all(signature.trial is None or signature.trial.end() for signature in tuple(self._signatures.values()))
+
+    def drop_gate(self) -> None:
+        """Lets calls be made without the gate, unless variables have moved for a trial: no other ones will."""
+        if self.gate is not None and self.end_trials():
+            self.gate = None
+
     def forget(self, signature: Signature) -> None:
         """Lets the next call of a signature plan it again."""
+        if signature.trial is not None:
+            signature.trial.end()
+            self.forget_moved(signature)
+            return
         signature.current = signature.exportable = None
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
+
+    def forget_moved(self, signature: Signature) -> None:
+        """Lets the next call of a signature plan it again, with the variables where they are."""
+        if signature.trial is not None:
+            signature.trial.abandon()
+            signature.trial = None
+        self.forget(signature)
 
     def traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
@@ -198,12 +222,14 @@ class Signatures:
 
         signature = self.signature_of(concrete)
         if signature.current is None:
+            self.end_trials()  # it is planned for the places of variables that they keep
             trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 # It runs here, so not by a trace for a machine with other devices.
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
+                self.drop_gate()
             else:
                 plan, solved = self._plan_of(trace, signature)
                 signature.current = Prepared(signature, trace, plan, None, solved)
@@ -239,10 +265,14 @@ class Signatures:
         """
         from placer.tf.state import creating
 
-        trace, plan = prepared.trace, prepared.planned
+        trace = prepared.trace
         assert trace is not None
         creating.initialise_variables(trace.concrete)
-        self._check_devices(plan)
+        prepared = moved_by_prediction(self, prepared)
+        if prepared.run is not None:
+            return begin(self, replace(prepared, solved=None))
+        plan = prepared.planned
+        self.check_devices(plan)
         try:
             run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
@@ -285,7 +315,8 @@ class Signatures:
             moving.move([], run)
         return run, plan
 
-    def _check_devices(self, plan: CallPlan) -> None:
+    def check_devices(self, plan: CallPlan) -> None:
+        """Raises DeviceError if this process does not have the devices of a plan."""
         from placer.tf.devices import process_devices
 
         missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
@@ -328,7 +359,7 @@ class Signatures:
             text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
             self.warn_once(reason, text)
 
-        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget(signature))
+        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget_moved(signature))
 
 
 def _full_names(plan: CallPlan) -> dict[str, str]:

@@ -40,7 +40,9 @@ class Verdict:
     end: str
     """Why the race ended, in words."""
     cost_s: float
-    """What the race took beyond the same number of calls of the candidate that is used, in seconds."""
+    """What the race took beyond the same number of calls of the candidate that is used, in seconds; the time of a tuning."""
+    compiled_for: str = ""
+    """The device that XLA compiles the function for as a whole, if that is the candidate that is used; "" for a placement."""
 
     @property
     def calls(self) -> int:

@@ -137,6 +137,7 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
         "on_missing_device": "error",
         "trace_for": "here",
         "time_limit_s": "2.5",
+        "race": "off",
         "seed": "7",
     }
     of_functions = {"sizes", "rounds", "learn_sizes"}  # a saved graph has them

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,10 @@ OTHER = "GPU:0" if GPU_HERE else "CPU:1"
 """The device beside CPU:0."""
 CALLS = 3
 """Calls of a program before its state is compared."""
+GRADIENTS = 1
+"""Gradients of calls, which are taken after these."""
+RACED_CALLS, RACED_GRADIENTS = 8, 5
+"""Both, of a function whose calls race."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +166,23 @@ def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list
     return found
 
 
+def races_alike(build: Builder, solver: Solver | str, race: AbstractContextManager[None]) -> PlacedFunction:
+    """While its calls race, and after the races, it does what the plain function does. Returns the placed function.
+
+    Args:
+        build: the program.
+        solver: of the plan.
+        race: decides the races.
+    """
+    reference, program = build(), build()
+    expected = behaviour(reference, traceable(reference.fn), RACED_CALLS, RACED_GRADIENTS)
+    options = {"devices": DEVICES, "solver": solver, "learn_sizes": False, "race": "force", **program.plans}
+    placed = placer.place(program.fn, **options)
+    with soft_placement(False), race:
+        compare("raced", expected, behaviour(program, placed, RACED_CALLS, RACED_GRADIENTS), program)
+    return placed
+
+
 def left_alone(build: Builder, why: str) -> None:
     """It runs as the plain function, has no plan, and one warning says why."""
     reference, program = build(), build()
@@ -198,11 +219,11 @@ def observes_as_planned(label: str, program: Program, placed: PlacedFunction, ra
 # -- what is compared --------------------------------------------------------------------------------------------------
 
 
-def behaviour(program: Program, fn: Any) -> dict[str, Any]:
+def behaviour(program: Program, fn: Any, calls: int = CALLS, gradients: int = GRADIENTS) -> dict[str, Any]:
     """All that can be seen of a few calls: results or errors, gradients with the tape outside, state and log at the end."""
-    seen = {f"call {i}": outcome(program, fn) for i in range(CALLS)}
+    seen = {f"call {i}": outcome(program, fn) for i in range(calls)}
     if program.gradients:
-        seen["gradient"] = taped_outside(program, fn)
+        seen |= {f"gradient {i}": taped_outside(program, fn) for i in range(gradients)}
     seen["state"] = program.state() if callable(program.state) else [v.read_value() for v in program.state]
     seen["log"] = list(program.log)
     return seen
@@ -253,7 +274,9 @@ def compare(label: str, expected: dict[str, Any], found: dict[str, Any], program
         have = found[part]
         what = f"{label}, {part}"
         if isinstance(want, Exception) or isinstance(have, Exception):
-            assert program.raises or part == "gradient", f"{what}: {told(have)} where the plain function gives {told(want)}"
+            assert program.raises or part.startswith("gradient"), (
+                f"{what}: {told(have)} where the plain function gives {told(want)}"
+            )
             assert kind_of_error(have) == kind_of_error(want), f"{what}: {told(have)} where the plain function gives {told(want)}"
             continue
         tf.nest.assert_same_structure(want, have)  # its message names both structures

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import tensorflow as tf
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import placer
 from placer.graph.op_graph import OpNode
 from placer.tf.trace.tracing import traceable
-from tests.helpers.harness import OTHER, Program, RandomLegal, runs_alike, taped_outside, with_tape_inside
+from tests.helpers.harness import OTHER, Program, RandomLegal, races_alike, runs_alike, taped_outside, with_tape_inside
 from tests.helpers.programs import Source, every_row, programs
+from tests.helpers.racing import random_races
 
 
 def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
@@ -45,3 +47,30 @@ def test_placed_is_plain(source: Source, seed: int, inside: bool) -> None:
     pins = random_pins(graph, seed)
     for placed in runs_alike(lambda: replace(build(), plans={"pins": pins}), [RandomLegal(seed)]):
         assert pins.items() <= {op: plan.device for op, plan in placed.placement.ops.items()}.items()
+
+
+@given(programs(), st.integers(0, 99), st.booleans())
+@example(every_row(), 0, False)
+def test_raced_is_plain(source: Source, seed: int, inside: bool) -> None:
+    def build() -> Program:
+        return with_tape_inside(source.build()) if inside else source.build()
+
+    plain = build()
+    try:
+        assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
+        placer.build_graph(plain.fn, *plain.args)
+    except placer.TraceError:
+        assume(not inside)
+        raise
+    races_alike(build, RandomLegal(seed), random_races(seed))
+
+
+def test_every_candidate_of_a_random_race_runs() -> None:
+    """Otherwise the test above would show nothing."""
+    x = tf.Variable([1.0, 2.0])
+    rows = []
+    for seed in range(4):
+        placed = races_alike(lambda: Program(fn=lambda: tf.tanh(x) + tf.sin(x), state=[x]), RandomLegal(seed), random_races(seed))
+        rows += [row for plan in placed.placements.values() if plan.verdict for row in plan.verdict.candidates]
+    assert len(rows) == 2 * 4 * 4  # calls without and with a tape
+    assert {row.name for row in rows if row.calls} == {row.name for row in rows}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
-from placer.placed.race.moved_plans import may_move, moved_candidates, moves_of, note_on_staying, other_use
+from placer.placed.race.moved_plans import may_move, moved_choice, note_on_staying, other_use
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -29,22 +30,45 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
+    if not _is_wanted(signatures) or plan.verdict is not None or solved is None or not may_move(signatures, solved):
+        signatures.drop_gate()
+    if plan.verdict is not None and plan.verdict.compiled_for:
+        assert prepared.trace is not None
+        return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
     if not _is_wanted(signatures):
         return prepared
-    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if plan.verdict is not None:
-        dispatch.alone = _watched(signatures, prepared, plan.verdict)
-    elif solved is not None:
+        return decided(signatures, prepared, run)
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
+    if solved is not None:
         entrants = candidates(solved)
-        if entrants and not _may_gain(signatures, entrants):
-            return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
-        if reason := _reason_against(signatures, prepared.trace, entrants):
+        reason = _reason_against(signatures, prepared.trace, entrants)
+        if reason:
+            signatures.drop_gate()
+        if entrants and not _may_gain(signatures, entrants):
+            _try_moves(signatures, prepared, dispatch, entrants[0])
+            return replace(prepared, timing=dispatch)
+        if reason:
             note = f"The calls do not race, so the plan is only predicted: {reason}."
             placement = replace(plan.placement, notes=(*plan.placement.notes, note))
             return replace(prepared, call_plan=CallPlan.of(placement))
         dispatch.alone = _race(signatures, prepared, entrants)
     return replace(prepared, timing=dispatch)
+
+
+def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
+    """A call whose plan has a verdict.
+
+    Args:
+        signatures: of the placed function.
+        prepared: the call, with the function that runs its plan.
+        alone: runs eager calls that no tape records.
+    """
+    if not _is_wanted(signatures):
+        return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
+    watch = _watched(signatures, prepared, alone)
+    return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
 
 
 def _is_wanted(signatures: Signatures) -> bool:
@@ -93,19 +117,88 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
         settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
-        watch = _watched(signatures, settled, verdict)
-        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
+        dispatch = Dispatch(_watched(signatures, settled, run), current.timing.taped, run)
+        _try_moves(signatures, settled, dispatch, winner)
+        signatures.settle(replace(settled, timing=dispatch))
 
     race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def _watched(signatures: Signatures, prepared: Prepared, verdict: Verdict) -> Runner:
-    """What runs calls after a race: a `Watch` if the candidate that they run was timed."""
-    used = verdict.of(verdict.used)
+def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, fixed: Candidate) -> None:
+    """Lets the calls without a tape go on with a trial of other places of the variables, if these may move.
+
+    Args:
+        signatures: of the placed function.
+        prepared: a call as it runs after the race.
+        dispatch: runs the calls; it is changed.
+        fixed: what the calls run, with the variables where they are.
+    """
+    from placer.placed.signatures import MOVING_LOCK
+    from placer.tf.run.exhausted import changes_nothing
+    from placer.tf.state.variables import rely_on_variables
+
+    gate, otherwise, signature = signatures.gate, dispatch.alone, prepared.signature
+    if gate is None:
+        return
+    chosen: list[MoveChoice] = []
+
+    def choose() -> MoveChoice | None:
+        chosen[:] = moved_choice(signatures, prepared, fixed)
+        return chosen[0] if chosen else None
+
+    def reason_against(choice: MoveChoice) -> str:
+        use = other_use(signatures, prepared) if signatures.gate is gate else "calls with other arguments were made"
+        return use or choice.moves.reason_against()
+
+    def settle(settled: Prepared) -> None:
+        signature.trial = signatures.gate = None
+        current = signature.current
+        if current is not None and current.timing is dispatch:  # it was not planned again meanwhile
+            signatures.settle(replace(settled, timing=dispatch))
+
+    def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
+        chosen[0].moves.release(chosen[0].first)
+        rely_on_variables(run)
+        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
+        dispatch.alone = _watched(signatures, settled, run)
+        dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
+        settle(settled)
+
+    def leave(verdict: Verdict | None, reason: str) -> None:
+        placement = prepared.plan
+        if reason:
+            note = note_on_staying(chosen[0].candidates[0], fixed, reason)
+            placement = replace(placement, notes=(*placement.notes, note))
+        if verdict is not None:
+            placement = replace(placement, verdict=verdict)
+        settled = prepared if placement is prepared.plan else replace(prepared, call_plan=CallPlan.of(placement))
+        dispatch.alone = otherwise if verdict is None else _watched(signatures, settled, prepared.run)
+        settle(settled)
+
+    def at_home(run: Runner) -> Runner:
+        """A function that is called with the variables where the plan has them; the plain function where that cannot be."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (run if trial.end() else prepared.concrete)(*args, **kwargs)
+
+        return call
+
+    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, lambda: signatures.forget(signature), leave)
+    repeatable = changes_nothing(fixed.solved.placement.graph)
+    verdict = prepared.planned.verdict
+    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)
+    dispatch.alone, dispatch.taped, dispatch.traced = trial, at_home(dispatch.taped), at_home(dispatch.traced)
+    signature.trial = trial
+
+
+def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
+    """What runs calls after a race: a `Watch` around what runs them, if the candidate that they run was timed."""
+    verdict = prepared.planned.verdict
+    used = verdict.of(verdict.used) if verdict is not None else None
     if used is None or not used.median_ns:
-        return prepared.run  # type: ignore[no-any-return]
-    return Watch(prepared.run, used.median_ns, lambda: signatures.forget(prepared.signature))
+        return run
+    return Watch(run, used.median_ns, lambda: signatures.forget(prepared.signature))
 
 
 def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:

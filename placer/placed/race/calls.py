@@ -248,5 +248,6 @@ class Watch:
 
 
 def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type."""
     lines = str(error).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__

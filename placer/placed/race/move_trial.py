@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from placer.errors import MoveError, PlacerError
 from placer.placed.race.calls import Runner, first_line
 from placer.placed.race.gate import Gate
-from placer.placed.race.moved_plans import MIN_GAIN
 from placer.placed.race.sequential_test import WARM_UP_CALLS, SequentialTest
 from placer.plan.verdict import TimedCandidate, Verdict
 
@@ -28,6 +27,8 @@ FIXED_CALLS = WARM_UP_CALLS + 5
 WAIT_S, MAX_ATTEMPTS = 1.0, 20
 """How long a call waits until no other one runs, so that variables can move, and how many calls try that."""
 
+MIN_GAIN = 0.15
+"""Share of the step time that variables in other places must gain, predicted and measured, to be moved there."""
 RETRY_CALLS = 8
 """Of this many calls, one tries to move variables back if that was not possible at once."""
 
@@ -85,7 +86,14 @@ class MoveTrial:
     """
 
     def __init__(
-        self, fixed: Candidate, run: Runner, plain: Runner, before: Verdict | None, repeatable: bool, gate: Gate, owner: TrialOwner
+        self,
+        fixed: Candidate,
+        run: Runner,
+        plain: Runner,
+        before: Verdict | None,
+        repeatable: bool,
+        gate: Gate,
+        owner: TrialOwner,
     ) -> None:
         self._fixed, self._run, self._plain = fixed, run, plain
         self._before, self._repeatable, self._gate, self._owner = before, repeatable, gate, owner
@@ -307,7 +315,8 @@ class MoveTrial:
         for candidate in (self._fixed, *self._choice.candidates):
             entrant, known = self._test.entrants[candidate.name], rows.get(candidate.name)
             median_ns = round(entrant.median_s * 1e9) if entrant.seconds else 0
-            row = TimedCandidate(candidate.name, candidate.predicted_ns, median_ns, len(entrant.seconds), entrant.outcome)
+            outcome = "" if candidate.name == used else entrant.outcome or f"gains less than {MIN_GAIN:.0%}"
+            row = TimedCandidate(candidate.name, candidate.predicted_ns, median_ns, len(entrant.seconds), outcome)
             rows[candidate.name] = row if known is None else replace(row, calls=known.calls + row.calls)
         timed = sorted(rows.values(), key=lambda row: row.median_ns or float("inf"))
         cost_s = self._test.excess_s + (0.0 if self._before is None else self._before.cost_s)

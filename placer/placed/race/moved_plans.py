@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placer.common.units import format_ns
 from placer.common.warning import no_warnings
+from placer.errors import PlacerError
+from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import Candidate, exceeds_limit, is_same, with_dearer_copies
+from placer.placed.race.move_trial import MIN_GAIN, MoveChoice
+from placer.placed.signature import Prepared
+from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.verdict import MOVED, PLAN
 from placer.problem.problem import PlacementProblem
@@ -14,29 +20,25 @@ from placer.problem.schedule import Simulator
 from placer.solvers.registry import solver
 
 if TYPE_CHECKING:
-    from placer.placed.signature import Prepared
     from placer.placed.signatures import Signatures
-    from placer.plan.call_plan import CallPlan
     from placer.tf.state.temporary_moves import TemporaryMoves
     from placer.verbs.solve import Solved
 
-MIN_GAIN = 0.15
-"""Share of the step time that variables in other places must gain, predicted and measured, to be moved there."""
 CERTAIN_GAIN = 0.5
 """Share that must be gained where nothing is measured. Predicted steps are off by less than this factor nine times out of ten."""
 
 
-def may_move(signatures: Signatures, prepared: Prepared) -> bool:
+def may_move(signatures: Signatures, solved: Solved) -> bool:
     """Whether variables of the function can be moved unasked: there are some that can, and no pin decides their places."""
     from placer.tf.devices import process_devices
 
     options = signatures.options
-    if options.variables != "auto" or signatures.plans or prepared.solved is None:
+    if options.variables != "auto" or signatures.plans:
         return False
-    devices, resources = prepared.solved.problem.devices.names, prepared.solved.placement.graph.resources
+    devices, resources = solved.problem.devices.names, solved.placement.graph.resources
     is_here = len(devices) > 1 and set(devices) <= set(process_devices())
     movable = any(state.kind == "variable" and not state.stays for state in resources.values())
-    return is_here and movable and not _pins_variables(prepared.solved)
+    return is_here and movable and not _pins_variables(solved)
 
 
 def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> list[Candidate]:
@@ -66,14 +68,29 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
             candidate = Candidate(BASELINE_NAMES[rule] + MOVED, solved, solution)
             if not exceeds_limit(candidate) and not is_same(candidate, found[0]):
                 found.append(candidate)
-    dearer = with_dearer_copies(solved.problem)
-    found.sort(key=lambda candidate: _step_ns(candidate, dearer))
-    places = _places(found[0])
-    if places == _places(fixed):
-        return []
-    tried = [candidate for candidate in found if _places(candidate) == places]
+    dearer, places_now = with_dearer_copies(solved.problem), _places(fixed)
+    found = sorted(
+        (candidate for candidate in found if _places(candidate) != places_now),
+        key=lambda candidate: _step_ns(candidate, dearer),
+    )
+    tried = [candidate for candidate in found if _places(candidate) == _places(found[0])]
     is_promising = any(_gains(candidate, fixed) for candidate in tried)
     return tried if is_promising or signatures.options.race == "force" else []
+
+
+def moved_choice(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> list[MoveChoice]:
+    """What to try with variables in other places, ready to run, as a list of one; empty if nothing is worth a trial.
+
+    Raises:
+        PlacerError: there is no such plan, or a variable cannot be moved.
+    """
+    assert prepared.trace is not None
+    found = moved_candidates(signatures, prepared, fixed)
+    plans = [CallPlan.of(candidate.placement) for candidate in found]
+    runners = {
+        candidate.name: signatures.rewritten(prepared, prepared.trace, plan) for candidate, plan in zip(found, plans, strict=True)
+    }
+    return [MoveChoice(found, runners, moves_of(prepared, plan)) for plan in plans[:1]]
 
 
 def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
@@ -99,6 +116,69 @@ def other_use(signatures: Signatures, prepared: Prepared) -> str:
     if prepared.signature.exportable is not None:
         return "a function that get_concrete_function gave holds them"
     return f"{min(signatures.compiled_callers)} uses them" if signatures.compiled_callers else ""
+
+
+def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:
+    """A call whose variables have moved if that is predicted to gain `CERTAIN_GAIN`; for functions whose calls do not race.
+
+    Otherwise the plan has a note if a gain is predicted, and the variables stay.
+
+    Args:
+        signatures: of the placed function.
+        prepared: a call that is planned and not rewritten.
+    """
+    from placer.tf.run.calling import runs_on_its_own
+
+    solved, plan = prepared.solved, prepared.planned
+    is_meant = signatures.options.race == "off" and signatures.options.variables == "auto" and runs_on_its_own()
+    if not is_meant or solved is None or not may_move(signatures, solved):
+        return prepared
+    fixed = Candidate(PLAN, solved, solved.solution)
+    try:
+        found = moved_candidates(signatures, prepared, fixed)
+    except PlacerError:
+        return prepared
+    if not found:
+        return prepared
+    reason = "without a race, variables move only if that takes half as long"
+    if found[0].predicted_ns <= (1 - CERTAIN_GAIN) * fixed.predicted_ns:
+        moved = with_moved_variables(signatures, prepared, CallPlan.of(found[0].placement))
+        if isinstance(moved, Prepared):
+            return moved
+        reason = moved
+    placement = replace(plan.placement, notes=(*plan.placement.notes, note_on_staying(found[0], fixed, reason)))
+    return replace(prepared, call_plan=CallPlan.of(placement))
+
+
+def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallPlan) -> Prepared | str:
+    """Moves variables to where a plan has them, if nothing else uses them.
+
+    Args:
+        signatures: of the placed function, none of whose calls runs.
+        prepared: a call that is not rewritten.
+        plan: a plan of its trace.
+
+    Returns:
+        The call, rewritten by the plan; or why the variables stay where they are, in words.
+    """
+    from placer.placed.signatures import MOVING_LOCK
+    from placer.tf.state.temporary_moves import other_threads_use_tensorflow
+
+    assert prepared.trace is not None
+    try:
+        run, moves = signatures.rewritten(prepared, prepared.trace, plan), moves_of(prepared, plan)
+        if not MOVING_LOCK.acquire(blocking=False):
+            return "another plan moves variables at this moment"
+        try:
+            reason = "other threads use TensorFlow" if other_threads_use_tensorflow() else other_use(signatures, prepared)
+            if reason := reason or moves.reason_against():
+                return reason
+            moves.make(run)
+        finally:
+            MOVING_LOCK.release()
+    except PlacerError as error:
+        return first_line(error)
+    return replace(prepared, call_plan=plan, run=run)
 
 
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from placer.tf.run.timing import held_values, restored_variables
 
 TOLERANCES = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}
-"""By type: how far two numbers of agreeing tensors may be apart, as a share of the largest number of the tensor. A float32 may be
-a product that the hardware made of 10 bits (TF32). Values of other types must be equal."""
+"""By type: the largest difference between the numbers of two tensors that agree, as a share of the largest number. For float32, a
+GPU may have multiplied numbers of 10 bits (TF32). Values of other types must be equal."""
 FLOOR = 1e-3
 """Numbers below this share of the tolerance count as zero: they are what remains where terms cancel."""
 

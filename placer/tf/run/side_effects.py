@@ -23,8 +23,9 @@ _LEAVES_NOTHING = (
 
 
 def lasting_effects(trace: Trace) -> tuple[str, ...]:
-    """The ops of a function whose effects last and cannot be put back, each with its type: they write files, tables or queues,
-    print, take from an iterator, or run code that no graph shows (Python, datasets).
+    """The ops of a function whose effects last and cannot be put back, each with its type.
+
+    Such ops write files, tables or queues, print, take from an iterator, or run code that no graph shows (Python, datasets).
     """
     return tuple(
         f"{body.names[name]!r} ({node.op})"

@@ -6,11 +6,9 @@ import os
 import sys
 import threading
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from placer.errors import MoveError
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.state.handle_holders import HandleHolders, watched_variables
 from placer.tf.state.moving import move

@@ -170,6 +170,16 @@ TERMS = (
         in_report=True,
     ),
     Term(
+        "tuning",
+        "Finding the fastest way to run a function on given arguments: learning, measuring, planning, and timing the candidates.",
+        "`step.tune(images, labels, budget_s=30)`.",
+    ),
+    Term(
+        "compiled as a whole",
+        "Made into one program by XLA for one device. No op of it can be placed by itself.",
+        '`tf.function(step, jit_compile=True)`, or the candidate "compiled on GPU:0" of a tuning.',
+    ),
+    Term(
         "replay",
         "Computing a schedule again after a change of the placement, from the first op that the change can affect.",
         "Moving the last op of a graph replays only that op.",

@@ -29,7 +29,7 @@ def headline(placement: Placement) -> str:
 
     If another placement is best at an end of what the graph leaves open, that is said, too.
     """
-    if placement.verdict is not None and (measured := _measured(placement.verdict)):
+    if placement.verdict is not None and (measured := verdict_headline(placement.verdict)):
         return measured
     said = ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
     return "; ".join((said, *(at_end(placement, each) for each in placement.at_ends if each.best)))
@@ -44,7 +44,7 @@ def at_end(placement: Placement, each: AtEnd) -> str:
     return f"with {values}, {best} is best: {format_ns(each.best_step_time_ns)} instead of {plan_ns}"
 
 
-def _measured(verdict: Verdict) -> str:
+def verdict_headline(verdict: Verdict) -> str:
     """The time of the candidate that is used, against TensorFlow's default; "" if one of them was not timed."""
     used, default = verdict.of(verdict.used), verdict.of(DEFAULT)
     if used is None or default is None or not used.median_ns or not default.median_ns:

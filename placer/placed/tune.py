@@ -1,0 +1,358 @@
+"""Tuning a function on given arguments: learn sizes, measure ops, plan, time candidates in turns, and keep the fastest."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from placer.common.progress import Stage, progress
+from placer.common.units import check_seconds
+from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
+from placer.placed.contest import Contest, Entrant, moved
+from placer.placed.race.begin import decided
+from placer.placed.race.calls import first_line
+from placer.placed.race.candidates import candidates
+from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.tuned import Tuned
+from placer.plan.call_plan import CallPlan
+from placer.plan.parts import BASELINE_NAMES
+from placer.plan.verdict import DEFAULT, MOVED, PLAN, Verdict
+
+if TYPE_CHECKING:
+    from placer.graph.op_graph import OpGraph
+    from placer.placed.signature import Prepared
+    from placer.placed.signatures import Signatures
+    from placer.plan.placement import Placement
+    from placer.tf.run.outcomes import Outcome
+    from placer.tf.state.variables import Move
+    from placer.tf.trace.tracing import Trace
+    from placer.verbs.solve import Solved
+
+MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
+"""Shares of the budget: for measuring single ops, and for what one race may take beyond calls of its fastest candidate."""
+MAX_HARVESTS, HARVESTED_STEPS = 2, 3
+COMPILE_S_PER_OP = 0.01
+"""About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
+MAX_NAMES = 3
+
+Compile = Literal["try", "off"]
+SideEffects = Literal["refuse", "allow"]
+
+
+def tune(
+    signatures: Signatures,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    budget_s: float = 30.0,
+    compiling: Compile = "try",
+    side_effects: SideEffects = "refuse",
+) -> Tuned:
+    """Finds the fastest way to run calls with these arguments, which later calls of their signature then use.
+
+    The function runs for real, many times. Its variables are put back. No other thread may call it meanwhile.
+
+    Args:
+        signatures: of the placed function.
+        args, kwargs: of the calls.
+        budget_s: about how long it may take, in seconds. Planning and compiling cannot be interrupted. TensorFlow's default and
+            the plan are timed in any case.
+        compiling: "try" also times the function compiled as a whole by XLA for each kind of device, if the results agree with
+            those of the plain function within `placer.tf.run.outcomes.TOLERANCES`; "off" does not.
+        side_effects: "refuse" raises an error for a function whose effects cannot be put back; "allow" runs it all the same.
+
+    Raises:
+        OptionError: an option that cannot be used, or effects that cannot be put back.
+        PlanError: the function is left as it is, or runs by plans that were given.
+        PlacerError: planning failed, or the function cannot be run.
+    """
+    from placer.tf.run.calling import runs_on_its_own
+
+    check_seconds("budget_s", budget_s)
+    _check("compile", compiling, ("try", "off"))
+    _check("side_effects", side_effects, ("refuse", "allow"))
+    if not runs_on_its_own():
+        raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
+    if signatures.plans:
+        raise PlanError(f"{signatures.name} runs by plans that were given: place the function itself to tune it")
+    with progress("tuning") as stage, warnings.catch_warnings():
+        tuning = _Tuning(signatures, args, kwargs, budget_s, stage)
+        warnings.simplefilter("ignore", PlacementWarning)  # the first plan gave them
+        if side_effects == "refuse":
+            tuning.check_effects()
+        tuning.learn_sizes()
+        tuning.race_placements()
+        if compiling == "try":
+            tuning.race_compiled()
+        tuning.measure_ops()
+        tuning.harvest()
+        return tuning.settled()
+
+
+def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
+
+
+class _Tuning:
+    """The state of one tuning."""
+
+    def __init__(
+        self, signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any], budget_s: float, stage: Stage
+    ) -> None:
+        from placer.tf.run.learning import starts_anew
+        from placer.tf.state import creating, variables
+
+        self._started = time.monotonic()
+        self._signatures, self._args, self._kwargs = signatures, args, kwargs
+        self._budget_s, self._stage = budget_s, stage
+        signatures.drop_gate()  # variables move here, and not by themselves
+        with signatures.lock:
+            self._prepared: Prepared = signatures.plan(args, kwargs)
+        signatures.check_devices(self._prepared.planned)
+        assert self._prepared.trace is not None
+        self._trace: Trace = self._prepared.trace
+        creating.initialise_variables(self._trace.concrete)
+        self._starts_anew = starts_anew(self._trace)
+        self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
+        self._learnt: list[str] = []
+        self._notes: list[str] = []
+        if self._prepared.planned.options.get("variables") == "move" and self._prepared.run is not None:
+            variables.release_variables(self._prepared.run)  # other candidates may need them in other places
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def check_effects(self) -> None:
+        """Raises OptionError if calls do something that cannot be put back."""
+        from placer.tf.run.side_effects import lasting_effects
+
+        if effects := lasting_effects(self._trace):
+            raise OptionError(
+                f"tuning runs {self._signatures.name} many times, and what these ops do cannot be put back: "
+                f'{_some(effects)}. Way out: side_effects="allow".'
+            )
+
+    def learn_sizes(self) -> None:
+        """Runs one call that reports the sizes and rounds that the graph leaves open, unless an earlier call has done that."""
+        from placer.placed.learn import learn, may_change_plan
+
+        if self._prepared.signature.seen is None and may_change_plan(self._signatures, self._graph()):
+            self._at("learning sizes")
+            try:
+                learn(self._signatures, self._args, self._kwargs)
+                self._learnt.append("sizes and rounds of one call")
+            except PlacerError as error:
+                self._notes.append(f"sizes and rounds are assumed: {first_line(error)}")
+
+    def measure_ops(self) -> None:
+        """Measures the ops whose costs are least certain, each alone, and plans with them."""
+        from placer.verbs.profile import profile
+
+        self._at("measuring ops")
+        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s())) > 0:
+            try:
+                self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
+            except PlacerError as error:
+                self._notes.append(f"no ops are measured: {first_line(error)}")
+            else:
+                self.race_placements(" after measuring")
+
+    def harvest(self) -> None:
+        """Takes the times of ops from real steps of fast placements, and plans with them, as long as time is left.
+
+        Of the two fastest, the one with more copies in loops comes first: what these cost is least certain.
+        """
+        from placer.placed.harvest import harvest
+
+        harvested: set[str] = set()
+        for k in range(1, MAX_HARVESTS + 1):
+            placements = [e for e in self._contest.timed if not (e.moves or e.compiled or e.name in harvested)]
+            if not placements or self._left_s() <= 0:
+                return
+            entrant = max(placements[:2], key=lambda e: _copies_in_loops(e.plan.placement))
+            harvested.add(entrant.name)
+            self._at(f"harvesting {entrant.name}")
+            run = self._signatures.rewritten(self._prepared, self._trace, entrant.plan)
+            try:
+                call = replace(self._prepared, call_plan=entrant.plan, run=run)
+                found = harvest(call, self._args, self._kwargs, HARVESTED_STEPS)
+            except PlacerError as error:
+                self._notes.append(f"no steps are harvested: {first_line(error)}")
+                return
+            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {entrant.name}")
+            self.race_placements(f" after harvest {k}")
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def race_placements(self, when: str = "") -> None:
+        """Plans with what is known now, and times those placements that are new; `when` is the end of their names."""
+        self._race_fixed(when)
+        if self._signatures.options.variables != "fixed":
+            self._race_moved(when)
+
+    def _race_fixed(self, when: str) -> None:
+        """Times placements with variables where they are."""
+        solved = self._solved(variables="fixed")
+        found = candidates(solved)
+        if not found:
+            self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
+        placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
+        new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
+        if len(new) == 1 and self._contest.timed:
+            new.append(self._contest.timed[0].name)
+        if new:
+            self._contest.race(new)
+        if not self._contest.timed:
+            outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
+            raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
+
+    def _race_moved(self, when: str) -> None:
+        """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
+        rules: dict[str, dict[str, str]] = {PLAN: {}}
+        rules |= {BASELINE_NAMES[name]: {"solver": name} for name in self._prepared.plan.baselines if name != "tf_default"}
+        for name, rule in rules.items():
+            if self._left_s() <= 0:
+                self._notes.append("not all places of variables are tried: the budget was used up")
+                return
+            try:
+                is_new = self._add(name, when + MOVED, self._solved(variables="move", **rule).placement)
+            except PlacerError as error:
+                self._notes.append(f"not tried, {name}{MOVED}: {first_line(error)}")
+                continue
+            if is_new:
+                self._contest.race([name + when + MOVED])
+
+    def race_compiled(self) -> None:
+        """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
+        from placer.tf.run.calling import is_deterministic
+        from placer.tf.run.compiling import unchecked
+
+        if is_deterministic():
+            self._notes.append("not compiled: TensorFlow is set to be deterministic, and last bits of compiled results differ")
+            return
+        expected: list[Outcome] = []
+        sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
+        for device in self._devices():
+            reasons = [self._compile(device, entrant, expected) for entrant in sites.values()]
+            if all(reasons):
+                self._notes.append(f"not compiled for {device}: {reasons[0]}")
+        names = unchecked(self._trace)
+        if names and any(entrant.compiled for entrant in self._contest.timed):
+            self._notes.append(f"compiled, the function does not make the checks {_some([repr(name) for name in names])}")
+
+    def _compile(self, device: str, where: Entrant, expected: list[Outcome]) -> str:
+        """Compiles the function with variables as a candidate has them, and times it; returns why not, "" if it was timed.
+
+        Args:
+            device: the device to compile for.
+            where: a candidate that was timed.
+            expected: what a plain call gives; filled in when it is first needed.
+        """
+        from placer.tf.run.compiling import compiled
+        from placer.tf.run.outcomes import outcome
+
+        if COMPILE_S_PER_OP * len(where.plan.device_of) > self._left_s():
+            return "it may take longer than what is left of the budget"
+        name = f"compiled on {device}" + (MOVED if where.moves else "")
+        self._at(name)
+        call = (self._prepared.concrete, self._args, self._kwargs)
+        try:
+            with moved(where.moves):
+                function, reason = compiled(self._trace, device, self._args, self._kwargs)
+                if function is None:
+                    return reason
+                expected[:] = expected or [outcome(self._prepared.concrete, *call)]
+                if difference := expected[0].difference(outcome(function, *call)):
+                    return f"its results would not agree: {difference}"
+        except Exception as error:
+            return first_line(error)
+        fastest = self._contest.timed[0]
+        self._contest.entrants[name] = Entrant(name, where.plan, function, where.moves, function)
+        self._contest.race([fastest.name, name] if fastest.site == where.site else [name])
+        return ""
+
+    def _add(self, name: str, ending: str, placement: Placement) -> bool:
+        """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
+        entrants, plan = self._contest.entrants, CallPlan.of(placement)
+        if any(not known.compiled and known.plan.device_of == plan.device_of for known in entrants.values()):
+            return False
+        # Copies have random states of their own: the plain function's is left alone.
+        is_plain = name == DEFAULT and not self._signatures.options.pins and not self._starts_anew
+        run = self._prepared.concrete if is_plain else self._signatures.rewritten(self._prepared, self._trace, plan)
+        entrants[name + ending] = Entrant(name + ending, plan, run, self._moves(plan))
+        return True
+
+    def _moves(self, plan: CallPlan) -> list[Move]:
+        """The moves of variables from where they are now to where a plan has them."""
+        from placer.tf.devices import full_name
+        from placer.tf.state.variables import needed_moves
+
+        return needed_moves(self._trace, {name: full_name(device) for name, device in plan.device_of.items()})
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def settled(self) -> Tuned:
+        """Lets later calls run the best candidate, and reports."""
+        self._contest.confirm()
+        best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
+        rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
+        device = best.compiled.device if best.compiled else ""
+        verdict = Verdict(tuple(rows), best.name, "tuned: candidates ran in turns on the same arguments", elapsed_s, device)
+        self._use(best, verdict)
+        if best.moves:
+            self._notes.append(f"{len(best.moves)} variables have other places now")
+        machine = best.plan.placement.machine
+        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(dict.fromkeys(self._notes)), elapsed_s)
+
+    def _use(self, best: Entrant, verdict: Verdict) -> None:
+        """Lets later calls of the signature run a candidate. If random states belong to copies, a new copy runs from now on."""
+        from placer.tf.rewrite.taping import TapedFunction
+        from placer.tf.state import handle_holders, moving
+
+        signatures, plan = self._signatures, CallPlan.of(replace(best.plan.placement, verdict=verdict))
+        with MOVING_LOCK, signatures.lock:
+            run = best.run
+            if self._starts_anew or not isinstance(run, TapedFunction):
+                run = signatures.rewritten(self._prepared, self._trace, plan)
+            moves = self._moves(plan)  # not those of the candidate, if variables could not be moved back from a trial
+            if moves or plan.options.get("variables") == "move":
+                moving.move(moves, run, signatures.options.stale, handle_holders.watched_variables())
+            settled = replace(self._prepared, call_plan=plan, run=run, solved=None)
+            alone = run if self._starts_anew or isinstance(best.run, TapedFunction) else best.run
+            signatures.settle(decided(signatures, settled, alone))
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _left_s(self) -> float:
+        """The seconds that are left of the budget; below 0 if it is used up."""
+        return self._started + self._budget_s - time.monotonic()
+
+    def _at(self, doing: str) -> None:
+        self._stage.at(1 - self._left_s() / self._budget_s, doing)
+
+    def _graph(self) -> OpGraph:
+        return self._signatures.graph_of(self._trace, self._prepared.signature.seen)
+
+    def _solved(self, **changes: Any) -> Solved:
+        """The plan by what is known now, with other options."""
+        signatures, limits = self._signatures, self._prepared.signature.reduced_limits
+        return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)
+
+    def _devices(self) -> list[str]:
+        """A device of each kind on which TensorFlow's memory holds the whole function."""
+        plan = self._prepared.plan
+        first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
+        rules = {"CPU": "all_cpu", "GPU": "all_gpu"}
+        return [device for kind, device in first.items() if kind in rules and plan.baselines[rules[kind]].feasible]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _copies_in_loops(placement: Placement) -> float:
+    """The number of copies in a step that a loop repeats."""
+    return sum(transfer.count for transfer in placement.transfers if transfer.count > 1)

@@ -1,0 +1,42 @@
+"""What tuning a function found: the report of `PlacedFunction.tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from placer.common.tables import table
+from placer.plan.verdict import Verdict
+from placer.views.shared.words import verdict_headline, verdict_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning a function found. Later calls run the candidate that `verdict` uses."""
+
+    function: str
+    machine: str
+    """Name of the machine."""
+    verdict: Verdict
+    """Predicted and measured times of the candidates."""
+    learnt: Sequence[str]
+    """What the plans were made from, in words: sizes, op times."""
+    notes: Sequence[str]
+    """What was not done and why, and what differs in the candidate that is used."""
+    seconds: float
+    """How long it took."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON types."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.function} on {self.machine}: {verdict_headline(self.verdict) or f'{self.verdict.used} is used'}",
+            table(["candidate", "measured", "predicted", "calls", ""], verdict_rows(self.verdict)),
+            f"tuned for {self.seconds:.0f} s; {self.verdict.end}",
+            *(f"learnt: {text}" for text in self.learnt),
+            *(f"note: {text}" for text in self.notes),
+        ]
+        return "\n".join(lines)
