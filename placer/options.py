@@ -47,8 +47,8 @@ class Options:
     variables: Literal["auto", "fixed", "move"] = field(
         default="auto",
         metadata={
-            "help": "auto: variables move if nothing else uses them and calls are measured to be faster then; fixed: they stay on "
-            "their devices; move: each goes to the device that the plan gives it"
+            "help": "auto: variables move if nothing else uses them and calls are measured to be faster then; fixed: they stay "
+            "on their devices; move: each goes to the device that the plan gives it"
         },
     )
     stale: Literal["repoint", "invalidate"] = field(

@@ -15,7 +15,7 @@ from placer.errors import DeviceError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed.race.begin import begin
-from placer.placed.race.gate import Gate
+from placer.placed.race.gate import MOVING_LOCK, Gate
 from placer.placed.race.moved_plans import moved_by_prediction
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Solved
-
-MOVING_LOCK = threading.RLock()
-"""Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
 
 
 class Signatures:
@@ -184,7 +181,7 @@ class Signatures:
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
     def end_trials(self) -> bool:
-        """Moves variables back that have moved for a trial. Returns False if other calls run, so that they cannot be moved yet."""
+        """Moves variables back that have moved for a trial. Returns False if they cannot be moved yet, since other calls run."""
         return all(signature.trial is None or signature.trial.end() for signature in tuple(self._signatures.values()))
 
     def drop_gate(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
+from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
 from placer.placed.race.moved_plans import may_move, moved_choice, note_on_staying, other_use
 from placer.placed.signature import Prepared
@@ -134,7 +135,6 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         dispatch: runs the calls; it is changed.
         fixed: what the calls run, with the variables where they are.
     """
-    from placer.placed.signatures import MOVING_LOCK
     from placer.tf.run.exhausted import changes_nothing
     from placer.tf.state.variables import rely_on_variables
 

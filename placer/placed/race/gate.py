@@ -1,4 +1,4 @@
-"""Gate: counts the calls of a placed function that run, and lets one thread wait until no other thread makes one."""
+"""What keeps threads apart while variables move: a lock for all plans, and a gate for the calls of each placed function."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MOVING_LOCK = threading.RLock()
+"""Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
+
 
 class Gate:
-    """Passed by every call of a placed function, as long as its variables may move."""
+    """Passed by every call of a placed function, as long as its variables may move unasked.
+
+    It counts the calls that run, and lets one thread wait until no other thread makes one.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,7 +65,7 @@ class TrialOwner:
     plan_again: Callable[[], None]
     """Called if some variables are in other places than any plan has them."""
     leave: Callable[[Verdict | None, str], None]
-    """Called if the variables are where they were, with the verdict if there is a new one, and the reason if no trial was made."""
+    """Called if the variables are where they were, with the verdict if there is one, and the reason if no trial was made."""
 
 
 class MoveTrial:
@@ -208,18 +208,14 @@ class MoveTrial:
         """Around a move; gives whether no other thread can notice it."""
         from placer.tf.state.temporary_moves import other_threads_use_tensorflow
 
-        held: list[Any] = []
-        with self._gate.alone(WAIT_S) as is_alone:
-            try:
-                for lock in self._owner.locks if is_alone else ():
-                    if not lock.acquire(blocking=False):
-                        is_alone = False
-                        break
-                    held.append(lock)
-                yield is_alone and not other_threads_use_tensorflow(self._gate.waiting)
-            finally:
-                for lock in held:
-                    lock.release()
+        with self._gate.alone(WAIT_S) as is_alone, ExitStack() as held:
+            for lock in self._owner.locks if is_alone else ():
+                if lock.acquire(blocking=False):
+                    held.callback(lock.release)
+                else:
+                    yield False
+                    return
+            yield is_alone and not other_threads_use_tensorflow(self._gate.waiting)
 
     # -- after the move --------------------------------------------------------------------------------------------
 

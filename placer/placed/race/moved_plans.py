@@ -10,6 +10,7 @@ from placer.common.warning import no_warnings
 from placer.errors import PlacerError
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import Candidate, exceeds_limit, is_same, with_dearer_copies
+from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MIN_GAIN, MoveChoice
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
@@ -161,7 +162,6 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
     Returns:
         The call, rewritten by the plan; or why the variables stay where they are, in words.
     """
-    from placer.placed.signatures import MOVING_LOCK
     from placer.tf.state.temporary_moves import other_threads_use_tensorflow
 
     assert prepared.trace is not None

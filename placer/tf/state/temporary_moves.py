@@ -1,4 +1,4 @@
-"""Moves of variables that the user did not ask for: made only where nothing else uses the variables, and undone if they do not help."""
+"""Moves of variables that the user did not ask for: made only where nothing else uses them, and undone if they do not help."""
 
 from __future__ import annotations
 
