@@ -56,6 +56,8 @@ class Signatures:
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
         self.gate: Gate | None = Gate() if options.variables == "auto" and options.race != "off" and not plans else None
         """Passed by all calls as long as variables may move unasked, see `placer.placed.race.move_trial`; None afterwards."""
+        self.other_use = ""
+        """What else uses the variables, so that they do not move unasked, in words; "" if nothing is known of."""
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
@@ -184,8 +186,9 @@ class Signatures:
         """Moves variables back that have moved for a trial. Returns False if they cannot be moved yet, since other calls run."""
         return all(signature.trial is None or signature.trial.end() for signature in tuple(self._signatures.values()))
 
-    def drop_gate(self) -> None:
+    def drop_gate(self, other_use: str = "") -> None:
         """Lets calls be made without the gate, unless variables have moved for a trial: no other ones will."""
+        self.other_use = other_use or self.other_use
         if self.gate is not None and self.end_trials():
             self.gate = None
 
@@ -226,7 +229,7 @@ class Signatures:
                 # It runs here, so not by a trace for a machine with other devices.
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
-                self.drop_gate()
+                self.drop_gate(f"calls of {self.name} with other arguments use them")
             else:
                 plan, solved = self._plan_of(trace, signature)
                 signature.current = Prepared(signature, trace, plan, None, solved)

@@ -108,7 +108,7 @@ class _Tuning:
         self._started = time.monotonic()
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
-        signatures.drop_gate()  # variables move here, and not by themselves
+        signatures.drop_gate("it was tuned")
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
         signatures.check_devices(self._prepared.planned)

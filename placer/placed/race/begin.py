@@ -32,7 +32,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
     if not _is_wanted(signatures) or plan.verdict is not None or solved is None or not may_move(signatures, solved):
-        signatures.drop_gate()
+        signatures.drop_gate(f"calls of {signatures.name} with other arguments use them")
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
@@ -148,8 +148,7 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         return chosen[0] if chosen else None
 
     def reason_against(choice: MoveChoice) -> str:
-        use = other_use(signatures, prepared) if signatures.gate is gate else "calls with other arguments were made"
-        return use or choice.moves.reason_against()
+        return other_use(signatures, prepared) or choice.moves.reason_against()
 
     def settle(settled: Prepared) -> None:
         signature.trial = signatures.gate = None

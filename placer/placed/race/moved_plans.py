@@ -109,14 +109,12 @@ def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
 
 
 def other_use(signatures: Signatures, prepared: Prepared) -> str:
-    """The other calls of the same placed function that use the variables, in words; "" if there are none."""
+    """What else of the placed function uses the variables, in words; "" if there is nothing."""
     if any(signature is not prepared.signature for signature in signatures.known()):
         return f"calls of {signatures.name} with other arguments use them"
     if prepared.signature.taped:
         return "calls under a tape use them"
-    if prepared.signature.exportable is not None:
-        return "a function that get_concrete_function gave holds them"
-    return f"{min(signatures.compiled_callers)} uses them" if signatures.compiled_callers else ""
+    return f"{min(signatures.compiled_callers)} uses them" if signatures.compiled_callers else signatures.other_use
 
 
 def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:

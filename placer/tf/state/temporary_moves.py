@@ -77,9 +77,9 @@ class TemporaryMoves:
                 return f"{hindrance} holds them"
         own = {id(body.graph) for body in self._trace.root.walk()}
         for function in holders.functions:
-            graph = function.graph
-            if id(graph) not in own and getattr(graph, "trace", None) is not self._trace:
-                return f"{graph.name!r} holds them"
+            graph, trace = function.graph, getattr(function.graph, "trace", None)
+            if id(graph) not in own and trace is not self._trace:
+                return f"{(trace or graph).name!r} holds them"
         return "a function that took one as an argument holds them" if holders.graphs else ""
 
     def make(self, function: TapedFunction) -> None:
