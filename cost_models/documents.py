@@ -22,7 +22,6 @@ MAX_KEY_PARTS = 16
 _OPENING, _CLOSING = b"[{", b"]}"
 _BRACKETS = _OPENING + _CLOSING
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
-_HIGH_OR_LOW_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TOML_STRING_OR_COMMENT = re.compile(
     r'''
       """ (?: [^\\] | \\. )*? (?: """ | \Z )
@@ -53,17 +52,14 @@ def parse_json(text: bytes, source: str) -> Any:
         source: a name for it in error messages.
 
     Raises:
-        FileError: the text is not JSON, is too deep, or has text that UTF-8 cannot encode.
+        FileError: the text is not JSON, or is too deep.
     """
     without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     _check_depth(b"".join(without_escapes.split(b'"')[::2]), source)
     try:
-        data = json.loads(text.decode())
-        if _HIGH_OR_LOW_SURROGATE.search(text):
-            json.dumps(data, ensure_ascii=False).encode()
+        return json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise FileError(f"{source} is not JSON ({error}). Was it written whole?") from error
-    return data
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:

@@ -85,9 +85,7 @@ class Options:
     )
     learn_sizes: bool = field(
         default=True,
-        metadata={
-            "help": "whether a first call whose sizes or rounds the graph leaves open runs unplaced, and the plan uses them"
-        },
+        metadata={"help": "whether a first call whose sizes, rounds or branches the graph leaves open learns them for the plan"},
     )
     race: Literal["auto", "off", "force"] = field(
         default="auto",

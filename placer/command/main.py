@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Protocol, TextIO
 
 from placer import __version__
 from placer.command import calibrate, compare, demo, devices, diff, measurements, predict, profile, show, solve, solvers, tune
+from placer.common.escaping import printable
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.views.shared.terminal import print_text
 
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if "--json" in argv:
                 print(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}, indent=2))
             else:
-                print(f"placer: error: {error}", file=sys.stderr)
+                print(printable(f"placer: error: {error}"), file=sys.stderr)
             return EXIT_CODES.get(type(error), FAILED)
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -114,6 +115,6 @@ def _show_warning(
     from cost_models.cache import CacheWarning
 
     if issubclass(category, PlacementWarning | CacheWarning):
-        print(f"placer: warning: {message}", file=sys.stderr)
+        print(printable(f"placer: warning: {message}"), file=sys.stderr)
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=file or sys.stderr)

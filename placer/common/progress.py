@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from placer.common.escaping import one_line
+
 DELAY_S = 1.0
 """Work that ends within this time shows nothing."""
 BAR_LENGTH = 20
@@ -66,7 +68,7 @@ def _write(title: str, stage: Stage, terminal: TextIO, done: threading.Event) ->
         return
     while not done.is_set():
         if _running[-1] is done:
-            terminal.write(f"\r{title} {time.monotonic() - start:.0f} s {stage}\x1b[K")
+            terminal.write(f"\r{one_line(f'{title} {time.monotonic() - start:.0f} s {stage}')}\x1b[K")
             terminal.flush()
         done.wait(0.5)
     terminal.write("\r\x1b[K")

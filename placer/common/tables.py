@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from placer.common.escaping import one_line
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ("",)) -> str:
     """A table as text. The first column and those whose head is in `left` are aligned left, the others right.
@@ -13,7 +15,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[s
     CPU:0     7  all
     GPU:0   113
     """
-    cells = [list(head), *map(list, rows)]
+    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
     to_left = [k == 0 or name in left for k, name in enumerate(head)]
     return "\n".join(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+from placer.common.escaping import printable
 from placer.errors import PlacementWarning
 
 PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
@@ -41,7 +42,7 @@ def warn(text: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_skipped(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, PlacementWarning, stacklevel=level)
+    warnings.warn(printable(text), PlacementWarning, stacklevel=level)
 
 
 def _is_skipped(file: str) -> bool:

@@ -235,10 +235,10 @@ class OpGraph:
         signatures: dict[int, str] = {}
         for node in self:
             text = signatures.get(id(node.signature)) or signatures.setdefault(id(node.signature), repr(node.signature))
-            digest.update(f"{node.name}\0{node.role}\0{text}\n".encode())
+            digest.update(f"{node.name}\0{node.role}\0{text}\n".encode(errors="surrogatepass"))
         for src, dst, data in self.graph.edges(data=True):
             tensors = ",".join([f"{t.src_index}:{t.dst_index}" for t in data["tensors"]])
-            digest.update(f"{src}\0{dst}\0{tensors}\0{data['control']:d}\n".encode())
+            digest.update(f"{src}\0{dst}\0{tensors}\0{data['control']:d}\n".encode(errors="surrogatepass"))
         digest.update(repr(self.outputs).encode())
         return digest.hexdigest()
 

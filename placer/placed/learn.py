@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placer.common.device_spec import parse
@@ -55,14 +57,15 @@ def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared | None:
-    """The first call of a signature as a call that runs unplaced and learns; None for a call that is to be planned first.
+    """The first call of a signature as a call that learns; None for a call that does not.
 
-    Only an eager call without a tape learns, and only where the plan may depend on what the graph leaves open. A plan under
-    memory limits or with pins, and one that moves variables, must be there before the first call. A function whose graph
-    keeps state of its own, such as a random seed's position, would start anew with the second call.
+    Only an eager call without a tape learns, and only where the plan may depend on what the graph leaves open. It runs unplaced,
+    or by a plan made without learning where that may not be: under memory limits, with pins, or where the default placement may
+    not fit. A function whose graph keeps state of its own, such as a random seed's position, would start anew with the second
+    call.
 
     Raises:
-        TraceError: the function fails while it is traced.
+        PlacerError: the function fails while it is traced, or there is no plan for the call.
         TypeError: it cannot be called with these arguments.
     """
     from placer.tf.run import calling, eligibility
@@ -82,14 +85,20 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not may_change_plan(signatures, graph) or not _has_requested_devices(graph) or not _fits(signatures, graph):
+    if not may_change_plan(signatures, graph):
         return None
+    unplaced = _may_run_unplaced(signatures, graph)
+    planned = Prepared(signature, None, None, None) if unplaced else signatures.prepare(args, kwargs)
     try:
-        call = ReportingCall(trace, sizes)
+        call = ReportingCall(trace, sizes, planned.call_plan)
     except RewriteError:
         return None
-    signature.seen = Seen()  # another thread that calls meanwhile plans without a run
-    return Prepared(signature, None, None, lambda *args, **kwargs: _run_first(signatures, signature, call, args, kwargs))
+    signature.seen = Seen()  # another thread that calls meanwhile learns nothing
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _run_first(signatures, signature, call, args, kwargs)
+
+    return replace(planned, run=run, timing=None)
 
 
 def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -97,7 +106,8 @@ def _run_first(signatures: Signatures, signature: Signature, call: Any, args: tu
     with signatures.lock:
         signature.seen = seen
         signatures.forget(signature)
-        signatures.latest = signatures.prepare(args, kwargs)
+        with suppress(PlacerError):  # the next call raises it; this one has run
+            signatures.latest = signatures.prepare(args, kwargs)
     return results
 
 
@@ -125,9 +135,14 @@ def is_made_again(
 
 
 def _may_learn(signatures: Signatures) -> bool:
+    return signatures.options.learn_sizes and not signatures.plans and not signatures.moves_variables
+
+
+def _may_run_unplaced(signatures: Signatures, graph: OpGraph) -> bool:
     options = signatures.options
-    planned_first = signatures.plans or signatures.moves_variables or options.memory_limits or options.pins
-    return options.learn_sizes and not planned_first
+    if options.memory_limits or options.pins:
+        return False
+    return _has_requested_devices(graph) and _fits(signatures, graph)
 
 
 def _is_here(signatures: Signatures) -> bool:

@@ -41,6 +41,7 @@ def replanned(
     if signatures.options.on_out_of_memory == "report" or signatures.plans:
         raise exhaustion.explained(exhaustion.way_out(replan=not signatures.plans))
     signature = prepared.signature
+    prepared = signature.current or prepared  # not a call that learns
     with signatures.lock:
         if is_first := not signature.replanned:
             signature.replanned = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placer.common.escaping import printable
 from placer.common.units import format_bytes, format_ns
 from placer.plan.placement import Placement
 from placer.views.shared.colours import CROSSING, QUIET, colours
@@ -49,4 +50,4 @@ def dot(placement: Placement, *, boxes: int = 40) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

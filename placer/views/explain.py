@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from placer.common.escaping import one_line
 from placer.common.units import format_bytes, format_ns
 from placer.graph.assumptions import depends_on_open
 from placer.plan.placement import Placement
@@ -33,7 +34,7 @@ def explain(placement: Placement, *, op: str) -> str:
         lines += [f"  with  {_some(facts['together_with'])}: {facts['together_because']}"]
     lines += [f"  in    {_tensor(tensor)}" for tensor in facts["inputs"]]
     lines += [f"  out   {_tensor(tensor)}" for tensor in facts["outputs"]]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _costs(time_ns: Mapping[str, int], sources: Mapping[str, str]) -> str:

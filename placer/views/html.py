@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html as markup
 import json
 from collections.abc import Iterable
 from importlib import resources
 from typing import Any, TypeAlias
 
+from placer.common.escaping import markup
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.colours import colour, for_dark_page
@@ -34,7 +34,7 @@ def html(placement: Placement) -> str:
     page = resources.files("placer.views") / "page"
     packed = gzip.compress(json.dumps(payload(placement), separators=(",", ":")).encode(), 6, mtime=0)
     parts = {
-        "title": markup.escape(f"{placement.graph.name} on {placement.machine}"),
+        "title": markup(f"{placement.graph.name} on {placement.machine}"),
         "style": (page / "report.css").read_text(),
         "libraries": "".join(f"<script>{_script((page / 'vendor' / name).read_text())}</script>\n" for name in LIBRARIES),
         "script": _script("\n".join((page / name).read_text() for name in SCRIPTS)),

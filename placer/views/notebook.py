@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
-
+from placer.common.escaping import markup
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.parts import BASELINE_NAMES
@@ -22,15 +21,15 @@ def notebook(placement: Placement) -> str:
     devices = []
     for name, t in p.totals.items():
         limit = format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none"
-        devices.append([_swatch(name) + escape(name), f"{t.ops:,}", format_ns(t.time_ns), format_bytes(t.peak_bytes), limit])
+        devices.append([_swatch(name) + markup(name), f"{t.ops:,}", format_ns(t.time_ns), format_bytes(t.peak_bytes), limit])
     baselines = [
-        [escape(BASELINE_NAMES.get(name, name)), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), escape(against(p, b))]
+        [markup(BASELINE_NAMES.get(name, name)), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), markup(against(p, b))]
         for name, b in p.baselines.items()
     ]
     copies = f"{len(p.transfers)} transfers, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)} per step"
     parts = [
-        f"<b>{escape(p.graph.name)}</b>: {escape(headline(p))}",
-        f"{len(p.ops):,} ops on {escape(p.machine)}; {copies}; {escape(optimality(p))}",
+        f"<b>{markup(p.graph.name)}</b>: {markup(headline(p))}",
+        f"{len(p.ops):,} ops on {markup(p.machine)}; {copies}; {markup(optimality(p))}",
         _table(["device", "ops", "time", "peak memory", "limit"], devices),
         _table(
             ["placement", "step time", "total cost", ""],
@@ -38,7 +37,7 @@ def notebook(placement: Placement) -> str:
         ),
     ]
     if p.notes:
-        items = "".join(f"<li>{escape(note)}</li>" for note in p.notes)
+        items = "".join(f"<li>{markup(note)}</li>" for note in p.notes)
         parts.append(f"<details><summary>notes: {len(p.notes)}</summary><ul>{items}</ul></details>")
     try:
         drawn = svg(p, boxes=MAX_BOXES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placer.common.escaping import printable
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
 from placer.graph.assumptions import seen_in_short
@@ -58,4 +59,4 @@ def summary(placement: Placement) -> str:
     if p.notes:
         blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
         blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []
-    return "\n".join(blocks)
+    return printable("\n".join(blocks))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 
+from placer.common.escaping import one_line
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.placement import Placement
@@ -75,11 +76,11 @@ def _draw_lanes(axes: Any, placement: Placement, plan: Layout) -> None:
         )
         total = placement.totals[device]
         middle = (left + right) / 2
-        axes.text(middle, -0.5, device, ha="center", va="center", fontsize=14, weight="bold", color=line)
+        _text(axes, middle, -0.5, device, ha="center", va="center", fontsize=14, weight="bold", color=line)
         text = f"{total.ops} ops, {format_ns(total.time_ns)}"
-        axes.text(middle, -0.2, text, ha="center", va="center", fontsize=10.5, color=line)
+        _text(axes, middle, -0.2, text, ha="center", va="center", fontsize=10.5, color=line)
     title = f"{placement.graph.name} on {placement.machine}: {format_ns(placement.step_time_ns)} per step"
-    axes.text(0, -HEAD, title, ha="left", va="center", fontsize=10.5)
+    _text(axes, 0, -HEAD, title, ha="left", va="center", fontsize=10.5)
 
 
 def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str, ...]) -> None:
@@ -92,9 +93,9 @@ def _draw_boxes(axes: Any, folded: nx.DiGraph, plan: Layout, devices: tuple[str,
         fill, line = colour[box.device]
         corner, round_ = (x - WIDTH / 2, y - HEIGHT / 2), "round,pad=0,rounding_size=0.08"
         axes.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=round_, fc=fill, ec=line, lw=1.2, zorder=4))
-        axes.text(x, y - 0.1, _fit(box.label, 32), ha="center", va="center", fontsize=9.5, weight="bold", zorder=5)
+        _text(axes, x, y - 0.1, _fit(box.label, 32), ha="center", va="center", fontsize=9.5, weight="bold", zorder=5)
         text = _fit(box.content, 28) + (f", {format_ns(box.time_ns)}" if box.time_ns else "")
-        axes.text(x, y + 0.11, text, ha="center", va="center", fontsize=9, zorder=5)
+        _text(axes, x, y + 0.11, text, ha="center", va="center", fontsize=9, zorder=5)
 
 
 def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
@@ -123,7 +124,7 @@ def _draw_edges(axes: Any, folded: nx.DiGraph, plan: Layout) -> None:
             _arrow(axes, crossing.through(y, routes), CROSSING, 2.4, "-")
             text = f"{format_bytes(crossing.flow.nbytes)}, {format_ns(crossing.flow.time_ns)}"
             paper = {"fc": "white", "ec": CROSSING, "lw": 0.6, "pad": 1.5}
-            axes.text(at, y, text, ha="center", va="center", fontsize=9, color=CROSSING, zorder=6, bbox=paper)
+            _text(axes, at, y, text, ha="center", va="center", fontsize=9, color=CROSSING, zorder=6, bbox=paper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +218,17 @@ def _draw_legend(axes: Any, devices: tuple[str, ...], plan: Layout) -> None:
     for device in plan.lanes:
         fill, line = colour[device]
         axes.add_patch(Rectangle((x, y - 0.1), 0.35, 0.2, fc=fill, ec=line, lw=1.2))
-        axes.text(x + 0.45, y, device, ha="left", va="center", fontsize=9.5)
+        _text(axes, x + 0.45, y, device, ha="left", va="center", fontsize=9.5)
         x += 0.85 + LETTER * len(device)
     for text, arrow, weight, style in LEGEND:
         _arrow(axes, [(x, y), (x + 0.5, y)], arrow, weight, style)
-        axes.text(x + 0.6, y, text, ha="left", va="center", fontsize=9.5)
+        _text(axes, x + 0.6, y, text, ha="left", va="center", fontsize=9.5)
         x += 1.0 + LETTER * len(text)
+
+
+def _text(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
+    """Draws text. Without `parse_math`, a name with two dollar signs would be read as a formula."""
+    axes.text(x, y, one_line(text), parse_math=False, **style)
 
 
 def _fit(text: str, length: int) -> str:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import Any, Literal
 
 from placer.common.device_spec import parse
+from placer.common.escaping import identifier
 from placer.plan.placement import Placement
 from placer.views.shared.graph_def import graph_def, protos
 
@@ -59,7 +60,7 @@ def _predicted(placement: Placement, devices: Literal["plan", "default"]) -> Any
         time_ns = plan.time_ns.get(device, 0)
         start_ns = plan.start_ns if devices == "plan" else next_ns[device]
         next_ns[device] += time_ns
-        node = stats[device].node_stats.add(node_name=op.name, all_start_micros=start_ns // 1000)
+        node = stats[device].node_stats.add(node_name=identifier(op.name), all_start_micros=start_ns // 1000)
         node.op_end_rel_micros = node.all_end_rel_micros = max(round(time_ns / 1000), int(time_ns > 0))
         node.memory.add(allocator_name=device, total_bytes=sum(spec.nbytes for spec in op.signature.outputs))
     return metadata

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +20,11 @@ import pytest
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """Reaches this machine only, whatever a page asks for."""
 QUIET = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+
+ALL = (
+    "function* all(root) { for (const e of root.querySelectorAll('*')) { yield e; if (e.shadowRoot) yield* all(e.shadowRoot); } }"
+)
+"""JavaScript: all elements below one, those of shadow trees too."""
 
 
 @contextmanager
@@ -48,6 +56,34 @@ def serve(folder: Path) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def tensorboard(logdir: Path) -> Iterator[str]:
+    """The address of a TensorBoard that shows the runs in a folder."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", "0", "--host", "127.0.0.1"]
+    process = subprocess.Popen([*command, "--load_fast", "false"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        yield next(match[0] for line in process.stderr if (match := re.search(r"http://\S+", line)))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def open_in_netron(browser: Any, path: Path) -> Iterator[None]:
+    """Opens a file in Netron and waits until it is drawn. Skips the test where Netron is not installed."""
+    netron = pytest.importorskip("netron")
+    host, port = netron.start(str(path), address=("127.0.0.1", 0), browse=False)
+    try:
+        browser.get(f"http://{host}:{port}/")
+        wait(lambda: browser.find_element("id", "message-button").is_displayed())
+        browser.find_element("id", "message-button").click()  # accepts that it counts its users
+        wait(lambda: browser.execute_script("return document.body.className") == "default")
+        yield
+    finally:
+        netron.stop((host, port))
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import placer
 from placer.graph.seen import Seen, SeenShape
 from placer.graph.sizes import Size
+from placer.plan.call_plan import CallPlan
 from placer.tf._private.runtime import recorded_partitions
-from placer.tf.trace.tracing import traceable
-from tests.helpers.harness import DEVICES, Program, behaviour, compare, two_cpus
+from placer.tf.run.learning import ReportingCall
+from placer.tf.trace.tracing import trace, traceable
+from tests.helpers.harness import DEVICES, Program, RandomLegal, behaviour, compare, soft_placement, two_cpus
 from tests.helpers.programs import Source, programs
 
 ROWS = tf.constant(np.random.default_rng(1).standard_normal((64, 8)).astype("f"))
@@ -246,9 +249,6 @@ def test_where_the_first_call_does_not_learn() -> None:
     quiet = placer.place(masked, devices=two_cpus(), learn_sizes=False)
     quiet(ROWS)
     assert source(quiet) == "bound"
-    limited = placer.place(masked, devices=two_cpus(), memory_limits={"CPU:1": "1GiB"})
-    limited(ROWS)
-    assert source(limited) == "bound"
     taped = placer.place(masked, devices=two_cpus())
     with tf.GradientTape() as tape:
         tape.watch(ROWS)
@@ -259,18 +259,61 @@ def test_where_the_first_call_does_not_learn() -> None:
     assert source(inside) == "bound"
 
 
-def test_the_first_call_does_not_learn_where_the_default_placement_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{"memory_limits": {"CPU:1": "1MiB"}}, {"pins": {"Tanh": "CPU:1"}}])
+def test_a_first_call_that_may_not_run_unplaced_learns_under_a_plan(options: dict[str, Any]) -> None:
+    count = tf.Variable(0)
+
+    def fn(x: Any) -> Any:
+        count.assign_add(1)
+        rows = tf.boolean_mask(x, x[:, 0] > 0.0)
+        y = tf.zeros([4])
+        while tf.reduce_sum(y) < 9.0:
+            y += tf.reduce_mean(tf.exp(tf.tanh(rows @ tf.ones([8, 4]))), 0)
+            rows = rows if tf.reduce_sum(y) < 4.0 else 2.0 * rows
+        return y
+
+    want, _ = traceable(fn)(ROWS), count.assign(0)
+    placed = placer.place(fn, devices=two_cpus(), **options)
+    with soft_placement(False), recorded_partitions() as recorded:
+        np.testing.assert_allclose(placed(ROWS), want, rtol=1e-6)
+    ran = {node.op: node.device for f in recorded for part in f.partition_graphs for node in part.node}
+    assert all(ran[op].endswith(device) for op, device in options.get("pins", {}).items())
+    assert int(count) == 1
+    graph = placed.placement.graph
+    assert {rounds.source for rounds in graph.rounds.values()} == {"seen"}
+    assert {size.bound[0] for sizes in graph.sizes.values() for size in sizes if size and size.bound} >= {KEPT}
+    np.testing.assert_allclose(placed(ROWS), want, rtol=1e-6)
+    assert int(count) == 2
+
+
+def test_the_first_call_learns_under_a_plan_where_the_default_placement_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("placer.placed.learn._has_accelerator", lambda: True)
-    roomy, machine = two_cpus(), two_cpus()
-    small = replace(machine, devices=tuple(replace(device, memory_bytes=8192) for device in machine.devices))
-    for devices, wanted in ((roomy, "seen"), (small, "bound")):
-        placed = placer.place(lambda x: tf.boolean_mask(tf.tile(x, [6, 1]), tf.tile(x, [6, 1])[:, 0] > 0.0)[:1], devices=devices)
-        try:
-            placed(ROWS)
-        except placer.InfeasibleError:
-            assert wanted == "bound"
-            continue
-        assert {size.source for sizes in placed.placement.graph.sizes.values() for size in sizes if size} == {wanted}
+    machine = two_cpus()
+    small = replace(machine, devices=tuple(replace(device, memory_bytes=32768) for device in machine.devices))
+
+    def fn(x: Any) -> Any:
+        rows = tf.tile(x, [6, 1])
+        return tf.boolean_mask(rows, rows[:, 0] > 0.0)[:1]
+
+    for devices in (machine, small):
+        placed = placer.place(fn, devices=devices)
+        np.testing.assert_allclose(placed(ROWS), fn(ROWS))
+        graph = placed.placement.graph
+        assert {size.source for sizes in graph.sizes.values() for size in sizes if size} == {"seen"}
+
+
+def test_a_call_that_has_run_gives_its_results_although_no_plan_fits_what_it_had() -> None:
+    def fn(x: Any) -> Any:
+        while tf.reduce_sum(tf.abs(x)) < 1e6:
+            tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None]))])
+            x = tf.concat([x, x], 0)
+        return x
+
+    placed = placer.place(fn, devices=two_cpus(), memory_limits={"CPU:0": "64KiB", "CPU:1": "64KiB"})
+    with pytest.warns(placer.PlacementWarning, match="no upper bound"):
+        assert len(placed(tf.ones([4]))) == 2**20
+    with pytest.raises(placer.InfeasibleError):
+        placed(tf.ones([4]))
 
 
 def test_random_numbers_go_on_as_they_do_plain() -> None:
@@ -295,6 +338,21 @@ def test_learning_never_changes_what_a_random_program_does(source: Source) -> No
     failed = learnt(placed, program)
     compare("after learning", expected, behaviour(program, placed), program)
     assert failed == any(isinstance(result, Exception) for part, result in expected.items() if part == "call 0")
+
+
+@settings(max_examples=max(12, settings().max_examples // 4))
+@given(programs(), st.integers(0, 99))
+def test_a_call_that_reports_and_runs_by_a_plan_does_what_the_function_does(source: Source, seed: int) -> None:
+    plain, program = replace(source.build(), gradients=False), replace(source.build(), gradients=False)
+    expected = behaviour(plain, traceable(plain.fn))
+    try:
+        traced = trace(traceable(program.fn), *program.args, **program.kwargs)
+    except placer.TraceError:
+        return
+    plan = placer.solve(placer.build_graph(traced), DEVICES, solver=RandomLegal(seed))
+    call = ReportingCall(traced, plan=CallPlan.of(plan))
+    with soft_placement(False):
+        compare("reporting", expected, behaviour(program, lambda *args, **kwargs: call.run(args, kwargs)[0]), program)
 
 
 def learnt(placed: Any, program: Program) -> bool:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ from placer.command.main import main
 from placer.common.device_spec import parse
 from placer.plan.placement import Placement
 from placer.verbs.solve import solve
-from tests.helpers.browser import chromium, wait
+from tests.helpers.browser import ALL, chromium, open_in_netron, tensorboard, wait
 from tests.helpers.graphs import layers, loop_then_wide, towers
 
 pytest.importorskip("tensorboard")
@@ -81,32 +77,9 @@ def test_the_command_writes_them_where_it_is_told(tmp_path: Path, capsys: pytest
     assert written == plan.view("tensorboard")
 
 
-ALL = (
-    "function* all(root) { for (const e of root.querySelectorAll('*')) { yield e; if (e.shadowRoot) yield* all(e.shadowRoot); } }"
-)
-
-
-def address(process: subprocess.Popen[str]) -> str:
-    """Where a TensorBoard says it is."""
-    assert process.stderr is not None
-    return next(match[0] for line in process.stderr if (match := re.search(r"http://\S+", line)))
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    """The address of a TensorBoard that shows the loop's runs."""
-    PLANS["loop"].to_tensorboard(tmp_path)
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path), "--port", "0", "--host", "127.0.0.1"]
-    process = subprocess.Popen([*command, "--load_fast", "false"], stderr=subprocess.PIPE, text=True)
-    try:
-        yield address(process)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def test_tensorboard_colours_the_graph_by_device_compute_time_and_memory(served: str) -> None:
+def test_tensorboard_colours_the_graph_by_device_compute_time_and_memory(tmp_path: Path) -> None:
     plan = PLANS["loop"]
+    plan.to_tensorboard(tmp_path)
 
     def choose(browser: Any, tag: str, words: str) -> bool:
         script = f"""{ALL}
@@ -134,7 +107,7 @@ def test_tensorboard_colours_the_graph_by_device_compute_time_and_memory(served:
             return found"""
         return dict(browser.execute_script(script))
 
-    with chromium() as browser:
+    with tensorboard(tmp_path) as served, chromium() as browser:
         browser.get(f"{served}#graphs")
         wait(lambda: choose(browser, "PAPER-RADIO-BUTTON", "Device"))
         wait(lambda: all(device in shown(browser) for device in plan.devices))
@@ -151,23 +124,14 @@ def test_tensorboard_colours_the_graph_by_device_compute_time_and_memory(served:
 
 
 def test_netron_shows_the_ops_and_their_devices(tmp_path: Path) -> None:
-    netron = pytest.importorskip("netron")
     plan = PLANS["towers"]
     plan.write("netron", tmp_path / "plan.pb")
-    host, port = netron.start(str(tmp_path / "plan.pb"), address=("127.0.0.1", 0), browse=False)
-    try:
-        with chromium() as browser:
-            browser.get(f"http://{host}:{port}/")
-            wait(lambda: browser.find_element("id", "message-button").is_displayed())
-            browser.find_element("id", "message-button").click()  # accepts that it counts its users
-            wait(lambda: browser.execute_script("return document.body.className") == "default")
-            for op in ("front/hash0", "left/dense0/MatMul", "right/dense0/MatMul"):
-                script = """
-                    const node = document.getElementById(`node-name-${arguments[0]}`).querySelector('.node-item-type');
-                    node.dispatchEvent(new MouseEvent('click', {bubbles: true}))"""
-                browser.execute_script(script, op)
-                sidebar = browser.find_element("id", "sidebar")
-                wait(lambda op=op, sidebar=sidebar: op in sidebar.text)
-                assert parse(plan.device_of(op)).full in sidebar.text
-    finally:
-        netron.stop((host, port))
+    with chromium() as browser, open_in_netron(browser, tmp_path / "plan.pb"):
+        for op in ("front/hash0", "left/dense0/MatMul", "right/dense0/MatMul"):
+            script = """
+                const node = document.getElementById(`node-name-${arguments[0]}`).querySelector('.node-item-type');
+                node.dispatchEvent(new MouseEvent('click', {bubbles: true}))"""
+            browser.execute_script(script, op)
+            sidebar = browser.find_element("id", "sidebar")
+            wait(lambda op=op, sidebar=sidebar: op in sidebar.text)
+            assert parse(plan.device_of(op)).full in sidebar.text

@@ -94,8 +94,8 @@ class Reports:
         counter = self._counters[id(frame)] = _Counter(self._length, open_outputs)
         self._length += 2 * counter.length if tensors else 1
         with graph.as_default(), tf.name_scope(self._variable):
-            parts = [part for tensor in tensors for part in _reported(tensor)]
             with tf.device(_HOST):
+                parts = [part for tensor in tensors for part in _reported(tensor)]
                 report = tf.concat([tf.ones([1], tf.int64), *parts], 0) if parts else tf.ones([1], tf.int64)
                 positions = np.arange(counter.start, self._length, dtype=np.int32).reshape(-1, counter.length, 1)
                 handle = self._handle()
@@ -105,8 +105,19 @@ class Reports:
                     added.append(largest)
             if frame.kind == "branch":
                 with tf.control_dependencies(added):
-                    graph.outputs[:] = [t if t.dtype in (tf.resource, tf.variant) else tf.identity(t) for t in graph.outputs]
+                    graph.outputs[:] = [self._waiting(copy, frame, tensor) for tensor in graph.outputs]
         return added
+
+    @staticmethod
+    def _waiting(copy: Copy, frame: Body, result: Any) -> Any:
+        """A branch's result that waits for the control dependencies around the call, on the device that the result is on."""
+        if result.dtype in (tf.resource, tf.variant):
+            return result
+        device = result.device
+        if not device and copy.device_of is not None and frame.parent is not None:
+            device = copy.device(f"{frame.parent.names[frame.site]}/out")  # it is an input of the branch
+        with tf.device(device or None):
+            return tf.identity(result)
 
     def _count_elements(self, graph: Any, body: Body, name: str) -> None:
         """Lets op `name` count the elements for which it runs its function."""
@@ -197,7 +208,8 @@ def _outputs_of(body: Body) -> Iterator[tuple[Output, tuple[Body, str, int]]]:
 
 def _reported(tensor: Any) -> list[Any]:
     """The numbers that are reported of a tensor: int64 vectors of a length that is known."""
-    shape = tf.raw_ops.Shape(input=tensor, out_type=tf.int64)
+    with tf.device(tensor.device or None):
+        shape = tf.raw_ops.Shape(input=tensor, out_type=tf.int64)
     if tensor.shape.rank is not None:
         return [shape]
     rank = tf.raw_ops.Shape(input=shape, out_type=tf.int64)

@@ -27,13 +27,14 @@ from placer.tf.trace.tracing import Trace
 
 
 @paused_collection()
-def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
+def rewrite(trace: Trace, device_of: Mapping[str, str] | None, reports: Reports | None = None) -> Any:
     """Rebuilds a traced function with the given devices.
 
     Args:
         trace: the function. It and its graphs are not changed.
         device_of: full or short device name by node of the `OpGraph` read from this trace; None keeps the devices that the trace
             requests.
+        reports: what each call of the copy reports. Such a copy is for calls without a gradient.
 
     Returns:
         A ConcreteFunction with the same signature, structured outputs, captures, control edges and gradients, valid with
@@ -42,16 +43,7 @@ def rewrite(trace: Trace, device_of: Mapping[str, str] | None) -> Any:
     Raises:
         RewriteError: the trace has something that cannot be copied; nothing has changed then.
     """
-    return _taken(Copy(trace, device_of))
-
-
-def rewrite_reporting(trace: Trace, reports: Reports) -> Any:
-    """A copy of a traced function that keeps its devices and reports, see `Reports`. It is for calls without a gradient.
-
-    Raises:
-        RewriteError: see `rewrite`.
-    """
-    return _taken(Copy(trace, None, reports.add_ops))
+    return _taken(Copy(trace, device_of) if reports is None else Copy(trace, device_of, reports.add_ops))
 
 
 def rewrite_for_xla(trace: Trace) -> Any:
@@ -70,18 +62,21 @@ def _taken(copy: Copy) -> Any:
         raise RewriteError(f"TensorFlow does not take the copy of it: {error}") from error
 
 
-def rewrite_by_plan(trace: Trace, plan: CallPlan, on_error: Callable[[CallPlan, Any], None]) -> Any:
+def rewrite_by_plan(
+    trace: Trace, plan: CallPlan, on_error: Callable[[CallPlan, Any], None], reports: Reports | None = None
+) -> Any:
     """`rewrite` with the devices of a plan. The new graph carries the plan, for functions that call it and are planned too.
 
     Args:
         trace: the function.
         plan: its plan.
         on_error: called with the plan and an error of one of the function's ops before the error is raised.
+        reports: see `rewrite`.
 
     Raises:
         RewriteError: see `rewrite`.
     """
-    concrete = rewrite(trace, full_names(plan.device_of))
+    concrete = rewrite(trace, full_names(plan.device_of), reports)
     concrete.graph.plan = plan
     concrete.graph.on_error = functools.partial(on_error, plan)
     return concrete

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from placer.graph.seen import Seen
+from placer.plan.call_plan import CallPlan
 from placer.tf.rewrite.reporting import Reports
-from placer.tf.rewrite.rewriting import rewrite_reporting
+from placer.tf.rewrite.rewriting import rewrite, rewrite_by_plan
+from placer.tf.run.exhausted import report
 from placer.tf.trace.bodies import BRANCHES, LOOPS
 from placer.tf.trace.dataset_bodies import READS_ALL
 from placer.tf.trace.known_sizes import KnownSizes
@@ -16,19 +18,20 @@ from placer.tf.trace.tracing import Trace
 
 
 class ReportingCall:
-    """A call that reports. It runs a private copy of the function, unplaced.
+    """A call that reports. It runs a private copy of the function.
 
     Args:
         trace: of the function.
         sizes: what is known of its sizes.
+        plan: what it runs by; None for a call that runs unplaced.
 
     Raises:
         RewriteError: the function cannot be copied.
     """
 
-    def __init__(self, trace: Trace, sizes: KnownSizes | None = None) -> None:
-        self._reports = Reports(trace, (sizes or KnownSizes(trace)).open_outputs())
-        self._concrete = rewrite_reporting(trace, self._reports)
+    def __init__(self, trace: Trace, sizes: KnownSizes | None = None, plan: CallPlan | None = None) -> None:
+        self._reports = reports = Reports(trace, (sizes or KnownSizes(trace)).open_outputs())
+        self._concrete = rewrite(trace, None, reports) if plan is None else rewrite_by_plan(trace, plan, report, reports)
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Seen]:
         """The function's results and what the run had."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from cost_models.base import DTYPE_BYTES, AttrValue, TensorSpec
 from placer.common.device_spec import parse
+from placer.common.escaping import identifier, one_line
 from placer.errors import OptionError
 from placer.graph.op_graph import OpNode
 from placer.plan.placement import Placement
@@ -34,10 +35,12 @@ def graph_def(placement: Placement, devices: Literal["plan", "default"]) -> Any:
     full = {"": "", **{device: parse(device).full for device in placement.devices}}
     for op in placement.graph:
         plan = placement.ops[op.name]
-        node = graph.node.add(name=op.name, op=op.op_type, device=full[plan.device if devices == "plan" else plan.default])
+        node = graph.node.add(
+            name=identifier(op.name), op=one_line(op.op_type), device=full[plan.device if devices == "plan" else plan.default]
+        )
         node.input.extend(_inputs(placement, op))
         for name, value in op.signature.attrs:
-            node.attr[name].CopyFrom(_attribute(value, attr_value_pb2, types_pb2))
+            node.attr[one_line(name)].CopyFrom(_attribute(value, attr_value_pb2, types_pb2))
         for spec in op.signature.outputs:
             _add_shape(spec, node.attr["_output_shapes"].list.shape.add())
         if op.signature.outputs and "T" not in node.attr and "dtype" not in node.attr:
@@ -49,11 +52,12 @@ def _inputs(placement: Placement, op: OpNode) -> list[str]:
     data: dict[int, str] = {}
     control: list[str] = []
     for source, _, edge in placement.graph.graph.in_edges(op.name, data=True):
+        name = identifier(source)
         for tensor in edge["tensors"]:
             if tensor.dst_index >= 0:
-                data[tensor.dst_index] = f"{source}:{tensor.src_index}" if tensor.src_index else source
+                data[tensor.dst_index] = f"{name}:{tensor.src_index}" if tensor.src_index else name
         if edge["control"] or any(tensor.dst_index < 0 for tensor in edge["tensors"]):
-            control.append(f"^{source}")
+            control.append(f"^{name}")
     return [*(data[k] for k in sorted(data)), *control]
 
 
@@ -65,12 +69,12 @@ def _attribute(value: AttrValue, attr_value_pb2: Any, types_pb2: Any) -> Any:
             if isinstance(part, str) and part in DTYPE_BYTES:
                 attr.list.type.append(_type(part, types_pb2))
             else:
-                getattr(attr.list, kinds.get(type(part), "s")).append(part.encode() if isinstance(part, str) else part)
+                getattr(attr.list, kinds.get(type(part), "s")).append(one_line(part).encode() if isinstance(part, str) else part)
     elif isinstance(value, str):
         if value in DTYPE_BYTES:
             attr.type = _type(value, types_pb2)
         else:
-            attr.s = value.encode()
+            attr.s = one_line(value).encode()
     elif isinstance(value, bool):
         attr.b = value
     elif isinstance(value, int):

@@ -6,6 +6,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from placer.common.escaping import printable
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -17,6 +19,7 @@ _CPUS, _OTHERS = ("blue", "cyan"), ("green", "yellow", "magenta", "red")
 def print_text(text: str) -> None:
     """Prints to standard output, in colours if it is a terminal and rich is installed."""
     if sys.stdout.isatty():
+        text = printable(text)
         try:
             from rich.console import Console
 

@@ -60,6 +60,15 @@ def test_what_no_limit_moves_away_is_told_once_and_with_no_limit() -> None:
     assert f(x, size(8)) == 512 + 4 + 64 * 64
 
 
+@pytest.mark.parametrize("on_out_of_memory", ["report", "replan"])
+def test_a_first_call_that_learns_under_a_plan_is_told_and_the_next_one_runs(on_out_of_memory: str) -> None:
+    f = placed(filled, on_out_of_memory=on_out_of_memory)
+    with pytest.raises(OutOfMemoryError, match="ran out of memory on CPU:1: TensorFlow refused 262144 GiB"):
+        f(size(HUGE))
+    for _ in range(2):
+        assert f(size(8)) == 4.0 + 64 * 64
+
+
 def twice(f: Any, n: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, _: i < 2, lambda i, total: (i + 1, total + f(n)), (0, 0.0))[1]
 
