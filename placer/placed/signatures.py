@@ -56,6 +56,8 @@ class Signatures:
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
         self.gate: Gate | None = Gate() if options.variables == "auto" and options.race != "off" and not plans else None
         """Passed by all calls as long as variables may move unasked, see `placer.placed.race.move_trial`; None afterwards."""
+        self.give_back: Callable[[], None] = lambda: None
+        """Moves variables back that have moved unasked, for a use in which they cannot be elsewhere."""
         self.other_use = ""
         """What else uses the variables, so that they do not move unasked, in words; "" if nothing is known of."""
         self._signatures: dict[Hashable, Signature] = {}
@@ -193,12 +195,14 @@ class Signatures:
             self.gate = None
 
     def forget(self, signature: Signature) -> None:
-        """Lets the next call of a signature plan it again."""
+        """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
         if signature.trial is not None:
             signature.trial.end()
             self.forget_moved(signature)
             return
-        signature.current = signature.exportable = None
+        signature.current = signature.exportable = signature.pair = None
+        for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
+            del signature.taped[text]
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
@@ -337,10 +341,13 @@ class Signatures:
 
     def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
         """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        text = signature.taped_text(higher)
+        if (raced := signature.taped.get(text)) is not None and raced.verdict is not None:
+            return raced
         plan, solved = self._plan_of(pair, signature)
         if not higher:
             signature.pair = solved
-        signature.taped[signature.taped_text(higher)] = plan
+        signature.taped[text] = plan
         return plan
 
     def _taping(self, prepared: Prepared) -> Taping:

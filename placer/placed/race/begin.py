@@ -10,7 +10,7 @@ from placer.placed.race.candidates import Candidate, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
-from placer.placed.race.moved_plans import may_move, moved_choice, note_on_staying, other_use
+from placer.placed.race.moved_plans import lend, may_move, moved_choice, note_on_staying, other_use
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -44,7 +44,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if solved is not None:
         entrants = candidates(solved)
         assert prepared.trace is not None
-        reason = _reason_against(signatures, prepared.trace, entrants)
+        reason = _reason_against(signatures, prepared.trace, solved, entrants)
         if reason:
             signatures.drop_gate()
         if entrants and not _may_gain(signatures, entrants):
@@ -86,13 +86,16 @@ def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
+def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
+    from placer.tf.devices import process_devices
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
         return "TensorFlow's default does not fit the memory"
+    if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
+        return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
     if starts_anew(trace):
@@ -117,10 +120,11 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
-        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
-        dispatch = Dispatch(_watched(signatures, settled, run), current.timing.taped, run)
+        dispatch = current.timing
+        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run, timing=dispatch)
+        signatures.settle(settled)
+        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
         _try_moves(signatures, settled, dispatch, winner)
-        signatures.settle(replace(settled, timing=dispatch))
 
     race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
     return race
@@ -136,7 +140,7 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         fixed: what the calls run, with the variables where they are.
     """
     from placer.tf.run.exhausted import changes_nothing
-    from placer.tf.state.variables import rely_on_variables
+    from placer.tf.state.variables import release_variables, rely_on_variables
 
     gate, otherwise, signature = signatures.gate, dispatch.alone, prepared.signature
     if gate is None:
@@ -151,20 +155,22 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         return other_use(signatures, prepared) or choice.moves.reason_against()
 
     def settle(settled: Prepared) -> None:
-        signature.trial = signatures.gate = None
+        signature.trial = None
         current = signature.current
         if current is not None and current.timing is dispatch:  # it was not planned again meanwhile
             signatures.settle(replace(settled, timing=dispatch))
 
     def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
-        chosen[0].moves.release(chosen[0].first)
+        release_variables(chosen[0].first)
         rely_on_variables(run)
+        lend(signatures, signature, chosen[0].moves, run)
         settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
         dispatch.alone = _watched(signatures, settled, run)
         dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
         settle(settled)
 
     def leave(verdict: Verdict | None, reason: str) -> None:
+        signatures.gate = None
         placement = prepared.plan
         if reason:
             note = note_on_staying(chosen[0].candidates[0], fixed, reason)
@@ -224,7 +230,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     signature = prepared.signature
     entrants = candidates(pair)
     assert prepared.trace is not None
-    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, pair, entrants):
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:

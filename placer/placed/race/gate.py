@@ -49,16 +49,20 @@ class Gate:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self, timeout_s: float) -> Iterator[bool]:
+    def alone(self, timeout_s: float, own_calls: int = 1) -> Iterator[bool]:
         """Keeps other threads from making calls while the block runs; gives whether none is running any more.
 
         It does not wait for a thread that is alone already, nor longer than `timeout_s`: a call that runs may itself wait for
         one that has not begun.
+
+        Args:
+            timeout_s: see above.
+            own_calls: how many calls of the thread itself may be running.
         """
         me = threading.get_ident()
 
         def others() -> int:
-            return sum(self._running.values()) - min(1, self._running[me])
+            return sum(self._running.values()) - min(own_calls, self._running[me])
 
         with self._changed:
             closed = not self._closed

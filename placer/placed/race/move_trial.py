@@ -35,6 +35,27 @@ RETRY_CALLS = 8
 State = Literal["first calls", "planning", "timing", "ready", "moving", "moved", "returning", "over"]
 
 
+@contextmanager
+def alone(gate: Gate, locks: Sequence[Any], own_calls: int = 1) -> Iterator[bool]:
+    """Around a move of variables that calls use; gives whether no other thread can notice it.
+
+    Args:
+        gate: passed by all calls of the placed function.
+        locks: of its plans and of all moves.
+        own_calls: how many calls this thread has begun in which the function does not run yet.
+    """
+    from placer.tf.state.temporary_moves import other_threads_use_tensorflow
+
+    with gate.alone(WAIT_S, own_calls) as is_alone, ExitStack() as held:
+        for lock in locks if is_alone else ():
+            if lock.acquire(blocking=False):
+                held.callback(lock.release)
+            else:
+                yield False
+                return
+        yield is_alone and not other_threads_use_tensorflow(gate.waiting)
+
+
 @dataclass(frozen=True, eq=False)
 class MoveChoice:
     """Placements with the variables in the same other places, and the moves to these."""
@@ -123,13 +144,20 @@ class MoveTrial:
             return self._timed_call(args, kwargs)
         return (self._plain if state == "returning" else run)(*args, **kwargs)
 
-    def end(self) -> bool:
-        """Ends the trial if variables have moved for it. Returns False if they cannot be moved back yet."""
+    def end(self, own_calls: int = 1) -> bool:
+        """Ends the trial if variables have moved for it. Returns False if they cannot be moved back yet.
+
+        Args:
+            own_calls: how many calls this thread has begun in which the function does not run yet.
+        """
         if self._state == "moved":
-            self._return("a call of another kind came")
+            self._return("other uses of the variables began", own_calls)
         elif self._state == "returning":
-            self._try_to_return()
+            self._try_to_return(own_calls)
         return self._state not in ("moving", "moved", "returning")
+
+    def _end_for_trace(self) -> None:
+        self.end(own_calls=0)
 
     def abandon(self) -> None:
         """Ends the trial because the variables were moved for another function. They stay where they are."""
@@ -183,11 +211,12 @@ class MoveTrial:
         state: State = "ready"
         reason = ""
         try:
-            with self._alone() as is_alone:
+            with alone(self._gate, self._owner.locks) as is_alone:
                 self._attempts += 1
                 if is_alone:
                     reason = self._owner.reason_against(choice)
                     if not reason:
+                        choice.moves.give_back = self._end_for_trace
                         choice.moves.make(choice.first)
                         state = "moved"
                 elif self._attempts >= MAX_ATTEMPTS:
@@ -202,20 +231,6 @@ class MoveTrial:
         if reason:
             self._attempts = 0
             self._leave(None, reason)
-
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Around a move; gives whether no other thread can notice it."""
-        from placer.tf.state.temporary_moves import other_threads_use_tensorflow
-
-        with self._gate.alone(WAIT_S) as is_alone, ExitStack() as held:
-            for lock in self._owner.locks if is_alone else ():
-                if lock.acquire(blocking=False):
-                    held.callback(lock.release)
-                else:
-                    yield False
-                    return
-            yield is_alone and not other_threads_use_tensorflow(self._gate.waiting)
 
     # -- after the move --------------------------------------------------------------------------------------------
 
@@ -265,21 +280,22 @@ class MoveTrial:
         candidate = next(candidate for candidate in choice.candidates if candidate.name == name)
         self._owner.keep(self._verdict(name, why), candidate, self._run)
 
-    def _return(self, why: str) -> None:
+    def _return(self, why: str, own_calls: int = 1) -> None:
         """Moves variables back, now or, while other calls run, in a later call.
 
         Args:
             why: why the trial ended, in words; "" if its test ended.
+            own_calls: see `end`.
         """
         if self._begins("moved", "returning"):
             self._why, self._attempts = why, 1
-            self._try_to_return()
+            self._try_to_return(own_calls)
 
-    def _try_to_return(self) -> None:
+    def _try_to_return(self, own_calls: int = 1) -> None:
         choice = self._choice
         assert choice is not None
         try:
-            with self._alone() as is_alone:
+            with alone(self._gate, self._owner.locks, own_calls) as is_alone:
                 if not is_alone or self._state != "returning":
                     return
                 choice.moves.undo(choice.first)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placer.common.units import format_ns
 from placer.common.warning import no_warnings
-from placer.errors import PlacerError
+from placer.errors import MoveError, PlacerError
 from placer.placed.race.calls import first_line
-from placer.placed.race.candidates import Candidate, exceeds_limit, is_same, with_dearer_copies
-from placer.placed.race.gate import MOVING_LOCK
-from placer.placed.race.move_trial import MIN_GAIN, MoveChoice
-from placer.placed.signature import Prepared
+from placer.placed.race.candidates import MAX_PREDICTED_RATIO, Candidate, exceeds_limit, is_same, with_dearer_copies
+from placer.placed.race.gate import MOVING_LOCK, Gate
+from placer.placed.race.move_trial import MIN_GAIN, MoveChoice, alone
+from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.verdict import MOVED, PLAN
@@ -22,6 +23,7 @@ from placer.solvers.registry import solver
 
 if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
+    from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.state.temporary_moves import TemporaryMoves
     from placer.verbs.solve import Solved
 
@@ -46,7 +48,8 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     """The placements that are worth a trial, the one with the fewest risks first; all have the variables in the same places.
 
     They are: the plan that may move variables, and everything on one kind of device with the variables there. The first one
-    takes least if copies take longer than predicted. Empty if none is predicted to gain `MIN_GAIN`, unless the options force a
+    takes least if copies take longer than predicted. One whose predicted step is far longer than another's is left out. Empty
+    if none is predicted to gain `MIN_GAIN`, unless the options force a
     race: neither by the predicted times of copies nor with longer ones, since copies are the least certain.
 
     Args:
@@ -74,7 +77,8 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
         (candidate for candidate in found if _places(candidate) != places_now),
         key=lambda candidate: _step_ns(candidate, dearer),
     )
-    tried = [candidate for candidate in found if _places(candidate) == _places(found[0])]
+    limit_ns = MAX_PREDICTED_RATIO * min((candidate.predicted_ns for candidate in found), default=0)
+    tried = [c for c in found if c.predicted_ns <= limit_ns and _places(c) == _places(found[0])]
     is_promising = any(_gains(candidate, fixed) for candidate in tried)
     return tried if is_promising or signatures.options.race == "force" else []
 
@@ -172,11 +176,36 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
             if reason := reason or moves.reason_against():
                 return reason
             moves.make(run)
+            lend(signatures, prepared.signature, moves, run)
         finally:
             MOVING_LOCK.release()
     except PlacerError as error:
         return first_line(error)
     return replace(prepared, call_plan=plan, run=run)
+
+
+def lend(signatures: Signatures, signature: Signature, moves: TemporaryMoves, run: TapedFunction) -> None:
+    """Lets variables stay where they have moved until another function that uses them is traced; then they go back.
+
+    Args:
+        signatures: of the placed function.
+        signature: whose calls need the variables there.
+        moves: that were made.
+        run: the function that runs these calls.
+    """
+    gate = signatures.gate = signatures.gate or Gate()
+
+    def give_back() -> None:
+        with alone(gate, (signatures.lock, MOVING_LOCK), own_calls=0) as is_alone:
+            if not is_alone:
+                moves.end_loan()
+                return
+            with suppress(MoveError):  # something holds them: they stay
+                moves.undo(run)
+            signatures.gate, signatures.other_use = None, "other functions use them"
+            signatures.forget(signature)
+
+    moves.give_back = signatures.give_back = give_back
 
 
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:

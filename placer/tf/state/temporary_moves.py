@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import tensorflow as tf
 
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.state.handle_holders import HandleHolders, watched_variables
+from placer.tf.state.lent_variables import can_be_lent, end_loan, lend
 from placer.tf.state.moving import move
-from placer.tf.state.variables import Move, bytes_of, release_variables
+from placer.tf.state.variables import Move, bytes_of, name_of, release_variables
 from placer.tf.trace.tracing import Trace
 
 MAX_BYTES = 256 << 20
@@ -51,6 +52,8 @@ class TemporaryMoves:
         self._moves = moves
         self._back = [Move(each.variable, str(each.variable.device)) for each in moves]
         self._trace = trace
+        self.give_back: Callable[[], None] = lambda: None
+        """Called when a function that uses the variables is being traced while they are moved. It should undo the moves."""
 
     @property
     def are_made(self) -> bool:
@@ -62,8 +65,14 @@ class TemporaryMoves:
         """Whether all variables are where they were."""
         return all(each.variable.device == each.device for each in self._back)
 
+    def end_loan(self) -> None:
+        """Lets the variables stay where they are, whatever is traced."""
+        for each in self._moves:
+            end_loan(each.variable)
+
     def release(self, function: TapedFunction) -> None:
         """Lets other plans move the variables, which stay where they are now."""
+        self.end_loan()
         release_variables(function)
 
     def reason_against(self) -> str:
@@ -71,6 +80,8 @@ class TemporaryMoves:
         if (nbytes := sum(bytes_of(each.variable) for each in self._moves)) > MAX_BYTES:
             return f"they have {nbytes >> 20} MiB, more than the {MAX_BYTES >> 20} MiB that are moved unasked"
         variables = [each.variable for each in self._moves]
+        if special := [name_of(variable) for variable in variables if not can_be_lent(variable)]:
+            return f"{special[0]!r} is no plain tf.Variable"
         holders = HandleHolders.found(variables, watched_variables())
         for variable in variables:
             if hindrance := holders.hindrance(variable):
@@ -93,6 +104,11 @@ class TemporaryMoves:
         except BaseException:
             self.undo(function)
             raise
+        for each in self._moves:
+            lend(each.variable, self._wanted_back)
+
+    def _wanted_back(self) -> None:
+        self.give_back()
 
     def undo(self, function: TapedFunction) -> None:
         """Moves the variables back to where they were.
@@ -101,6 +117,7 @@ class TemporaryMoves:
             MoveError: something holds one of them; see `are_made`.
         """
         back = [each for each in self._back if each.variable.device != each.device]
+        self.end_loan()
         try:
             move(back, function, "repoint", watched_variables())
         finally:

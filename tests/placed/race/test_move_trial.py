@@ -156,6 +156,9 @@ def test_a_keras_step_trains_as_plain(clock: Clock) -> None:
     slots = [variable.value for variable in optimizer.variables if variable.shape == (4, 8)]
     assert {where(variable) for variable in [clock.variable, *slots]} == {THERE}
     np.testing.assert_allclose(model.predict(X, verbose=0), model(X), rtol=1e-4)
+    assert {where(variable) for variable in [clock.variable, *slots]} == {HERE}  # `predict` was traced with them
+    for _ in range(3):
+        np.testing.assert_allclose(step(X, y), reference(X, y), rtol=1e-4, atol=1e-6)
 
 
 def a_function(step: Any, w: tf.Variable) -> Any:
@@ -268,7 +271,7 @@ def test_threads_call_during_a_trial(clock: Clock, w: tf.Variable) -> None:
     for _ in range(CALLS):  # alone, it comes to an end
         np.testing.assert_allclose(step(X), expected, rtol=1e-6)
     assert int(count) == 8 * (CALLS // 4) + CALLS
-    assert step.signatures.gate is None
+    assert step.signatures.known()[0].trial is None
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -333,14 +336,63 @@ def test_another_use_during_a_trial_ends_it(use: Any, clock: Clock, w: tf.Variab
     use(step, w)
 
 
+def plainly(w: tf.Variable) -> Any:
+    return tf.function(lambda x: tf.tanh(x @ w))
+
+
+def compiled(w: tf.Variable) -> Any:
+    return tf.function(lambda x: tf.tanh(x @ w), jit_compile=True)
+
+
+def assigning(w: tf.Variable) -> Any:
+    return tf.function(lambda x: tf.tanh(x @ w.assign(w)))
+
+
+def placed(w: tf.Variable) -> Any:
+    return placer.place(lambda x: tf.tanh(x @ w), devices=two_cpus(), variables="fixed")
+
+
+def with_a_placed_call(w: tf.Variable) -> Any:
+    return tf.function(step_of[w.ref()], jit_compile=True)
+
+
+step_of: dict[Any, placer.PlacedFunction] = {}
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["during a trial", "after it"])
+@pytest.mark.parametrize("other", [plainly, compiled, assigning, placed, with_a_placed_call])
+def test_variables_go_back_when_another_function_is_traced(other: Any, settled: bool, clock: Clock, w: tf.Variable) -> None:
+    """XLA does not take variables on several devices, and other functions could be slower."""
+    with tf.GradientTape() as tape, tape.stop_recording():
+        step = place(lambda x: tf.tanh(x @ w))
+        step_of[w.ref()] = step
+        if settled:
+            for _ in range(CALLS):
+                step(X)
+        else:
+            until_moved(step, w, X)
+    assert where(w) == THERE
+    expected, function = tf.tanh(X @ w), other(w)
+    with tf.device(HERE), tf.GradientTape() as tape:
+        result = function(X)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    assert tape.gradient(result, w) is not None
+    assert where(w) == HERE
+    for _ in range(CALLS):
+        np.testing.assert_allclose(step(X), expected, rtol=1e-6)
+    assert where(w) == HERE
+    assert type(w) is type(made(0.0))
+    assert not step.observe(X).mismatches
+
+
 def test_variables_that_cannot_be_moved_back_stay(clock: Clock, w: tf.Variable) -> None:
     clock.faster = HERE
     step = place(lambda x: tf.tanh(x @ w))
     until_moved(step, w, X)
-    kept = a_dataset(step, w)
+    kept = [w.handle]
     for _ in range(CALLS):
         np.testing.assert_allclose(step(X), tf.tanh(X @ w), rtol=1e-6)
-    assert kept is not None
+    assert kept
     verdict = step.placement.verdict
     assert verdict is not None
     assert where(w) == THERE
