@@ -17,6 +17,8 @@ import pytest
 
 import placer
 from cost_models.ops import table as ops_table
+from placer.placed.race import sequential_test
+from placer.placed.race.calls import Watch
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
@@ -116,6 +118,19 @@ def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
     assert labels(shown.strip()) == [*labels(printed), ""]
     form = r"\w+: predicted .* TensorFlow's default: [\d.]+ \w+ per step.*\n\d+ ops on h100\n"
     assert all(re.match(form, text) for text in (shown, printed))
+
+
+def test_the_page_of_races_shows_a_verdict_as_it_is_printed_and_states_the_limits() -> None:
+    page = (ROOT / "docs" / "race.md").read_text()
+    printed = (ROOT / "tests" / "data" / "text" / "summary-raced.txt").read_text().splitlines()
+    assert {line for line in code(page, "", containing="candidate").splitlines() if line} <= set(printed)
+    text = " ".join(page.split())
+    assert f"after {sequential_test.MAX_CALLS} calls" in text
+    assert f"{sequential_test.MAX_EXCESS_S} s more than the fastest" in text
+    assert f"at most {sequential_test.ERROR:.0%} of races" in text
+    assert f"at least {sequential_test.MIN_GAIN:.0%} less time" in text
+    assert f"One call in {Watch.WATCH_EVERY} is timed" in text
+    assert f"more than {Watch.SLOWER} times the time of the verdict" in text
 
 
 @pytest.mark.parametrize("page", [README, COSTS])

@@ -124,7 +124,7 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            if (gate := signatures.gate) is None:
+            if (gate := signatures.unasked.gate) is None:
                 return prepared.call(*args, **kwargs)
             with gate.call():
                 return prepared.call(*args, **kwargs)
@@ -163,7 +163,7 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         args, kwargs = self._arguments(args, kwargs)
-        self.signatures.end_trials()
+        self.signatures.unasked.end_trial()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
         self.signatures.latest = prepared

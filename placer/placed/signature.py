@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from placer.graph.seen import Seen
     from placer.placed.race.calls import Dispatch
-    from placer.placed.race.move_trial import MoveTrial
     from placer.plan.call_plan import CallPlan
     from placer.plan.placement import Placement
     from placer.tf.trace.tracing import Trace
@@ -40,8 +39,6 @@ class Signature:
     """Plans of calls under a tape, each for the call and its gradient, by signature with the kind of tape."""
     pair: Solved | None = None
     """The plan of a call under a tape and its gradient, until its race begins."""
-    trial: MoveTrial | None = None
-    """What gives calls to placements with variables in other places, as long as that goes on."""
     replanned: bool = False
     """Whether a call ran out of memory and the signature was planned again, with success or without."""
     reduced_limits: Mapping[str, str | int] | None = None

@@ -11,12 +11,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
-from placer.errors import DeviceError, RewriteError
+from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed import memory
 from placer.placed.race.begin import begin
-from placer.placed.race.gate import MOVING_LOCK, Gate
-from placer.placed.race.moved_plans import moved_by_prediction
+from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.race.moved_plans import moved_by_prediction, with_moved_variables
+from placer.placed.race.unasked_moves import UnaskedMoves
+from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
@@ -54,12 +57,7 @@ class Signatures:
         """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
-        self.gate: Gate | None = Gate() if options.variables == "auto" and options.race != "off" and not plans else None
-        """Passed by all calls as long as variables may move unasked, see `placer.placed.race.move_trial`; None afterwards."""
-        self.give_back: Callable[[], None] = lambda: None
-        """Moves variables back that have moved unasked, for a use in which they cannot be elsewhere."""
-        self.other_use = ""
-        """What else uses the variables, so that they do not move unasked, in words; "" if nothing is known of."""
+        self.unasked = UnaskedMoves(options.variables == "auto" and options.race != "off" and not plans)
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
@@ -115,7 +113,13 @@ class Signatures:
                 if prepared.trace and prepared.call_plan and variables.any_elsewhere(prepared.trace, prepared.call_plan):
                     self.forget(prepared.signature)
                     prepared = self.plan(args, kwargs)
-                prepared = self._apply(prepared, watched)
+                try:
+                    prepared = self._apply(prepared, watched)
+                except MoveError:
+                    if self.moves_variables:
+                        raise
+                    self.plan_again(prepared)  # an earlier start could move them, this one cannot
+                    prepared = self._apply(self.plan(args, kwargs), watched)
                 prepared.signature.current = prepared
             if call_key is not None:
                 self.by_call[call_key] = prepared
@@ -184,34 +188,20 @@ class Signatures:
         """The graph of a trace with the given sizes and rounds, and with what was seen."""
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
-    def end_trials(self) -> bool:
-        """Moves variables back that have moved for a trial. Returns False if they cannot be moved yet, since other calls run."""
-        return all(signature.trial is None or signature.trial.end() for signature in tuple(self._signatures.values()))
-
-    def drop_gate(self, other_use: str = "") -> None:
-        """Lets calls be made without the gate, unless variables have moved for a trial: no other ones will."""
-        self.other_use = other_use or self.other_use
-        if self.gate is not None and self.end_trials():
-            self.gate = None
-
     def forget(self, signature: Signature) -> None:
         """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
-        if signature.trial is not None:
-            signature.trial.end()
-            self.forget_moved(signature)
-            return
+        if signature.current is not None and signature.current.timing is not None:
+            self.unasked.forget(signature.current.timing.alone)
         signature.current = signature.exportable = signature.pair = None
         for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
             del signature.taped[text]
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
 
-    def forget_moved(self, signature: Signature) -> None:
-        """Lets the next call of a signature plan it again, with the variables where they are."""
-        if signature.trial is not None:
-            signature.trial.abandon()
-            signature.trial = None
-        self.forget(signature)
+    def plan_again(self, prepared: Prepared) -> None:
+        """Lets the next call of a signature plan it again, whatever is remembered."""
+        memory.forget(prepared.planned)
+        self.forget(prepared.signature)
 
     def traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
@@ -226,28 +216,47 @@ class Signatures:
 
         signature = self.signature_of(concrete)
         if signature.current is None:
-            self.end_trials()  # it is planned for the places of variables that they keep
+            self.unasked.end_trial()  # it is planned for the places of variables that they keep
             trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 # It runs here, so not by a trace for a machine with other devices.
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
-                self.drop_gate(f"calls of {self.name} with other arguments use them")
+                self.unasked.stop(f"calls of {self.name} with other arguments use them")
             else:
                 plan, solved = self._plan_of(trace, signature)
                 signature.current = Prepared(signature, trace, plan, None, solved)
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> tuple[CallPlan, Solved | None]:
-        """The plan of a trace; with the problem that it solves, if its calls may race."""
+    def _plan_of(
+        self,
+        trace: Trace,
+        signature: Signature,
+        text: str = "",
+        traced_again: Callable[[], Trace] | None = None,
+        races: bool = True,
+    ) -> tuple[CallPlan, Solved | None]:
+        """The plan of a trace: given, remembered or new; a new one with the problem that it solves.
+
+        Args:
+            trace: of the function, or of a call under a tape and its gradient.
+            signature: what the trace belongs to.
+            text, traced_again: see `Recall`.
+            races: whether its calls may race.
+        """
         if self.plans:
             return CallPlan.of(self._saved_plan_of(trace)), None
-        graph = self.graph_of(trace, signature.seen)
-        limits = signature.reduced_limits
-        solved = self.solve(graph, self.options.memory_limits if limits is None else limits)
-        return CallPlan.of(solved.placement), solved
+        recall = Recall(self, signature, trace, text, traced_again)
+        if (recalled := recall.plan()) is not None:
+            return recalled, None
+        solved = self.solve(self.graph_of(trace, signature.seen), self.limits_of(signature))
+        return recall.new(solved.placement, races=races), solved
+
+    def limits_of(self, signature: Signature) -> Mapping[str, str | int]:
+        """The memory limits of a signature's plan: those of the options, or lower ones after it ran out of memory."""
+        return self.options.memory_limits if signature.reduced_limits is None else signature.reduced_limits
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -277,12 +286,18 @@ class Signatures:
             return begin(self, replace(prepared, solved=None))
         plan = prepared.planned
         self.check_devices(plan)
+        moves = plan.options.get("variables") == "move"
+        if moves and not self.moves_variables:  # calls or a tuning have chosen the plan, in an earlier start
+            moved = with_moved_variables(self, prepared, plan)
+            if isinstance(moved, str):
+                raise MoveError(f"the variables of {self.name} stay where they are: {moved}.")
+            return begin(self, moved)
         try:
             run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
             return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
-        if plan.options.get("variables") == "move":
+        if moves:
             run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
         return begin(self, replace(prepared, call_plan=plan, run=run))
 
@@ -341,10 +356,12 @@ class Signatures:
 
     def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
         """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
+        from placer.tf.trace.tracing import trace_pair
+
         text = signature.taped_text(higher)
         if (raced := signature.taped.get(text)) is not None and raced.verdict is not None:
             return raced
-        plan, solved = self._plan_of(pair, signature)
+        plan, solved = self._plan_of(pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments), races=not higher)
         if not higher:
             signature.pair = solved
         signature.taped[text] = plan
@@ -366,7 +383,11 @@ class Signatures:
             text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
             self.warn_once(reason, text)
 
-        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget_moved(signature))
+        def on_moved() -> None:
+            self.unasked.abandon()
+            self.forget(signature)
+
+        return Taping(plan, on_call, on_unplaced, report, on_moved)
 
 
 def _full_names(plan: CallPlan) -> dict[str, str]:

@@ -199,7 +199,7 @@ class Placement:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The plan and its graph as plain JSON types, with a checksum; docs/plan.schema.json describes the fields."""
+        """The plan and its graph as plain JSON types, with a checksum; placer/common/plan.schema.json describes the fields."""
         return plan_to_json(self)
 
     @classmethod

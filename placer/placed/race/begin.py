@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placer.common.units import three_digits
+from placer.graph.requested_devices import has_requested_devices
+from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
-from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
@@ -31,31 +35,49 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
-    if not _is_wanted(signatures) or plan.verdict is not None or solved is None or not may_move(signatures, solved):
-        signatures.drop_gate(f"calls of {signatures.name} with other arguments use them")
+    may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
+    if not is_wanted(signatures) or not may_try:
+        signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
-    if not _is_wanted(signatures):
+    if not is_wanted(signatures):
         return prepared
     if plan.verdict is not None:
-        return decided(signatures, prepared, run)
+        is_plain = plan.verdict.used == DEFAULT and not signatures.options.pins
+        return decided(signatures, prepared, prepared.concrete if is_plain else run)
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
+        if solved.problem.num_devices == 1:
+            return prepared
         entrants = candidates(solved)
         assert prepared.trace is not None
         reason = _reason_against(signatures, prepared.trace, solved, entrants)
         if reason:
-            signatures.drop_gate()
+            signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
         if entrants and not _may_gain(signatures, entrants):
-            _try_moves(signatures, prepared, dispatch, entrants[0])
+            if not _try_moves(signatures, prepared, dispatch, entrants[0]):
+                remember(plan.changed(plan.placement))
             return replace(prepared, timing=dispatch)
         if reason:
-            note = f"The calls do not race, so the plan is only predicted: {reason}."
-            placement = replace(plan.placement, notes=(*plan.placement.notes, note))
-            return replace(prepared, call_plan=CallPlan.of(placement))
+            return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
+    elif plan.races:
+        dispatch.alone = _planned_again(signatures, prepared)
     return replace(prepared, timing=dispatch)
+
+
+def _planned_again(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Plans a signature again at its first eager call without a tape. So these calls race, which a remembered plan cannot."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with signatures.lock:
+            if prepared.signature.current is not None and prepared.signature.current.call_plan is prepared.call_plan:
+                signatures.forget(prepared.signature)
+            signatures.latest = again = signatures.prepare(args, kwargs)
+        return again.call(*args, **kwargs)
+
+    return call
 
 
 def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
@@ -66,13 +88,13 @@ def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepar
         prepared: the call, with the function that runs its plan.
         alone: runs eager calls that no tape records.
     """
-    if not _is_wanted(signatures):
+    if not is_wanted(signatures):
         return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
     watch = _watched(signatures, prepared, alone)
     return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
 
 
-def _is_wanted(signatures: Signatures) -> bool:
+def is_wanted(signatures: Signatures) -> bool:
     """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
     options = signatures.options
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
@@ -105,33 +127,52 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
     return ""
 
 
+def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Candidate], reason: str) -> Prepared:
+    """A call that does not race. It runs by the plan only if that is predicted to be faster beyond doubt, or was asked for."""
+    note = f"The calls do not race, so the plan is only predicted: {reason}."
+    chosen = None if signatures.moves_variables else beyond_doubt(entrants)
+    plan = prepared.plan
+    if chosen is not None and chosen.name != PLAN:
+        gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
+        note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
+        plan = chosen.placement
+        prepared = replace(prepared, run=_runner(signatures, prepared, chosen))
+    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    remember(noted)
+    return replace(prepared, call_plan=noted)
+
+
+def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) -> Runner:
+    """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
+    if candidate.name == PLAN:
+        return prepared.run  # type: ignore[no-any-return]
+    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
+        return prepared.concrete  # type: ignore[no-any-return]
+    assert prepared.trace is not None
+    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+
+
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
-
-    def runner(candidate: Candidate) -> Runner:
-        if candidate.name == PLAN:
-            return prepared.run  # type: ignore[no-any-return]
-        if candidate.name == DEFAULT and not signatures.options.pins:
-            return prepared.concrete  # type: ignore[no-any-return]
-        assert prepared.trace is not None
-        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
         dispatch = current.timing
-        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run, timing=dispatch)
+        settled_plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
+        settled = replace(prepared, call_plan=settled_plan, run=run, timing=dispatch)
         signatures.settle(settled)
         dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
-        _try_moves(signatures, settled, dispatch, winner)
+        if not _try_moves(signatures, settled, dispatch, winner):
+            remember(settled_plan)
 
-    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
 
 
-def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, fixed: Candidate) -> None:
-    """Lets the calls without a tape go on with a trial of other places of the variables, if these may move.
+def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, fixed: Candidate) -> bool:
+    """Lets the calls without a tape go on with a trial of other places of the variables, if these may move; whether they do.
 
     Args:
         signatures: of the placed function.
@@ -142,9 +183,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     from placer.tf.run.exhausted import changes_nothing
     from placer.tf.state.variables import release_variables, rely_on_variables
 
-    gate, otherwise, signature = signatures.gate, dispatch.alone, prepared.signature
-    if gate is None:
-        return
+    unasked, signature = signatures.unasked, prepared.signature
+    gate = unasked.gate
+    if gate is None or unasked.give_back is not None or unasked.trial is not None:
+        return False
+    before = Dispatch(dispatch.alone, dispatch.taped, dispatch.traced)
     chosen: list[MoveChoice] = []
 
     def choose() -> MoveChoice | None:
@@ -154,31 +197,42 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     def reason_against(choice: MoveChoice) -> str:
         return other_use(signatures, prepared) or choice.moves.reason_against()
 
-    def settle(settled: Prepared) -> None:
-        signature.trial = None
+    def settle(settled: Prepared) -> bool:
+        unasked.trial = None
         current = signature.current
-        if current is not None and current.timing is dispatch:  # it was not planned again meanwhile
-            signatures.settle(replace(settled, timing=dispatch))
+        if current is None or current.timing is not dispatch:
+            return False  # it was planned again meanwhile
+        signatures.settle(replace(settled, timing=dispatch))
+        return True
+
+    def go_back() -> None:
+        dispatch.alone, dispatch.taped, dispatch.traced = before.alone, before.taped, before.traced
+        if not settle(prepared):
+            signatures.forget(signature)
 
     def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
         release_variables(chosen[0].first)
         rely_on_variables(run)
-        lend(signatures, signature, chosen[0].moves, run)
-        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
+        lend(signatures, chosen[0].moves, run, go_back)
+        plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
+        remember(plan)
+        settled = replace(prepared, call_plan=plan, run=run)
         dispatch.alone = _watched(signatures, settled, run)
         dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
         settle(settled)
 
     def leave(verdict: Verdict | None, reason: str) -> None:
-        signatures.gate = None
+        unasked.gate = None
         placement = prepared.plan
         if reason:
             note = note_on_staying(chosen[0].candidates[0], fixed, reason)
             placement = replace(placement, notes=(*placement.notes, note))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
-        settled = prepared if placement is prepared.plan else replace(prepared, call_plan=CallPlan.of(placement))
-        dispatch.alone = otherwise if verdict is None else _watched(signatures, settled, prepared.run)
+        plan = prepared.planned.changed(placement)
+        remember(plan)
+        settled = replace(prepared, call_plan=plan)
+        dispatch.alone = before.alone if verdict is None else _watched(signatures, settled, prepared.run)
         settle(settled)
 
     def at_home(run: Runner) -> Runner:
@@ -194,7 +248,8 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     verdict = prepared.planned.verdict
     trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)
     dispatch.alone, dispatch.taped, dispatch.traced = trial, at_home(dispatch.taped), at_home(dispatch.traced)
-    signature.trial = trial
+    unasked.trial = trial
+    return True
 
 
 def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
@@ -203,7 +258,7 @@ def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
     used = verdict.of(verdict.used) if verdict is not None else None
     if used is None or not used.median_ns:
         return run
-    return Watch(run, used.median_ns, lambda: signatures.forget(prepared.signature))
+    return Watch(run, used.median_ns, lambda: signatures.plan_again(prepared))
 
 
 def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
@@ -229,8 +284,10 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     plan: TapedFunction = prepared.run
     signature = prepared.signature
     entrants = candidates(pair)
+    pair_plan = signature.taped[signature.taped_text(higher=False)]
     assert prepared.trace is not None
     if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, pair, entrants):
+        remember(pair_plan.changed(pair_plan.placement))
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
@@ -240,7 +297,8 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
         return plan.with_pairs(plan_of, around_backward)
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
-        settled = CallPlan.of(replace(winner.placement, verdict=verdict))
+        settled = pair_plan.changed(replace(winner.placement, verdict=verdict))
+        remember(settled)
         signature.taped[signature.taped_text(higher=False)] = settled
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -251,6 +309,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
         dispatch.taped = call
 
     def give_up() -> None:
+        remember(pair_plan.changed(pair_plan.placement))
         dispatch.taped = plan
 
     return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)

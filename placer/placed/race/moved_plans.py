@@ -13,7 +13,7 @@ from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, Candidate, exceeds_limit, is_same, with_dearer_copies
 from placer.placed.race.gate import MOVING_LOCK, Gate
 from placer.placed.race.move_trial import MIN_GAIN, MoveChoice, alone
-from placer.placed.signature import Prepared, Signature
+from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.verdict import MOVED, PLAN
@@ -22,6 +22,8 @@ from placer.problem.schedule import Simulator
 from placer.solvers.registry import solver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from placer.placed.signatures import Signatures
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.state.temporary_moves import TemporaryMoves
@@ -118,7 +120,7 @@ def other_use(signatures: Signatures, prepared: Prepared) -> str:
         return f"calls of {signatures.name} with other arguments use them"
     if prepared.signature.taped:
         return "calls under a tape use them"
-    return f"{min(signatures.compiled_callers)} uses them" if signatures.compiled_callers else signatures.other_use
+    return signatures.unasked.other_use
 
 
 def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:
@@ -145,12 +147,12 @@ def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:
         return prepared
     reason = "without a race, variables move only if that takes half as long"
     if found[0].predicted_ns <= (1 - CERTAIN_GAIN) * fixed.predicted_ns:
-        moved = with_moved_variables(signatures, prepared, CallPlan.of(found[0].placement))
+        moved = with_moved_variables(signatures, prepared, plan.changed(found[0].placement))
         if isinstance(moved, Prepared):
             return moved
         reason = moved
     placement = replace(plan.placement, notes=(*plan.placement.notes, note_on_staying(found[0], fixed, reason)))
-    return replace(prepared, call_plan=CallPlan.of(placement))
+    return replace(prepared, call_plan=plan.changed(placement))
 
 
 def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallPlan) -> Prepared | str:
@@ -169,6 +171,8 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
     assert prepared.trace is not None
     try:
         run, moves = signatures.rewritten(prepared, prepared.trace, plan), moves_of(prepared, plan)
+        if moves.are_made:
+            return replace(prepared, call_plan=plan, run=run)
         if not MOVING_LOCK.acquire(blocking=False):
             return "another plan moves variables at this moment"
         try:
@@ -176,7 +180,7 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
             if reason := reason or moves.reason_against():
                 return reason
             moves.make(run)
-            lend(signatures, prepared.signature, moves, run)
+            lend(signatures, moves, run, lambda: signatures.forget(prepared.signature))
         finally:
             MOVING_LOCK.release()
     except PlacerError as error:
@@ -184,16 +188,17 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
     return replace(prepared, call_plan=plan, run=run)
 
 
-def lend(signatures: Signatures, signature: Signature, moves: TemporaryMoves, run: TapedFunction) -> None:
+def lend(signatures: Signatures, moves: TemporaryMoves, run: TapedFunction, afterwards: Callable[[], None]) -> None:
     """Lets variables stay where they have moved until another function that uses them is traced; then they go back.
 
     Args:
         signatures: of the placed function.
-        signature: whose calls need the variables there.
         moves: that were made.
-        run: the function that runs these calls.
+        run: the function whose calls need the variables there.
+        afterwards: called when the variables have gone back.
     """
-    gate = signatures.gate = signatures.gate or Gate()
+    unasked = signatures.unasked
+    gate = unasked.gate = unasked.gate or Gate()
 
     def give_back() -> None:
         with alone(gate, (signatures.lock, MOVING_LOCK), own_calls=0) as is_alone:
@@ -202,10 +207,11 @@ def lend(signatures: Signatures, signature: Signature, moves: TemporaryMoves, ru
                 return
             with suppress(MoveError):  # something holds them: they stay
                 moves.undo(run)
-            signatures.gate, signatures.other_use = None, "other functions use them"
-            signatures.forget(signature)
+            unasked.gate = unasked.give_back = None
+            unasked.other_use = "other functions use them"
+            afterwards()
 
-    moves.give_back = signatures.give_back = give_back
+    moves.give_back = unasked.give_back = give_back
 
 
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.common.device_spec import parse
+from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import external_captures, runs_on_replica
 from placer.tf._private.functions import is_jit_compiled
@@ -19,6 +20,8 @@ from placer.tf.trace.tracing import Trace, trace_concrete
 
 def trace_if_placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Trace | None, str]:
     """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason."""
+    if is_disabled():
+        return None, f"{DISABLE_VARIABLE} is set"
     try:
         trace = trace_concrete(concrete, args, kwargs)
         reason = _reason_against(trace)
