@@ -271,7 +271,7 @@ def test_threads_call_during_a_trial(clock: Clock, w: tf.Variable) -> None:
     for _ in range(CALLS):  # alone, it comes to an end
         np.testing.assert_allclose(step(X), expected, rtol=1e-6)
     assert int(count) == 8 * (CALLS // 4) + CALLS
-    assert step.signatures.known()[0].trial is None
+    assert step.signatures.unasked.trial is None
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -475,3 +475,33 @@ def test_a_gate_lets_one_thread_be_alone() -> None:
                     assert not again
                 assert not second.done()
         second.result()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_remembered_plan_moves_variables_at_the_first_call(
+    held: bool, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+
+    def start() -> tuple[placer.PlacedFunction, tf.Variable]:
+        w = clock.variable = made(tf.ones([4, 4]))
+        return place(lambda x: tf.tanh(x @ w)), w
+
+    first, w = start()
+    for _ in range(CALLS):
+        first(X)
+    assert where(w) == THERE
+    second, v = start()
+    kept = a_function(second, v) if held else None
+    timed = len(clock.places)
+    for _ in range(3):
+        np.testing.assert_allclose(second(X), tf.tanh(X @ v), rtol=1e-6)
+    assert where(v) == (HERE if held else THERE)
+    assert (len(clock.places) > timed) == held  # it is planned again, so its calls race
+    assert (kept is not None) == held
+    assert not second.observe(X).mismatches
+    after = tf.function(lambda x: x @ v, jit_compile=True)
+    with tf.device(HERE):
+        np.testing.assert_allclose(after(X), X @ v, rtol=1e-6)
+    np.testing.assert_allclose(second(X), tf.tanh(X @ v), rtol=1e-6)
+    assert where(v) == HERE
