@@ -29,7 +29,7 @@ class KnownSizes:
         trace: of the function.
         sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
         rounds: given numbers of rounds by loop or glob.
-        seen: what a run had.
+        seen: what a run had, or what was given when the graph was read before.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class KnownSizes:
         self._given_rounds = rounds or {}
         self._given = sizes or {}
         self.seen = seen or Seen()
-        overrides = {path: Rounds(value, "seen") for path, value in self.seen.rounds.items()}
+        overrides = {path: Rounds(value, self._source(path)) for path, value in self.seen.rounds.items()}
         overrides |= {path: Rounds(value, "given") for path, value in (rounds or {}).items()}
         self._bound: SizeWalk | None = None
         self._likely: SizeWalk | None = None
@@ -84,7 +84,10 @@ class KnownSizes:
                     self._unused.pop(glob, None)
                     return filled, "given"
         seen = self.seen.sizes.get((path, index))
-        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, "seen")
+        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, self._source(path))
+
+    def _source(self, path: str) -> Source:
+        return "given" if path in self.seen.given else "seen"
 
     def _at(self, end: End, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         """The shape at an end of an output whose size follows from nothing; see `Override`."""

@@ -19,6 +19,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.sizes import Size
 from placer.options import MAX_GIVEN
 from placer.views.shared.words import headline
+from tests.helpers.machines import two_cpus
 
 REPORTS = Path(os.environ.get("PLACER_REPORTS", Path(__file__).parents[4] / "shared" / "reports"))
 
@@ -237,6 +238,33 @@ def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
     assert set(given.rounds.values()) == {(300, "given")}
     with pytest.raises(placer.OptionError, match="build_graph"):
         placer.solve(plain, "h100", rounds={"while": 300})
+
+
+def test_what_was_given_and_seen_is_the_same_after_a_plan_is_saved(tmp_path: Path) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        while tf.reduce_sum(y) > 1.0:
+            y = 0.5 * y
+        while tf.reduce_sum(y) > 0.01:
+            y = 0.5 * y
+        return tf.boolean_mask(x, x[:, 0] > 0.0), tf.boolean_mask(x, x[:, 1] > 0.0), y
+
+    args = tf.reshape(tf.range(-8.0, 8.0), [8, 2]), tf.ones([4])
+    options = {"sizes": {"boolean_mask/*": [3, 1]}, "rounds": {"while": 300}, "devices": two_cpus()}
+    placed = placer.place(fn, **options)
+    placed(*args)
+    learnt = placed.placement
+    assert {rounds.source for rounds in learnt.graph.rounds.values()} == {"given", "seen"}
+    learnt.graph.save(tmp_path / "graph.json")
+    solved = placer.solve(OpGraph.load(tmp_path / "graph.json"), two_cpus())
+    for plan in (learnt, solved):
+        plan.save(tmp_path / "plan.json")
+        loaded = placer.Placement.load(tmp_path / "plan.json")
+        applied = placer.apply(fn, loaded)
+        for each, result in zip(applied(*args), fn(*args), strict=True):
+            np.testing.assert_allclose(each, result)
+        for graph in (loaded.graph, applied.placement.graph):
+            assert (graph.rounds, graph.sizes) == (learnt.graph.rounds, learnt.graph.sizes)
+            assert {size.source for sizes in graph.sizes.values() for size in sizes if size} == {"given", "seen"}
 
 
 def test_a_name_that_nothing_has_is_said() -> None:
