@@ -58,8 +58,10 @@ class KnownSizes:
         scratch = ScratchShapes(trace.root.graph.graph_def_versions)
         arguments = [_argument_shape(value) for value in trace.arguments]
 
+        varying = frozenset(path for (path, _), shape in self.seen.sizes.items() if shape.mean != shape.largest)
+
         def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
-            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before)
+            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before, varying)
 
         def walk_at(end: End) -> SizeWalk:
             ends = {path: Rounds(known.at(end), "assumed") for path, known in rounds.items() if known.at(end) != known.value}
