@@ -40,5 +40,5 @@ register(
         recipe=lambda op: {1: indices_below(shape_in(op, 0)[-1], op.inputs[1])},
     ),
 )
-register("CTCLoss CTCLossV2 CTCGreedyDecoder CTCBeamSearchDecoder", OpType(work=reduces(200)))
+register("CTCLoss CTCLossV2", OpType(work=reduces(200)))
 register("CudnnRNN CudnnRNNV2 CudnnRNNV3", OpType(differs=frozenset({Difference.SAVED})))

@@ -12,7 +12,7 @@ from cost_models.ops.gather_scatter import BOUNDS
 from cost_models.ops.optype import Bound, OpType, all_int32
 from cost_models.ops.recipes import indices_below, random_boxes, shape_in, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import Work, elements, moves, nbytes, sides
+from cost_models.ops.work import Work, elements, moves, nbytes, reduces, sides
 
 _HASHED_NS, _SCANNED_NS = 25.0, 5.0
 """An element put into a hash table, and one that is looked at, on one core."""
@@ -172,6 +172,13 @@ def _filled_rows(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...
     return (filled, rank), (filled,), (rows,), (entries,)
 
 
+def _decoded(op: OpSignature, values: Mapping[int, Any]) -> tuple[Bound, ...]:
+    """A path has at most one label for each time of each sequence. Outputs: indices, labels and shape by path, and the scores."""
+    logits, paths = op.inputs[0].shape, len(op.outputs) // 3
+    labels, sequences = (None, None) if logits is None or len(logits) != 3 else (_count(logits[:2]), logits[1])
+    return (*[(labels, 2)] * paths, *[(labels,)] * paths, *[(2,)] * paths, (sequences, paths))
+
+
 # -- recipes -------------------------------------------------------------------------------------------------------------
 
 
@@ -239,3 +246,4 @@ register("NonMaxSuppressionWithOverlaps", replace(_SUPPRESSION, work=_suppressio
 register("CombinedNonMaxSuppression", OpType(work=_combined_suppression, recipe=_boxes_of_classes))
 register("GenerateBoundingBoxProposals", OpType(awaited=True))
 register("SparseFillEmptyRows", OpType(awaited=True, output_bounds=_filled_rows, data_sized=(0, 1)))
+register("CTCGreedyDecoder CTCBeamSearchDecoder", OpType(work=reduces(200), output_bounds=_decoded))

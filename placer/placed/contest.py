@@ -71,7 +71,7 @@ class Contest:
         concrete: the plain ConcreteFunction, for its variables.
         args, kwargs: of the calls.
         left_s: gives the seconds that are left.
-        race_s: the most seconds that a race may take beyond as many calls of its fastest candidate.
+        race_s: the most seconds that a race may take beyond as many calls of its fastest candidate; in all, twice as many.
         report: called with the name of the candidate that is called next.
     """
 
@@ -110,9 +110,11 @@ class Contest:
 
     def _time_in_turns(self, names: Sequence[str]) -> None:
         test = SequentialTest(list(names), max_excess_s=self._race_s)
+        enough_s = max(0.0, self._left_s() - 2 * self._race_s)
         with self._ready(self.entrants[names[0]]):
             while not test.end:
-                if self._left_s() <= 0 and all(test.entrants[n].timed or test.entrants[n].outcome for n in names[:2]):
+                is_timed = all(test.entrants[name].timed or test.entrants[name].outcome for name in names[:2])
+                if is_timed and self._left_s() <= enough_s:
                     break
                 name = test.next()
                 seconds = self._call(self.entrants[name])
@@ -126,7 +128,7 @@ class Contest:
             entrant, raced = self.entrants[name], test.entrants[name]
             if not entrant.outcome.startswith("failed"):
                 entrant.seconds += raced.timed or raced.seconds[-1:]
-                entrant.outcome = raced.outcome
+                entrant.outcome = raced.outcome or ("" if raced.seconds else "not tried: the time was used up")
 
     def confirm(self) -> None:
         """Times the fastest candidates once more, in two turns: those that need variables elsewhere were not timed in turns."""
@@ -144,6 +146,11 @@ class Contest:
         simpler += [(entrant, GAIN_OF_CHANGES) for entrant in placements if not entrant.moves][:1]
         simpler += [(entrant, GAIN_OF_CHANGES) for entrant in placements[:1]]
         return next((e for e, gain in simpler if fastest.median_s > (1 - gain) * e.median_s), fastest)
+
+    def placement_beside(self, entrant: Entrant) -> Entrant:
+        """The fastest placement with variables where a compiled candidate has them; the candidate itself if it is a placement."""
+        placements = (other for other in self.timed if not other.compiled and other.site == entrant.site)
+        return next(placements, entrant) if entrant.compiled else entrant
 
     def _time_alone(self, entrant: Entrant, warm_up_calls: int) -> None:
         """Times a candidate for about `CONFIRM_S`; it stops early if it is far slower than the fastest."""

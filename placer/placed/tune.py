@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
 from placer.placed.contest import Contest, Entrant, moved
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
-from placer.placed.race.candidates import candidates
+from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
 from placer.placed.signatures import MOVING_LOCK
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
@@ -36,6 +37,8 @@ MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
 MAX_HARVESTS, HARVESTED_STEPS = 2, 3
 COMPILE_S_PER_OP = 0.01
 """About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
+MAX_COMPILED_RATIO = 10
+"""A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
 MAX_NAMES = 3
 MOVED = ", variables moved"
 """End of the names of candidates that need variables in other places."""
@@ -118,6 +121,8 @@ class _Tuning:
         creating.initialise_variables(self._trace.concrete)
         self._starts_anew = starts_anew(self._trace)
         self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
+        self._planning_s = 0.0
+        """How long it took to plan with what was known."""
         self._learnt: list[str] = []
         self._notes: list[str] = []
         if signatures.moves_variables and self._prepared.run is not None:
@@ -152,7 +157,7 @@ class _Tuning:
         from placer.verbs.profile import profile
 
         self._at("measuring ops")
-        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s())) > 0:
+        if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s() - self._planning_s)) > 0:
             try:
                 self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
             except PlacerError as error:
@@ -170,7 +175,7 @@ class _Tuning:
         harvested: set[str] = set()
         for k in range(1, MAX_HARVESTS + 1):
             placements = [e for e in self._contest.timed if not (e.moves or e.compiled or e.name in harvested)]
-            if not placements or self._left_s() <= 0:
+            if not placements or self._left_s() <= self._planning_s:
                 return
             entrant = max(placements[:2], key=lambda e: _copies_in_loops(e.plan.placement))
             harvested.add(entrant.name)
@@ -195,12 +200,14 @@ class _Tuning:
 
     def _race_fixed(self, when: str) -> None:
         """Times placements with variables where they are."""
+        started = time.monotonic()
         solved = self._solved(variables="fixed")
         found = candidates(solved)
         if not found:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
         placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
         new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
+        self._planning_s = time.monotonic() - started
         if len(new) == 1 and self._contest.timed:
             new.append(self._contest.timed[0].name)
         if new:
@@ -213,17 +220,18 @@ class _Tuning:
         """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
         rules: dict[str, dict[str, str]] = {PLAN: {}}
         rules |= {BASELINE_NAMES[name]: {"solver": name} for name in self._prepared.plan.baselines if name != "tf_default"}
+        placements = [e.plan.placement for e in self._contest.entrants.values() if not e.compiled]
+        limit_ns = MAX_PREDICTED_RATIO * min(placement.step_time_ns for placement in placements)
         for name, rule in rules.items():
             if self._left_s() <= 0:
                 self._notes.append("not all places of variables are tried: the budget was used up")
                 return
             try:
-                is_new = self._add(name, when + MOVED, self._solved(variables="move", **rule).placement)
+                placement = self._solved(variables="move", **rule).placement
+                if placement.step_time_ns <= limit_ns and self._add(name, when + MOVED, placement):
+                    self._contest.race([name + when + MOVED])
             except PlacerError as error:
                 self._notes.append(f"not tried, {name}{MOVED}: {first_line(error)}")
-                continue
-            if is_new:
-                self._contest.race([name + when + MOVED])
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
@@ -238,7 +246,7 @@ class _Tuning:
         for device in self._devices():
             reasons = [self._compile(device, entrant, expected) for entrant in sites.values()]
             if all(reasons):
-                self._notes.append(f"not compiled for {device}: {reasons[0]}")
+                self._notes.append(f"not compiled for {device}: {'; '.join(dict.fromkeys(reasons))}")
         names = unchecked(self._trace)
         if names and any(entrant.compiled for entrant in self._contest.timed):
             self._notes.append(f"compiled, the function does not make the checks {_some([repr(name) for name in names])}")
@@ -300,7 +308,7 @@ class _Tuning:
         best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
         rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
         device = best.compiled.device if best.compiled else ""
-        verdict = Verdict(tuple(rows), best.name, "tuned: candidates ran in turns on the same arguments", elapsed_s, device)
+        verdict = Verdict(tuple(rows), best.name, "tune has timed the candidates", elapsed_s, device)
         self._use(best, verdict)
         if best.moves:
             self._notes.append(f"{len(best.moves)} variables have other places now")
@@ -312,9 +320,10 @@ class _Tuning:
         from placer.tf.rewrite.taping import TapedFunction
         from placer.tf.state import handle_holders, moving
 
-        signatures, plan = self._signatures, CallPlan.of(replace(best.plan.placement, verdict=verdict))
+        signatures, placed = self._signatures, self._contest.placement_beside(best)
+        plan = CallPlan.of(replace(placed.plan.placement, verdict=verdict))
         with MOVING_LOCK, signatures.lock:
-            run = best.run
+            run = placed.run
             if self._starts_anew or not isinstance(run, TapedFunction):
                 run = signatures.rewritten(self._prepared, self._trace, plan)
             moves = self._moves(plan)  # not those of the candidate, if variables could not be moved back from a trial
@@ -342,11 +351,13 @@ class _Tuning:
         return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)
 
     def _devices(self) -> list[str]:
-        """A device of each kind on which TensorFlow's memory holds the whole function."""
+        """A device of each kind whose memory holds the whole function, and not far slower than the default."""
         plan = self._prepared.plan
         first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
-        rules = {"CPU": "all_cpu", "GPU": "all_gpu"}
-        return [device for kind, device in first.items() if kind in rules and plan.baselines[rules[kind]].feasible]
+        default, all_there = plan.baselines["tf_default"], {"CPU": "all_cpu", "GPU": "all_gpu"}
+        baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
+        limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf
+        return [device for device, baseline in baselines.items() if baseline.feasible and baseline.step_time_ns <= limit_ns]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ class Tuned:
         lines = [
             f"{self.function} on {self.machine}: {verdict_headline(self.verdict) or f'{self.verdict.used} is used'}",
             table(["candidate", "measured", "predicted", "calls", ""], verdict_rows(self.verdict)),
-            f"tuned for {self.seconds:.0f} s; {self.verdict.end}",
+            f"tuned for {self.seconds:.0f} s, with {self.verdict.calls} timed calls",
             *(f"learnt: {text}" for text in self.learnt),
             *(f"note: {text}" for text in self.notes),
         ]

@@ -201,9 +201,20 @@ def _lists(graph: OpGraph, ops: list[OpNode], moment: Ints) -> list[tuple[int, i
             maker_of_group.setdefault(op.group, i)
         element = entry_of(op.op_type).list_element
         if element is not None and not _is_read(graph, op.name, element):
-            grown[op.group] += round(signature.inputs[element].nbytes * op.count)
+            grown[op.group] += round(_most_bytes_read(graph, op, element) * op.count)
     lists = [(maker, *last[group], grown[group]) for group, maker in maker_of_group.items() if group in last and grown[group]]
     return [(maker, end, position, round(nbytes / ops[maker].count)) for maker, end, position, nbytes in lists if end > maker]
+
+
+def _most_bytes_read(graph: OpGraph, op: OpNode, position: int) -> int:
+    """The bytes of an input, by the bound of its size if that is not exact."""
+    makers = (
+        _bound_bytes(graph, graph.op(name), edge.src_index)
+        for name, _, data in graph.graph.in_edges(op.name, data=True)
+        for edge in data["tensors"]
+        if edge.dst_index == position
+    )
+    return max(op.signature.inputs[position].nbytes, *makers, 0)
 
 
 def _is_read(graph: OpGraph, name: str, position: int) -> bool:

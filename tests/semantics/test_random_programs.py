@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 import placer
 from placer.graph.op_graph import OpNode
-from placer.tf.trace.tracing import traceable
+from placer.tf.devices import full_name
+from placer.tf.run.compiling import compiled
+from placer.tf.run.outcomes import outcome
+from placer.tf.state.moving import move
+from placer.tf.state.variables import Move
+from placer.tf.trace.tracing import trace, traceable
 from tests.helpers.harness import OTHER, Program, RandomLegal, races_alike, runs_alike, taped_outside, with_tape_inside
 from tests.helpers.programs import Source, every_row, programs
 from tests.helpers.racing import random_races
@@ -63,6 +68,24 @@ def test_raced_is_plain(source: Source, seed: int, inside: bool) -> None:
         assume(not inside)
         raise
     races_alike(build, RandomLegal(seed), random_races(seed))
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(programs(), st.booleans())
+def test_compiled_is_plain_or_refused(source: Source, inside: bool) -> None:
+    program = with_tape_inside(source.build()) if inside else source.build()
+    assert not callable(program.state)
+    for variable in program.state:
+        move([Move(variable, full_name("CPU:0"))] if variable.device != full_name("CPU:0") else [])
+    try:
+        traced = trace(traceable(program.fn), *program.args, **program.kwargs)
+        expected = outcome(traced.concrete, traced.concrete, program.args, program.kwargs)
+    except (placer.TraceError, tf.errors.OpError):
+        assume(False)
+    run, reason = compiled(traced, "CPU:0", program.args, program.kwargs)
+    assert (run is None) == bool(reason)
+    if run is not None:
+        assert expected.difference(outcome(run, traced.concrete, program.args, program.kwargs)) == ""
 
 
 def test_every_candidate_of_a_random_race_runs() -> None:

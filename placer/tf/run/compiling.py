@@ -111,12 +111,13 @@ def _reason_against_input(name: str, tensor: Any, value: Any, device: str) -> st
         device: short name of the device.
     """
     shapes = [tensor.shape]
+    if tensor.dtype == tf.resource and isinstance(value, Argument):
+        return f"its argument {name!r} is a resource, and another call may bring one on another device"
     if tensor.dtype == tf.resource:
-        held = value.held if isinstance(value, Argument) else [] if value is None else held_specs(value)
+        held = [] if value is None else held_specs(value)
         if not held:
             return f"its input {name!r} is neither a tensor nor a variable"
-        where = parse(value.backing_device if isinstance(value, Argument) else location(value)).short
-        if where != device:
+        if (where := parse(location(value)).short) != device:
             return f"its variable {name!r} is on {where}"
         shapes = [spec.shape for spec in held]
     elif tensor.dtype in _NOT_NUMBERS:

@@ -20,6 +20,11 @@ def read_root(function: Any) -> Body:
     return _read_body(function, "", "root", None, "", set())
 
 
+def read_inner(function: Any, path: str) -> Body:
+    """The tree of bodies of a function that the op at `path` runs as a whole."""
+    return _read_body(function, path, "root", None, "", set())
+
+
 def read_called(body: Body, taken: set[str]) -> None:
     """Adds all bodies below `body`, whose own ops are named already.
 

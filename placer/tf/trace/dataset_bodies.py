@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.sizes import Rounds, Shape, weakest
+from placer.graph.sizes import Rounds, Shape, Source, weakest
 from placer.tf._private.datasets import DatasetSize, dataset_size
 from placer.tf._private.func_graphs import external_captures, library_function
-from placer.tf.trace.bodies import CALLS, Body, origin, split_input
-from placer.tf.trace.op_types import functions_of
-from placer.tf.trace.rounds import ASSUMED_ROUNDS
-from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, small_value
+from placer.tf.trace.bodies import Body, origin, split_input
+from placer.tf.trace.inner_ops import InnerOp, InnerOps
+from placer.tf.trace.rounds import ASSUMED_ROUNDS, LoopRounds
+from placer.tf.trace.scratch_shapes import as_tuple, small_value
 from placer.tf.trace.size_rules import merged
 from placer.tf.trace.tracing import Argument, Trace
 
@@ -22,16 +22,10 @@ _RUN_FOR_EACH = {"ReduceDataset": "Tstate", "ScanDataset": "Tstate", "MapDataset
 _SAME_COUNT = ("ScanDataset", "MapDataset", "ParallelMapDatasetV2", "PrefetchDataset", "OptionsDataset", "ModelDataset")
 _NOT_MORE = ("TakeWhileDataset", "FilterDataset")
 _SAME_ELEMENTS = ("PrefetchDataset", "OptionsDataset", "ModelDataset", "TakeWhileDataset", "FilterDataset")
+_ATTEMPTS = 4
+"""Elements after which the state of a dataset's function has its last shape, or is taken to change with every element."""
 READS_ALL = "ReduceDataset"
 """The op type that runs its function for each element of a dataset, until the end, while the op itself runs."""
-
-
-class SizedOp(NamedTuple):
-    """An op of a function, with the shapes of its inputs and outputs."""
-
-    op: Any
-    inputs: list[Shape]
-    outputs: list[Shape]
 
 
 def runs_for_each(op_type: str) -> bool:
@@ -50,25 +44,59 @@ def run_as_often(body: Body, name: str) -> Iterator[str]:
 
 
 class DatasetBodies:
-    """The datasets of a trace."""
+    """The datasets of a trace.
 
-    def __init__(self, trace: Trace) -> None:
+    Args:
+        trace: the trace.
+        shape_of: gives what is known of the shape of output `index` of op `name` of a body.
+    """
+
+    def __init__(self, trace: Trace, shape_of: Callable[[Body, str, int], Shape]) -> None:
         self._trace = trace
+        self._shape_of = shape_of
         self._captures = {inner.op.name: outer for outer, inner in external_captures(trace.root.graph)}
 
     def elements_of(self, body: Body, name: str) -> DatasetSize:
         """The elements of the dataset that op `name` takes."""
         return self._size(body, *split_input(body.nodes[name].input[0]))
 
-    def ops(self, body: Body, name: str, elements: DatasetSize) -> list[SizedOp]:
-        """The ops of the function that op `name` runs for each element."""
-        node = body.nodes[name]
-        function = library_function(body.graph, node.attr["f"].func.name)
-        if not hasattr(function, "graph"):
+    def ops(self, body: Body, name: str, reader: InnerOps) -> list[InnerOp]:
+        """The ops of the function that op `name` runs for each element, read by `reader`."""
+        function = _function_of(body, name)
+        if function is None:
             return []
-        state = _RUN_FOR_EACH[node.op]
-        given = function.graph.inputs[len(node.attr[state].list.type) if state else 0 :]
-        return _sized_ops(function.graph, {t.name: shape for t, shape in zip(given, elements.shapes, strict=False)})
+        shapes = self._inputs(body, name, self._state(body, name, reader))
+        return reader.read(reader.body_of(function), shapes)[0]
+
+    def state_after(self, body: Body, name: str) -> tuple[list[Shape], Source]:
+        """The shapes of the state that op `name` gives after the last element, where they follow, and their source."""
+        size = self.elements_of(body, name)
+        source = weakest([size.source, size.elements.source if size.elements else "assumed"])
+        return self._state(body, name, _reader(body, name)), source
+
+    def _state(self, body: Body, name: str, reader: InnerOps) -> list[Shape]:
+        """The shapes of an op's state when they no longer change; None for those that change with every element."""
+        function, count = _function_of(body, name), _states(body.nodes[name])
+        state = self._given(body, name)[1 : 1 + count]
+        if function is None or not state:
+            return state
+        rounds = rounds_of(self.elements_of(body, name)).value
+        before = state
+        for _ in range(min(_ATTEMPTS, rounds)):
+            before = state
+            state = reader.read(reader.body_of(function), self._inputs(body, name, state))[1][:count]
+            if state == before:
+                return state
+        return state if rounds <= _ATTEMPTS else [a if a == b else None for a, b in zip(state, before, strict=True)]
+
+    def _inputs(self, body: Body, name: str, state: Sequence[Shape]) -> list[Shape]:
+        """Shapes of the inputs of an op's function: the state, the element, and what the function captures."""
+        elements = self.elements_of(body, name).shapes
+        return [*state, *elements, *self._given(body, name)[1 + len(state) :]] if elements else list(state)
+
+    def _given(self, body: Body, name: str) -> list[Shape]:
+        texts = [text for text in body.nodes[name].input if not text.startswith("^")]
+        return [self._shape_of(body, *split_input(text)) for text in texts]
 
     def _size(self, body: Body, name: str, index: int) -> DatasetSize:
         body, name, index = origin(body, name, index)
@@ -77,14 +105,22 @@ class DatasetBodies:
             return self._of_input(body, name) or DatasetSize(None, (), "assumed")
         if not node.input:
             return DatasetSize(None, (), "assumed")
-        first = split_input(node.input[0])
         if node.op in _SAME_COUNT or node.op in _NOT_MORE:
-            size = self._size(body, *first)
+            size = self._size(body, *split_input(node.input[0]))
             count = size.elements
             if count is not None and node.op in _NOT_MORE:
                 count = Rounds(count.value, weakest([count.source, "bound"]))
-            return DatasetSize(count, size.shapes if node.op in _SAME_ELEMENTS else _stated(node), size.source)
+            return DatasetSize(count, size.shapes if node.op in _SAME_ELEMENTS else self._made(body, name), size.source)
         return DatasetSize(self._counted(body, name), _stated(node), "assumed")
+
+    def _made(self, body: Body, name: str) -> tuple[Shape, ...]:
+        """The shapes of the elements that an op makes with its function."""
+        stated, function, reader = _stated(body.nodes[name]), _function_of(body, name), _reader(body, name)
+        if function is None:
+            return stated
+        state = self._state(body, name, reader)
+        results = reader.read(reader.body_of(function), self._inputs(body, name, state))[1][len(state) :]
+        return tuple(map(merged, stated, results)) if len(results) == len(stated) else stated
 
     def _of_input(self, body: Body, name: str) -> DatasetSize | None:
         if body.kind != "root":
@@ -118,29 +154,16 @@ def _stated(node: Any) -> tuple[Shape, ...]:
     return tuple(as_tuple(tf.TensorShape(shape)) for shape in node.attr["output_shapes"].list.shape)
 
 
-def _sized_ops(graph: Any, inputs: Mapping[str, Shape]) -> list[SizedOp]:
-    """The ops of a function and of those that it calls, without constants, inputs and the calls.
+def _function_of(body: Body, name: str) -> Any:
+    function = library_function(body.graph, body.nodes[name].attr["f"].func.name)
+    return function if hasattr(function, "graph") else None
 
-    Args:
-        graph: of the function.
-        inputs: by tensor, shapes of its inputs that are better known than in the graph.
-    """
-    scratch = ScratchShapes(graph.graph_def_versions)
-    refs: dict[str, Ref] = {}
-    ops: list[SizedOp] = []
-    for op in graph.get_operations():
-        if op.type == "Placeholder":
-            [tensor] = op.outputs
-            refs[tensor.name] = scratch.placeholder(tensor, merged(as_tuple(tensor.shape), inputs.get(tensor.name)))
-            continue
-        stated = [as_tuple(t.shape) for t in op.outputs]
-        made = scratch.add(op.node_def, [refs[t.name] for t in op.inputs], op.outputs, stated)
-        refs.update({t.name: ref for t, ref in zip(op.outputs, made, strict=True)})
-        given = [scratch.shape(refs[t.name]) for t in op.inputs]
-        called = [g for name in functions_of(op.node_def) if (g := getattr(library_function(graph, name), "graph", None))]
-        for inner in called:
-            known = {t.name: shape for t, shape in zip(inner.inputs, given, strict=False)} if op.type in CALLS else {}
-            ops += _sized_ops(inner, known)
-        if op.type not in ("Const", "NoOp", "Identity") and not (called and op.type in CALLS):
-            ops.append(SizedOp(op, given, [scratch.shape(ref) for ref in made]))
-    return ops
+
+def _states(node: Any) -> int:
+    """How many tensors of state an op's function is given before the element."""
+    attribute = _RUN_FOR_EACH[node.op]
+    return len(node.attr[attribute].list.type) if attribute else 0
+
+
+def _reader(body: Body, name: str) -> InnerOps:
+    return InnerOps(body.names[name], LoopRounds().of_loop)

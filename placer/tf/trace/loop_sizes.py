@@ -109,7 +109,7 @@ def list_after(kind: Kind, before: TensorListSize, after: TensorListSize, rounds
     if before.length is not None and after.length is not None:
         added = after.length - before.length
         length = before.length + added * rounds.value if not added or is_counted(kind, rounds) else None
-    return TensorListSize(length, merged(after.element, before.element))
+    return TensorListSize(length, merged(after.element, before.element), after.pushed)
 
 
 def is_counted(kind: Kind, rounds: Rounds) -> bool:

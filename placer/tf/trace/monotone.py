@@ -26,7 +26,7 @@ _POSITIONS: dict[str, tuple[int, ...] | range] = {
     **dict.fromkeys(("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"), (0,)),
     **dict.fromkeys(("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"), (0,)),
     **dict.fromkeys(("Fill", "Tile", "BroadcastTo", "Slice", "StridedSlice", "Reshape", "Pad", "PadV2"), (0, 1, 2)),
-    **dict.fromkeys(("Range", "OneHot", "TopKV2", "DenseBincount"), (1,)),
+    **dict.fromkeys(("Range", "OneHot", "TopKV2", "DenseBincount", "SparseToDense"), (1,)),
     **dict.fromkeys(("TensorListReserve", "EmptyTensorList", "TensorListStack"), (0, 1)),
     **dict.fromkeys(("ScatterNd", "UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"), (2,)),
     **dict.fromkeys(("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"), (2,)),
@@ -42,6 +42,9 @@ _SUBTRACTED = {"Slice": (1,), "StridedSlice": (1, 3), "FloorDiv": (1,), "Truncat
 
 _FALLING = {"Sub": 1, "Slice": 1, "StridedSlice": 1, "Range": 0}
 """By op type, the input of which a lower bound gives an upper bound of the outputs."""
+
+LIMITING = ("FloorMod", "Minimum")
+"""Op types whose results have an upper bound if one input is a constant."""
 
 _SIZES = frozenset({"Shape", "ShapeN", "Size"})
 _KEEPS_SIGN = frozenset(
@@ -99,11 +102,14 @@ def is_nonnegative(node: NodeDef, op: Any, nonnegative: Callable[[int], bool]) -
     return node.op in _KEEPS_SIGN and all(nonnegative(k) or _is_constant_above(t, 0) for k, t in enumerate(op.inputs))
 
 
-def remainder_bound(node: NodeDef, op: Any) -> int | None:
-    """The largest remainder of a division by a positive constant; None for another op."""
-    if node.op != "FloorMod" or not op.inputs[1].dtype.is_integer or not _is_constant_above(op.inputs[1], 1):
+def largest_value(node: NodeDef, op: Any) -> int | None:
+    """The largest result of a remainder or minimum of integers, whatever one of its inputs is; None for another op."""
+    if node.op not in LIMITING or not op.inputs[0].dtype.is_integer:
         return None
-    return int(static_value(op.inputs[1]).max()) - 1
+    if node.op == "FloorMod":
+        return int(static_value(op.inputs[1]).max()) - 1 if _is_constant_above(op.inputs[1], 1) else None
+    limits = [value for tensor in op.inputs if (value := static_value(tensor)) is not None]
+    return int(limits[0].max()) if limits and limits[0].size else None
 
 
 def _is_constant_above(tensor: Any, least: int) -> bool:

@@ -13,25 +13,26 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.base import OpSignature, TensorSpec
 from placer.graph.sizes import Rounds, Shape, Source, weakest
 from placer.tf.trace.bodies import Body, split_input
+from placer.tf.trace.dataset_bodies import READS_ALL, DatasetBodies
 from placer.tf.trace.graph_builder import Source as Output
 from placer.tf.trace.loop_sizes import Kind
-from placer.tf.trace.monotone import is_falling, is_monotone, is_nonnegative, remainder_bound
+from placer.tf.trace.monotone import LIMITING, is_falling, is_monotone, is_nonnegative, largest_value
 from placer.tf.trace.partitions import Partitions
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, has_few, may_be_size, small_value
 from placer.tf.trace.signatures import Signatures
 from placer.tf.trace.size_rules import (
-    SPLITTING,
-    WORDS_OUTPUT,
+    LABELLING,
     TensorLists,
     bounded_outputs,
     has_rule,
     is_known,
     is_open,
     likely_outputs,
-    likely_words,
     merged,
+    said_size,
+    says_sizes,
 )
 from placer.tf.trace.tracing import Trace
 
@@ -97,6 +98,7 @@ class OpSizes:
         self.lists = TensorLists()
         self.rounds = LoopRounds(self.rounds_overrides, self._value_for_rounds)
         self._signatures = Signatures(None)
+        self._datasets = DatasetBodies(self.trace, self._shape_in)
         self._boundary: dict[Output, Ref] = {}
         self._depth = 0
         self._nonnegative: set[Output] = set()
@@ -113,6 +115,10 @@ class OpSizes:
         if self.before is not None:
             return self.before.shape(output)
         return as_tuple(self.traced[output].shape)
+
+    def _shape_in(self, body: Body, name: str, index: int) -> Shape:
+        output = self.resolver.source(body, name, index)
+        return self.shape(output) if output in self.traced else None
 
     def _add_input(self, body: Body, name: str) -> None:
         position, output = body.inputs[name], (body.names[name], 0)
@@ -141,7 +147,8 @@ class OpSizes:
             self.shared.partitions.note(path, node.op, op, inputs)
         else:
             _, inputs, results = known
-        if self._is_closed(inputs, results):
+        limits = node.op in LIMITING and self._limits_data(node, op, inputs, results)
+        if not limits and self._is_closed(inputs, results):
             return
         outputs: list[Output] = [(path, k) for k in range(len(results))]
         before = [self._known_before(output) for output in outputs]
@@ -154,6 +161,13 @@ class OpSizes:
             of_values = by_shape | by_value  # a list has sizes of tensors
             listed = self.lists.apply(node.op, path, inputs, self.shape, lambda k: self._value(inputs[k]))
             self.shared.open.add(path)
+            pushed = self.lists.popped(node.op, inputs)
+            if pushed is not None and results[1].dtype not in HANDLES:
+                self._pass_on(pushed, outputs[1])
+                self.value_origins[outputs[0]] = of_values
+                return
+        if limits:
+            of_values, self.sources[path] = frozenset([path]), "bound"
         if not any(undecided) and (not of_values or not any(map(_may_give_size, results))):
             for output in outputs:
                 self.refs.pop(output, None)
@@ -165,17 +179,22 @@ class OpSizes:
             for k, (shape, source) in self._decided_outputs(path, node, op, inputs, results, shapes).items():
                 if undecided[k]:
                     shapes[k], decided[k] = shape, source
+            if node.op == READS_ALL:
+                state, source = self._datasets.state_after(body, name)
+                for k, shape in enumerate(state):
+                    if undecided[k] and is_known(shape) and (self.kind == "likely" or source == "exact"):
+                        shapes[k], decided[k] = merged(shapes[k], shape), source
         if of_values and self.kind == "bound" and is_nonnegative(node, op, lambda k: inputs[k] in self._nonnegative):
             self._nonnegative.update(outputs)
         bounds = self.kind == "bound" and not (by_value and self._are_certain(by_value))
-        largest = remainder_bound(node, op) if bounds else None
+        largest = largest_value(node, op) if bounds or (limits and self.kind != "exact") else None
         if largest is not None and is_known(shapes[0]):
             self.refs[outputs[0]] = self.scratch.constant(np.full(shapes[0], largest, results[0].dtype.as_numpy_dtype))
         else:
             refs = [self._input(node, op, k, inputs) for k in range(len(inputs))]
             self.refs.update(zip(outputs, self.scratch.add(node, refs, results, shapes), strict=True))
-        if node.op in SPLITTING:
-            self._assume_value(path, self._signature(node, inputs, results, shapes))
+        if (saying := says_sizes(node.op, len(outputs))) and any(undecided):
+            self._say_sizes(path, saying, self._signature(node, inputs, results, shapes))
         for k, output in enumerate(outputs):
             if of_values:
                 self.value_origins[output] = of_values
@@ -188,18 +207,33 @@ class OpSizes:
             else:
                 self._decide(output, "assumed")
 
+    def _limits_data(self, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any]) -> bool:
+        """Whether an op gives a few numbers that data decides and a constant limits."""
+        if not may_be_size(results[0]) or not self.value_origins.keys().isdisjoint(inputs):
+            return False
+        return largest_value(node, op) is not None and small_value(results[0]) is None
+
     def _is_closed(self, inputs: Sequence[Output], results: Sequence[Any]) -> bool:
         """Whether the trace knows all of an op's results and nothing open goes into it. Most ops are so."""
         if not (self.origins.keys().isdisjoint(inputs) and self.value_origins.keys().isdisjoint(inputs)):
             return False
         return all(tensor.shape.is_fully_defined() and not _is_variant(tensor) for tensor in results)
 
-    def _assume_value(self, path: str, op: OpSignature) -> None:
-        """Gives the output that says how many words a string has its likely value."""
-        output = path, WORDS_OUTPUT
-        self.value_origins[output] = frozenset([path])
-        if self.kind == "likely" and (value := likely_words(op)) is not None:
-            self.refs[output] = self.scratch.constant(value)
+    def _pass_on(self, source: Output, target: Output) -> None:
+        """Makes one output another's tensor, value included."""
+        self.refs[target] = self._ref(source)
+        for origins in (self.origins, self.value_origins):
+            if source in origins:
+                origins[target] = origins[source]
+
+    def _say_sizes(self, path: str, saying: range, op: OpSignature) -> None:
+        """Gives the outputs that say sizes their value."""
+        certain = self.kind == "likely" or (self.kind == "bound" and op.op_type in LABELLING)
+        value = said_size(op) if certain else None
+        for k in saying:
+            self.value_origins[path, k] = frozenset([path])
+            if value is not None:
+                self.refs[path, k] = self.scratch.constant(value)
 
     def _union(self, origins: Mapping[Output, frozenset[str]], outputs: Sequence[Output]) -> frozenset[str]:
         return NOTHING.union(*[origins[output] for output in outputs if output in origins])

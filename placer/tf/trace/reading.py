@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,17 +13,19 @@ from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
+from placer.graph.sizes import Shape
 from placer.tf._private.func_graphs import library_function, static_value
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf.devices import process_devices
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, is_compiled, split_input
+from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.dataset_bodies import DatasetBodies, rounds_of, runs_for_each
 from placer.tf.trace.graph_builder import GraphBuilder
+from placer.tf.trace.inner_ops import InnerOp, InnerOps
 from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
 from placer.tf.trace.known_sizes import KnownSizes
-from placer.tf.trace.op_types import accepts_remote_handles, functions_of, is_stateful, may_differ
+from placer.tf.trace.op_types import accepts_remote_handles, is_stateful, may_differ
 from placer.tf.trace.requests import planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import Attributes, Signatures
@@ -58,7 +60,7 @@ class _Reader:
             self.builder, self.signatures, self.resolver, self._flatten, sizes.rounds, sizes.seen.weights
         )
         self.inputs = Inputs(trace, self.builder, self.signatures, immovable)
-        self.datasets = DatasetBodies(trace)
+        self.datasets = DatasetBodies(trace, self._shape)
         self.stateful: list[str] = []
         self.notes: list[str] = []
 
@@ -130,7 +132,7 @@ class _Reader:
             function = library_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
                 flags.append("unit")
-                inner = self._compiled(path, function)
+                inner = self._compiled(path, function, [spec.shape for spec in inputs])
         resource = ""
         if any(s.dtype == "resource" for s in outputs) and not any(s.dtype == "resource" for s in inputs):
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
@@ -164,10 +166,15 @@ class _Reader:
 
     def _for_each(self, body: Body, name: str, attributes: Attributes) -> tuple[tuple[OpSignature, ...], Attributes, bytes]:
         """The ops that op `name` runs for each element of a dataset, and its attributes with the number of elements."""
-        elements = self.datasets.elements_of(body, name)
-        rounds = self.sizes.rounds.of_dataset(body.names[name], rounds_of(elements))
-        inner = tuple(self.signatures.of_shapes(*op) for op in self.datasets.ops(body, name, elements))
+        elements, path = self.datasets.elements_of(body, name), body.names[name]
+        rounds = self.sizes.rounds.of_dataset(path, rounds_of(elements))
+        reader = InnerOps(path, self.sizes.rounds.of_loop, frozenset({"Const", "Placeholder", "Identity", "NoOp"}))
+        inner = tuple(map(self.signatures.of_inner, self.datasets.ops(body, name, reader)))
         return inner, tuple(sorted({**dict(attributes), "rounds": rounds.value}.items())), b""
+
+    def _shape(self, body: Body, name: str, index: int) -> Shape:
+        node, output = self.resolver.source(body, name, index)
+        return self.builder.specs[node][output].shape
 
     def _flags(self, op: Any, node: NodeDef) -> list[str]:
         """The flags of an op that follow from its type and attributes, see `OpNode.flags`."""
@@ -186,20 +193,20 @@ class _Reader:
         on_gpu = self.kernels.lookup(op.node_def).kernels.get("GPU")
         return on_gpu is not None and not on_gpu.host_inputs  # int32 kernels of a GPU run on the host
 
-    def _compiled(self, path: str, function: Any) -> tuple[OpSignature, ...]:
+    def _compiled(self, path: str, function: Any, given: list[Shape]) -> tuple[OpSignature, ...]:
         """The signatures of the ops in a compiled call; a note says which device scopes inside it have no effect."""
-        ops = list(_compiled_ops(function.graph)) if hasattr(function, "graph") else []
-        if scopes := ", ".join(f"tf.device({scope!r})" for scope in dict.fromkeys(op.device for op in ops if op.device)):
+        if not hasattr(function, "graph"):
+            return ()
+        reader = InnerOps(path, self.sizes.rounds.of_loop)
+        ops, _ = reader.read(reader.body_of(function), given)
+        if scopes := ", ".join(f"tf.device({scope!r})" for scope in dict.fromkeys(_devices(ops))):
             self.notes.append(f"{path!r}: {scopes} inside it overridden: XLA compiles the call as a whole, for one device.")
-        return tuple(map(self.signatures.of_compiled, ops))
+        return tuple(map(self.signatures.of_inner, ops))
 
 
-def _compiled_ops(graph: Any) -> Iterator[Any]:
-    """The ops of a compiled function and of the functions that it calls, each once, without constants and arguments."""
-    for op in graph.get_operations():
-        called = [getattr(library_function(graph, name), "graph", None) for name in functions_of(op.node_def)]
-        inner = [g for g in called if g is not None]
-        for each in inner:
-            yield from _compiled_ops(each)
-        if op.type not in ("Const", "Placeholder") and not (inner and op.type in CALLS):
-            yield op
+def _devices(ops: Iterable[InnerOp]) -> Iterator[str]:
+    """The devices that ops inside a function ask for."""
+    for each in ops:
+        if each.op.device:
+            yield each.op.device
+        yield from _devices(each.inner)

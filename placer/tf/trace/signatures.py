@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -10,6 +10,7 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue as AttrProto
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import AttrValue, OpSignature, TensorSpec
+from placer.tf.trace.inner_ops import InnerOp
 
 IRRELEVANT = frozenset(
     {"output_shapes", "config", "config_proto", "executor_type", "token", "shared_name", "container", "cache", "key"}
@@ -82,20 +83,16 @@ class Signatures:
             signature = self._signatures[identity] = OpSignature(op_type, inputs, outputs, attributes, inner)
         return signature
 
-    def of_shapes(self, op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> OpSignature:
-        """The signature of an op whose tensors have these shapes."""
+    def of_inner(self, inner: InnerOp) -> OpSignature:
+        """The signature of an op inside a function that is placed as a whole."""
         given, made = (
-            tuple(TensorSpec(t.dtype.name, shape) for t, shape in zip(tensors, shapes, strict=True))
-            for tensors, shapes in ((op.inputs, inputs), (op.outputs, outputs))
+            tuple(TensorSpec(t.dtype.name, shape) for t, shape in zip(tensors, shapes, strict=False))
+            for tensors, shapes in ((inner.op.inputs, inner.inputs), (inner.op.outputs, inner.outputs))
         )
-        key, attributes = self.attributes(op.node_def)
-        return self.signature(op.type, given, made, attributes, key)
-
-    def of_compiled(self, op: Any) -> OpSignature:
-        """The signature of an op inside a compiled call."""
-        inputs, outputs = (tuple(self.spec("", 0, t) for t in tensors) for tensors in (op.inputs, op.outputs))
-        key, attributes = self.attributes(op.node_def)
-        return self.signature(op.type, inputs, outputs, attributes, key)
+        key, attributes = self.attributes(inner.op.node_def)
+        if inner.inner:
+            key, attributes = b"", tuple(sorted({**dict(attributes), "rounds": inner.rounds}.items()))
+        return self.signature(inner.op.type, given, made, attributes, key, tuple(map(self.of_inner, inner.inner)))
 
 
 def _plain_attributes(attributes: Mapping[str, AttrProto]) -> Iterator[tuple[str, AttrValue]]:

@@ -15,12 +15,16 @@ from placer.graph.sizes import Shape
 WORDS_PER_STRING = 8
 """Assumed of strings that are split."""
 
+CHARACTERS_PER_STRING = 8
+"""Assumed of strings that are decoded."""
+
 _FIRST_PARTITION = 3
 """The input of `RaggedTensorToTensor` that says how many rows there are, if it is a number."""
 SPLITTING = ("StringSplit", "StringSplitV2")
 """Op types that split strings into words."""
-WORDS_OUTPUT = 2
-"""Their output that says how many strings there are, and how many words the longest has."""
+_DECODING = ("UnicodeDecode", "UnicodeDecodeWithOffsets")
+LABELLING = ("CTCGreedyDecoder", "CTCBeamSearchDecoder")
+"""Op types that give a sparse tensor of labels for each of the best paths."""
 
 
 def bounded_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) -> Sequence[Shape] | None:
@@ -37,7 +41,7 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
     """The most likely shapes of an op's outputs; None for an op whose sizes do not depend on values.
 
     The parts of a partition are taken to be equal. Of masks, unique values and suppressed boxes nothing but the upper bound is
-    known, so that is taken. Strings are taken to have `WORDS_PER_STRING` words.
+    known, so that is taken. Strings are taken to have `WORDS_PER_STRING` words and `CHARACTERS_PER_STRING` characters.
     """
     if op.op_type == "DynamicPartition":
         return [_divided(shape, len(op.outputs)) for shape in output_bounds(op, constants())]
@@ -45,6 +49,10 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
         strings = op.inputs[0].shape
         words = None if strings is None or None in strings else op.inputs[0].elements * WORDS_PER_STRING
         return [(words, 2), (words,), (2,)]
+    if op.op_type in _DECODING:
+        strings = op.inputs[0].shape
+        characters = None if strings is None or None in strings else op.inputs[0].elements * CHARACTERS_PER_STRING
+        return [op.outputs[0].shape, *[(characters,)] * (len(op.outputs) - 1)]
     if op.op_type == "RaggedTensorToTensor":
         rows, shape = constants().get(_FIRST_PARTITION), op.outputs[0].shape
         if rows is not None and rows.ndim == 0 and shape and "FIRST_DIM_SIZE" in str(op.attr("row_partition_types")):
@@ -55,15 +63,21 @@ def likely_outputs(op: OpSignature, constants: Callable[[], Mapping[int, Any]]) 
 
 def has_rule(op_type: str) -> bool:
     """Whether there may be a bound or a likely size of the op's outputs."""
-    return op_type in (*SPLITTING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
+    return op_type in (*SPLITTING, *_DECODING, "RaggedTensorToTensor") or entry_of(op_type).output_bounds is not None
 
 
-def likely_words(op: OpSignature) -> Any:
-    """The most likely value of `WORDS_OUTPUT`: strings, and the most words of one; None if the strings' number is not known."""
-    strings = op.inputs[0].shape
-    if strings is None or None in strings:
-        return None
-    return np.array([op.inputs[0].elements, WORDS_PER_STRING], np.int64)
+def says_sizes(op_type: str, outputs: int) -> range:
+    """The outputs that say the sizes of others: of split strings and of decoded labels, as a dense tensor would have them."""
+    paths = outputs // 3
+    return range(2, 3) if op_type in SPLITTING else range(2 * paths, 3 * paths) if op_type in LABELLING else range(0)
+
+
+def said_size(op: OpSignature) -> Any:
+    """The value of these outputs: of split strings the most likely, of decoded labels a bound; None if it does not follow."""
+    shape = op.inputs[0].shape
+    if op.op_type in LABELLING:
+        return None if shape is None or None in shape[:2] else np.array([shape[1], shape[0]], np.int64)
+    return None if shape is None or None in shape else np.array([op.inputs[0].elements, WORDS_PER_STRING], np.int64)
 
 
 def _divided(shape: Shape, parts: int) -> Shape:
@@ -82,6 +96,8 @@ class TensorListSize(NamedTuple):
 
     length: int | None
     element: Shape
+    pushed: frozenset[tuple[str, int]] | None = None
+    """The outputs that were pushed onto the list, if it has no other elements; None if that is not known."""
 
 
 def merged(a: Shape, b: Shape) -> Shape:
@@ -123,7 +139,7 @@ class TensorLists:
         sizes = self.sizes
         if op_type in ("TensorListReserve", "EmptyTensorList"):
             length = _number(value_of(1)) if op_type == "TensorListReserve" else 0
-            sizes[path, 0] = TensorListSize(length, _element(value_of(0)))
+            sizes[path, 0] = TensorListSize(length, _element(value_of(0)), frozenset() if length == 0 else None)
         elif op_type == "TensorListFromTensor":
             shape = shape_of(sources[0])
             sizes[path, 0] = TensorListSize(shape[0] if shape else None, shape[1:] if shape else None)
@@ -132,6 +148,11 @@ class TensorLists:
         else:
             return self._of_list(op_type, path, sizes[sources[0]], sources, shape_of)
         return None
+
+    def popped(self, op_type: str, sources: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+        """The output that an op takes back from the list onto which that was pushed; None for another op or list."""
+        of = self.sizes.get(sources[0]) if op_type == "TensorListPopBack" else None
+        return next(iter(of.pushed)) if of is not None and of.pushed is not None and len(of.pushed) == 1 else None
 
     def _of_list(
         self,
@@ -146,7 +167,8 @@ class TensorLists:
             new = replace_length(of, step)
             added = {"TensorListPushBack": 1, "TensorListSetItem": 2}.get(op_type)
             if added is not None:
-                new = TensorListSize(new.length, merged(of.element, shape_of(sources[added])))
+                pushed = of.pushed | {sources[1]} if of.pushed is not None and op_type == "TensorListPushBack" else None
+                new = TensorListSize(new.length, merged(of.element, shape_of(sources[added])), pushed)
             self.sizes[path, 0] = new
             return [(), of.element] if op_type == "TensorListPopBack" else None
         if op_type == "TensorListGetItem":
@@ -158,7 +180,7 @@ class TensorLists:
 
 def replace_length(of: TensorListSize, added: int) -> TensorListSize:
     """The list with so many more elements."""
-    return TensorListSize(None if of.length is None else of.length + added, of.element)
+    return TensorListSize(None if of.length is None else of.length + added, of.element, of.pushed)
 
 
 def _number(value: Any) -> int | None:

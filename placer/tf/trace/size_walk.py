@@ -102,13 +102,6 @@ class SizeWalk(OpSizes):
             if held and attempts_left > 1:
                 return
 
-    def _pass_on(self, source: Output, target: Output) -> None:
-        """Makes one output another's tensor, value included."""
-        self.refs[target] = self._ref(source)
-        for origins in (self.origins, self.value_origins):
-            if source in origins:
-                origins[target] = origins[source]
-
     def _pass_through(self, output: Output, shape: Shape, of: Sequence[Output], decided_by: str, varies: bool) -> None:
         """Gives an output of a loop or branch a shape.
 

@@ -105,11 +105,8 @@ def test_open_sizes_are_refused() -> None:
     assert "is open" in compiled(trace(ragged, tf.ones([3])), "CPU:0", (tf.ones([3]),), {})[1]
 
 
-def test_a_variable_as_an_argument_is_where_it_is() -> None:
-    with tf.device("CPU:1"):
-        passed = tf.Variable([1.0, 2.0])
-    assert "is on CPU:1" in refusal(lambda v: v.assign_add([1.0, 1.0]), passed)
-    assert refusal(lambda v: v.assign_add([1.0, 1.0]), tf.Variable([1.0, 2.0])) == ""
+def test_a_variable_as_an_argument_may_be_elsewhere_in_the_next_call() -> None:
+    assert "another call may bring one" in refusal(lambda v: v.assign_add([1.0, 1.0]), tf.Variable([1.0, 2.0]))
 
 
 def test_checks_that_are_left_out_are_named() -> None:

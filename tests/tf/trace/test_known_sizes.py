@@ -167,9 +167,38 @@ def chosen(x: Any, y: Any) -> Any:
     return tf.cond(tf.reduce_sum(y) > 0.0, lambda: tf.identity(x), lambda: tf.concat([x, x[:1]], 0))
 
 
+def limited(x: Any, y: Any) -> Any:
+    return tf.ones([tf.minimum(tf.cast(tf.reduce_sum(tf.abs(x)), tf.int32), 4), 3])
+
+
+def rest(x: Any, y: Any) -> Any:
+    return tf.ones([tf.cast(tf.reduce_sum(tf.abs(y)), tf.int32) % 5, 3])
+
+
+def counted(x: Any, y: Any) -> Any:
+    bins = tf.math.bincount(tf.cast(tf.abs(x[:, 0]), tf.int32), minlength=2, maxlength=4)
+    return tf.cast(bins, tf.float32)[:, None] * tf.ones([1, 3])
+
+
+def gradient_of_padding(x: Any, y: Any) -> Any:
+    """The gradient cuts what was padded away again, by sizes that the forward loop kept in a list."""
+
+    def positive(row: Any) -> Any:
+        kept = tf.boolean_mask(row, row > 0.0)
+        all_padded = tf.pad(kept, [[0, 3 - tf.size(kept)]])
+        all_padded.set_shape([3])
+        return all_padded
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(tf.map_fn(positive, x) ** 2)
+    return tape.gradient(loss, x)
+
+
 STEPS = [
     *(masked, unique, parts, stitched, largest, difference, tail, head, joined, padded, flat_and_back, ratio, half, summed),
     *(kept_in_a_loop, grown_in_a_loop, shrunk_in_a_loop, looped_over_rows, chosen),
+    *(limited, rest, counted, gradient_of_padding),
 ]
 
 
