@@ -146,11 +146,17 @@ class KnownSizes:
         if self._bound is None or self._likely is None or self._exact is None:
             return []
         walk = self._bound
+        reported = {part for path, _ in walk.origins for part in (path, path.rpartition("/")[0])}
         return [
             output
             for output, origins in walk.origins.items()
             if not is_known(self._exact.shape(output))
-            and (_decides(output, origins) or not is_known(walk.shape(output)) or not is_known(self._likely.shape(output)))
+            and (
+                _decides(output, origins)
+                or not origins - walk.origins_of_inputs(output[0]) <= reported
+                or not is_known(walk.shape(output))
+                or not is_known(self._likely.shape(output))
+            )
         ]
 
     def notes(self) -> list[str]:

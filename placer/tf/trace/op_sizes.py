@@ -16,7 +16,7 @@ from placer.tf.trace.bodies import Body, split_input
 from placer.tf.trace.dataset_bodies import READS_ALL, DatasetBodies
 from placer.tf.trace.graph_builder import Source as Output
 from placer.tf.trace.loop_sizes import Kind
-from placer.tf.trace.monotone import LIMITING, is_falling, is_monotone, is_nonnegative, largest_value
+from placer.tf.trace.monotone import LIMITING, is_falling, is_monotone, is_nonnegative, largest_value, may_decide_size
 from placer.tf.trace.partitions import Partitions
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.rounds import LoopRounds
@@ -111,6 +111,10 @@ class OpSizes:
         ref = self.refs.get(output)
         return self._known_before(output) if ref is None else merged(self.scratch.shape(ref), self._known_before(output))
 
+    def origins_of_inputs(self, path: str) -> frozenset[str]:
+        """The nodes on whose undecided sizes the shapes of an op's inputs depend; none for a loop's or branch's value."""
+        return self._union(self.origins, self.shared.ops[path][1]) if path in self.shared.ops else NOTHING
+
     def _known_before(self, output: Output) -> Shape:
         if self.before is not None:
             return self.before.shape(output)
@@ -203,7 +207,8 @@ class OpSizes:
             if k in decided:
                 self._decide(output, decided[k])
             elif by_shape or by_value:
-                self.origins[output] = by_shape | by_value
+                deciding = [each for position, each in enumerate(inputs) if may_decide_size(node, op, position)]
+                self.origins[output] = by_shape | self._union(self.value_origins, deciding) or by_value
             else:
                 self._decide(output, "assumed")
 
