@@ -19,9 +19,7 @@ MAX_TOML_BYTES = 2**20
 MAX_KEY_PARTS = 16
 """The most parts of a dotted key of TOML: the parser takes time and memory that grow with their square."""
 
-_OPENING, _CLOSING = b"[{", b"]}"
-_BRACKETS = _OPENING + _CLOSING
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TOML_STRING_OR_COMMENT = re.compile(
     r'''
       """ (?: [^\\] | \\. )*? (?: """ | \Z )
@@ -79,5 +77,6 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 def _check_depth(text_outside_strings: bytes, source: str) -> None:
     """Raises FileError if more than `MAX_DEPTH` brackets are open at once."""
     brackets = np.frombuffer(text_outside_strings.translate(None, _ALL_BUT_BRACKETS), np.uint8)
-    if len(brackets) and np.cumsum(np.where(np.isin(brackets, list(_OPENING)), 1, -1)).max() > MAX_DEPTH:
+    change = (brackets & 2).astype(np.int8) - 1  # the codes of "[" and "{" have this bit, those of "]" and "}" do not
+    if np.cumsum(change, dtype=np.int64).max(initial=0) > MAX_DEPTH:
         raise FileError(f"{source} has more than {MAX_DEPTH} brackets inside each other.")

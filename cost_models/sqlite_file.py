@@ -83,6 +83,7 @@ class SqliteFile:
 
         def attempt() -> _Result:
             with self._opened("rwc") as connection:
+                connection.execute("PRAGMA auto_vacuum = FULL")  # a file shrinks when rows go
                 connection.execute("PRAGMA synchronous = OFF")  # if a power cut damages the file, a new one is made
                 connection.execute("BEGIN IMMEDIATE")
                 if self._is_empty(connection):

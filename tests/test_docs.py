@@ -17,6 +17,9 @@ import pytest
 
 import placer
 from cost_models.ops import table as ops_table
+from placer.command.main import main
+from placer.placed.race import sequential_test
+from placer.placed.race.calls import Watch
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.registry import solvers
@@ -45,6 +48,14 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
     folders_of = [path for package in ("placer", "cost_models") for path in (ROOT / package, *(ROOT / package).rglob("*"))]
     rooms = {str(path.relative_to(ROOT)) + "/" for path in folders_of if path.is_dir() and path.name != "__pycache__"}
     assert named == rooms
+
+
+def test_the_summary_in_the_readme_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "shipped:detector"]) == 0
+    printed, shown = capsys.readouterr().out, code(README, "", containing="TensorFlow's default:")
+    assert "`placer solve shipped:detector` prints" in README
+    seconds = re.compile(r"\d+\.\d\d s;")
+    assert seconds.sub("", printed).strip() == seconds.sub("", shown).strip()
 
 
 def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +127,19 @@ def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
     assert labels(shown.strip()) == [*labels(printed), ""]
     form = r"\w+: predicted .* TensorFlow's default: [\d.]+ \w+ per step.*\n\d+ ops on h100\n"
     assert all(re.match(form, text) for text in (shown, printed))
+
+
+def test_the_page_of_races_shows_a_verdict_as_it_is_printed_and_states_the_limits() -> None:
+    page = (ROOT / "docs" / "race.md").read_text()
+    printed = (ROOT / "tests" / "data" / "text" / "summary-raced.txt").read_text().splitlines()
+    assert {line for line in code(page, "", containing="candidate").splitlines() if line} <= set(printed)
+    text = " ".join(page.split())
+    assert f"after {sequential_test.MAX_CALLS} calls" in text
+    assert f"{sequential_test.MAX_EXCESS_S} s more than the fastest" in text
+    assert f"at most {sequential_test.ERROR:.0%} of races" in text
+    assert f"at least {sequential_test.MIN_GAIN:.0%} less time" in text
+    assert f"One call in {Watch.WATCH_EVERY} is timed" in text
+    assert f"more than {Watch.SLOWER} times the time of the verdict" in text
 
 
 @pytest.mark.parametrize("page", [README, COSTS])

@@ -16,7 +16,21 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, TextIO
 
 from placer import __version__
-from placer.command import calibrate, compare, demo, devices, diff, measurements, predict, profile, show, solve, solvers, tune
+from placer.command import (
+    cache,
+    calibrate,
+    compare,
+    demo,
+    devices,
+    diff,
+    measurements,
+    predict,
+    profile,
+    show,
+    solve,
+    solvers,
+    tune,
+)
 from placer.common.escaping import printable
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
 from placer.views.shared.terminal import print_text
@@ -54,6 +68,7 @@ COMMANDS: dict[str, Command] = {
     "calibrate": calibrate,
     "profile": profile,
     "measurements": measurements,
+    "cache": cache,
     "show": show,
     "diff": diff,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from cost_models import documents
 from cost_models.files import FileError, write_whole
+from placer.common.garbage_collection import paused_collection
 from placer.errors import PlanError
 
 
@@ -32,7 +33,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
         PlanError: the file cannot be read, or holds something else.
     """
     try:
-        data = documents.read_json(path)
+        with paused_collection():
+            data = documents.read_json(path)
     except FileError as error:
         raise PlanError(str(error)) from error
     if not isinstance(data, dict):

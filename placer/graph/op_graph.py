@@ -18,9 +18,12 @@ from typing import Any, Literal, TypeAlias
 import networkx as nx
 
 from cost_models.base import OpSignature
+from placer.common.garbage_collection import paused_collection
 from placer.common.json_files import check_format, read_json, write_json
+from placer.common.plan_schema import check_schema
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
+from placer.graph.contradictions import contradictions
 from placer.graph.sizes import Rounds, Size
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
@@ -314,10 +317,14 @@ class OpGraph:
             PlanError: the data is of another format or version, broken, or edited.
         """
         check_format(data, FORMAT, VERSION, origin)
+        check_schema(data, "graph", origin)
         try:
-            graph = _from_json(data)
+            with paused_collection():
+                graph = _from_json(data)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(f"{origin} holds a broken graph ({type(error).__name__}: {error}). Save it again.") from error
+        if contradiction := next(contradictions(graph), ""):
+            raise PlanError(f"{origin} holds a broken graph: {contradiction}. Save it again.")
         if graph.fingerprint != data.get("fingerprint"):
             raise PlanError(
                 f"{origin} was changed after it was saved: its graph hashes to {graph.fingerprint[:12]}, "
@@ -368,6 +375,8 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         node = OpNode(row["name"], op_type, signature, row["count"], kernels=kernels, refusals=refusals, **optional)
         graph.add_node(node.name, op=node)
         names.append(node.name)
+    if len(graph) < len(names):
+        raise ValueError("two ops have one name")
     for src, dst, tensors, control in data["edges"]:
         graph.add_edge(names[src], names[dst], tensors=tuple(TensorEdge(s, d) for s, d in tensors), control=control)
     return OpGraph(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placer.graph.op_graph import OpGraph
 from placer.graph.sizes import Shape
@@ -49,6 +49,24 @@ class Seen:
         """
         return tuple(times + 1 for times in self.taken.get(branch, (0,) * bodies))
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON types."""
+        return {
+            "sizes": [[op, k, shape.mean, shape.largest] for (op, k), shape in self.sizes.items()],
+            "rounds": dict(self.rounds),
+            "taken": {branch: list(times) for branch, times in self.taken.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Seen:
+        """What `to_json` wrote.
+
+        Raises:
+            ValueError, TypeError, LookupError, AttributeError: the data is something else.
+        """
+        sizes = {(str(op), int(k)): SeenShape(_tuple(mean), _tuple(largest)) for op, k, mean, largest in data["sizes"]}
+        return cls(sizes, dict(data["rounds"]), {branch: tuple(times) for branch, times in data["taken"].items()})
+
     @classmethod
     def of_graph(cls, graph: OpGraph) -> Seen:
         """What was seen or given when a graph was read, so that the same function can be read alike again."""
@@ -62,6 +80,10 @@ class Seen:
         given = {name for name, of_node in graph.sizes.items() if any(size and size.source == "given" for size in of_node)}
         given |= {loop for loop, known in graph.rounds.items() if known.source == "given"}
         return cls(sizes, rounds, dict(graph.taken), frozenset(given))
+
+
+def _tuple(shape: Any) -> Shape:
+    return None if shape is None else tuple(shape)
 
 
 def _shape(shape: SeenShape) -> str:

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placer.common.device_spec import parse
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
+from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
+from placer.placed.recall import is_recalled
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
 from placer.placed.undecided import is_undecided
@@ -79,7 +80,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if signature.current is not None or signature.seen is not None:
         return None
     trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
-    if trace is None or starts_anew(trace):
+    if trace is None or starts_anew(trace) or is_recalled(signatures, signature, trace):
         return None
     sizes = KnownSizes(trace)
     if not may_be_undecided(trace, sizes):
@@ -142,7 +143,7 @@ def _may_run_unplaced(signatures: Signatures, graph: OpGraph) -> bool:
     options = signatures.options
     if options.memory_limits or options.pins:
         return False
-    return _has_requested_devices(graph) and _fits(signatures, graph)
+    return has_requested_devices(graph) and _fits(signatures, graph)
 
 
 def _is_here(signatures: Signatures) -> bool:
@@ -179,12 +180,6 @@ def _has_accelerator() -> bool:
     from placer.tf.devices import process_devices
 
     return not all(device.startswith("CPU") for device in process_devices())
-
-
-def _has_requested_devices(graph: OpGraph) -> bool:
-    """Whether this process has all devices that `tf.device` scopes ask for. A plan relaxes others, an unplaced call cannot."""
-    requested = {op.requested_device for op in graph if op.requested_device}
-    return all(any(parse(spec).matches(device) for device in graph.process_devices) for spec in requested)
 
 
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:

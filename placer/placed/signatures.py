@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
-from placer.errors import DeviceError, RewriteError
+from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
+from placer.placed import memory
 from placer.placed.race.begin import begin
+from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
@@ -110,7 +112,13 @@ class Signatures:
                 if prepared.trace and prepared.call_plan and variables.any_elsewhere(prepared.trace, prepared.call_plan):
                     self.forget(prepared.signature)
                     prepared = self.plan(args, kwargs)
-                prepared = self._apply(prepared, watched)
+                try:
+                    prepared = self._apply(prepared, watched)
+                except MoveError:
+                    if self.moves_variables:
+                        raise
+                    self.plan_again(prepared)  # an earlier start could move them, this one cannot
+                    prepared = self._apply(self.plan(args, kwargs), watched)
                 prepared.signature.current = prepared
             if call_key is not None:
                 self.by_call[call_key] = prepared
@@ -180,10 +188,17 @@ class Signatures:
         return build_graph(trace, sizes=self.options.sizes, rounds=self.options.rounds, seen=seen)
 
     def forget(self, signature: Signature) -> None:
-        """Lets the next call of a signature plan it again."""
-        signature.current = signature.exportable = None
+        """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
+        signature.current = signature.exportable = signature.pair = None
+        for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
+            del signature.taped[text]
         for key in [key for key, prepared in list(self.by_call.items()) if prepared.signature is signature]:
             self.by_call.pop(key, None)
+
+    def plan_again(self, prepared: Prepared) -> None:
+        """Lets the next call of a signature plan it again, whatever is remembered."""
+        memory.forget(prepared.planned)
+        self.forget(prepared.signature)
 
     def traced_function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The plain ConcreteFunction of a call, traced as on the machine that it is planned for."""
@@ -210,14 +225,33 @@ class Signatures:
             self.latest = signature.current
         return signature.current
 
-    def _plan_of(self, trace: Trace, signature: Signature) -> tuple[CallPlan, Solved | None]:
-        """The plan of a trace; with the problem that it solves, if its calls may race."""
+    def _plan_of(
+        self,
+        trace: Trace,
+        signature: Signature,
+        text: str = "",
+        traced_again: Callable[[], Trace] | None = None,
+        races: bool = True,
+    ) -> tuple[CallPlan, Solved | None]:
+        """The plan of a trace: given, remembered or new; a new one with the problem that it solves.
+
+        Args:
+            trace: of the function, or of a call under a tape and its gradient.
+            signature: what the trace belongs to.
+            text, traced_again: see `Recall`.
+            races: whether its calls may race.
+        """
         if self.plans:
             return CallPlan.of(self._saved_plan_of(trace)), None
-        graph = self.graph_of(trace, signature.seen)
-        limits = signature.reduced_limits
-        solved = self.solve(graph, self.options.memory_limits if limits is None else limits)
-        return CallPlan.of(solved.placement), solved
+        recall = Recall(self, signature, trace, text, traced_again)
+        if (recalled := recall.plan()) is not None:
+            return recalled, None
+        solved = self.solve(self.graph_of(trace, signature.seen), self.limits_of(signature))
+        return recall.new(solved.placement, races=races), solved
+
+    def limits_of(self, signature: Signature) -> Mapping[str, str | int]:
+        """The memory limits of a signature's plan: those of the options, or lower ones after it ran out of memory."""
+        return self.options.memory_limits if signature.reduced_limits is None else signature.reduced_limits
 
     def _saved_plan_of(self, trace: Trace) -> Placement:
         """The plan, of those made before, for a trace. The trace is read with what each plan's graph was read with."""
@@ -237,7 +271,7 @@ class Signatures:
             prepared: a call that is planned.
             watched: which tapes watched which variables before the call was traced.
         """
-        from placer.tf.state import creating
+        from placer.tf.state import creating, handle_holders
 
         trace, plan = prepared.trace, prepared.planned
         assert trace is not None
@@ -249,7 +283,10 @@ class Signatures:
             warn(f"{self.name} is left as it is: {error}")
             return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
         if plan.options.get("variables") == "move":
-            run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
+            if not self.moves_variables:  # a tuning found the plan, in an earlier start
+                watched = handle_holders.watched_variables()
+            with MOVING_LOCK:
+                run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
         return begin(self, replace(prepared, call_plan=plan, run=run))
 
     def settle(self, settled: Prepared) -> None:
@@ -307,10 +344,15 @@ class Signatures:
 
     def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
         """The plan of a call under a tape and its gradient; `higher` if the gradient has gradients too."""
-        plan, solved = self._plan_of(pair, signature)
+        from placer.tf.trace.tracing import trace_pair
+
+        text = signature.taped_text(higher)
+        if (raced := signature.taped.get(text)) is not None and raced.verdict is not None:
+            return raced
+        plan, solved = self._plan_of(pair, signature, text, lambda: trace_pair(pair.concrete, pair.arguments), races=not higher)
         if not higher:
             signature.pair = solved
-        signature.taped[signature.taped_text(higher)] = plan
+        signature.taped[text] = plan
         return plan
 
     def _taping(self, prepared: Prepared) -> Taping:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
+from placer.graph.seen import Seen
 from placer.placed.contest import Contest, Entrant, moved
+from placer.placed.memory import remember
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
@@ -321,7 +323,8 @@ class _Tuning:
         from placer.tf.state import handle_holders, moving
 
         signatures, placed = self._signatures, self._contest.placement_beside(best)
-        plan = CallPlan.of(replace(placed.plan.placement, verdict=verdict))
+        placement = replace(placed.plan.placement, verdict=verdict)
+        plan = CallPlan.of(placement, Seen.of_graph(placement.graph) or None, self._prepared.planned.memory_key)
         with MOVING_LOCK, signatures.lock:
             run = placed.run
             if self._starts_anew or not isinstance(run, TapedFunction):
@@ -332,6 +335,7 @@ class _Tuning:
             settled = replace(self._prepared, call_plan=plan, run=run, solved=None)
             alone = run if self._starts_anew or isinstance(best.run, TapedFunction) else best.run
             signatures.settle(decided(signatures, settled, alone))
+            remember(plan)
 
     # -- small things ----------------------------------------------------------------------------------------------
 

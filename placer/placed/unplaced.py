@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.common.warning import warn
 from placer.errors import TraceError
 from placer.placed.saving import function_to_save
@@ -18,6 +19,9 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
     from placer.tf._private.runtime import in_dataset_function, is_saving
     from placer.tf.run import calling
 
+    if is_disabled():
+        signatures.latest = Prepared(Signature(signatures.name, f"every call, since {DISABLE_VARIABLE} is set"), None, None, None)
+        return signatures.traceable  # type: ignore[no-any-return]
     if calling.runs_eagerly():
         return signatures.traceable  # type: ignore[no-any-return]
     if calling.in_replica():

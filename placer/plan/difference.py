@@ -35,6 +35,10 @@ class Difference:
     """Sum of the times of all transfers of a step, as if none overlapped."""
     peak_bytes: Mapping[str, tuple[int, int]]
     """By device of either placement; 0 if the placement does not have the device."""
+    used: tuple[str, str]
+    """The candidate that each verdict uses; "" for a placement without a verdict."""
+    measured_ns: tuple[int, int]
+    """The measured time of that candidate; 0 if it was not timed."""
 
     def __str__(self) -> str:
         figures: dict[str, tuple[tuple[int, int], Callable[[int], str]]] = {
@@ -49,6 +53,8 @@ class Difference:
             [name, formatted(first), formatted(second), _change(first, second)]
             for name, ((first, second), formatted) in figures.items()
         ]
+        if any(self.used):
+            rows[:0] = [["used", *(used or "the plan, predicted" for used in self.used), ""], self._measured()]
         moved, only_first, only_second = len(self.moved), len(self.only_first), len(self.only_second)
         moves, are = "op moves" if moved == 1 else "ops move", "is" if only_first == 1 else "are"
         lines = [
@@ -61,6 +67,12 @@ class Difference:
             lines += ["", table(["from", "to", "op"], [[*devices, name] for name, devices in shown], ["to", "op"])]
         more = moved - len(shown)
         return "\n".join([*lines, *([f"… and {more} more"] if more else [])])
+
+    def _measured(self) -> list[str]:
+        """The row of measured times. Only two measured times have a change."""
+        first, second = self.measured_ns
+        texts = [format_ns(ns) if ns else "not measured" for ns in self.measured_ns]
+        return ["measured", *texts, _change(first, second) if all(self.measured_ns) else ""]
 
 
 def difference(first: Placement, second: Placement) -> Difference:
@@ -81,7 +93,18 @@ def difference(first: Placement, second: Placement) -> Difference:
             device: (_peak_bytes(first, device), _peak_bytes(second, device))
             for device in dict.fromkeys(first.devices + second.devices)
         },
+        used=(_used(first), _used(second)),
+        measured_ns=(_measured_ns(first), _measured_ns(second)),
     )
+
+
+def _used(placement: Placement) -> str:
+    return placement.verdict.used if placement.verdict is not None else ""
+
+
+def _measured_ns(placement: Placement) -> int:
+    used = placement.verdict.of(placement.verdict.used) if placement.verdict is not None else None
+    return used.median_ns if used is not None else 0
 
 
 def _peak_bytes(placement: Placement, device: str) -> int:

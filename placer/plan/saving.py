@@ -1,4 +1,4 @@
-"""The JSON of a saved plan: written, checked and read. docs/plan.schema.json is its schema."""
+"""The JSON of a saved plan: written, checked and read. placer/common/plan.schema.json is its schema."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from placer.common.garbage_collection import paused_collection
 from placer.common.json_files import check_format
+from placer.common.plan_schema import check_schema
 from placer.errors import PlanError
 from placer.graph.op_graph import OpGraph
+from placer.plan.contradictions import contradictions
 from placer.plan.parts import AtEnd, Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.verdict import Verdict
 from placer.problem.reasons import Reason
@@ -31,6 +34,7 @@ _PLAIN = (
     "solver",
     "solver_seconds",
     "stop_reason",
+    "chosen_because",
 )
 """Fields of a Placement that are plain JSON values."""
 
@@ -56,10 +60,17 @@ def plan_from_json(kind: type[Placement], data: Mapping[str, Any], origin: str) 
     content = {key: data.get(key) for key in ("plan", "graph")}
     if data.get("checksum") != _checksum(content):
         raise PlanError(f"{origin} was changed after it was saved: its checksum does not match. Save the plan again.")
+    graph = OpGraph.from_json(content["graph"] or {}, origin)
+    check_schema(content["plan"], "plan", origin)
     try:
-        return kind(**_fields(content["plan"] or {}, OpGraph.from_json(content["graph"] or {}, origin)))
+        with paused_collection():
+            plan = kind(**_fields(content["plan"] or {}, graph))
+        contradiction = next(contradictions(plan), "")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f"{origin} holds a broken plan ({type(error).__name__}: {error}). Save it again.") from error
+    if contradiction:
+        raise PlanError(f"{origin} holds a broken plan: {contradiction}. Save it again.")
+    return plan
 
 
 def _plan(p: Placement) -> dict[str, Any]:

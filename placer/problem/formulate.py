@@ -94,7 +94,7 @@ def _devices(graph: OpGraph, machine: Machine, memory_limits: Mapping[str, str |
     return Devices(
         names=tuple(d.name for d in devices),
         kinds=tuple(d.kind for d in devices),
-        memory_limit_bytes=_limits(machine, memory_limits),
+        memory_limit_bytes=np.array(list(limits(machine, memory_limits).values()), np.int64),
         asynchronous=np.array([d.asynchronous for d in devices], np.bool_),
         threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in devices], np.int64),
         call_ns=np.array([d.call_ns for d in devices], np.int64),
@@ -105,17 +105,29 @@ def _devices(graph: OpGraph, machine: Machine, memory_limits: Mapping[str, str |
     )
 
 
-def _limits(machine: Machine, asked: Mapping[str, str | int]) -> Ints:
-    limits = {
+def limits(machine: Machine, asked: Mapping[str, str | int]) -> dict[str, int]:
+    """The bytes that each device may hold, by device; -1 for no limit.
+
+    Args:
+        machine: its memory without its reserves is the limit of a device that none is given for.
+        asked: limits by device spec, see `formulate`.
+
+    Raises:
+        OptionError: a limit does not parse.
+        DeviceError: a limit names a device that is not there.
+    """
+    limit_of = {
         d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices
     }
     specs = {name: parse(name) for name in asked}
     for name, spec in sorted(specs.items(), key=lambda entry: entry[1].index is not None):  # one device's own limit holds
-        matched = [device for device in limits if spec.matches(device)]
+        matched = [device for device in limit_of if spec.matches(device)]
         if not matched:
-            raise DeviceError(f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(limits)}.")
-        limits.update(dict.fromkeys(matched, parse_bytes(asked[name])))
-    return np.array(list(limits.values()), np.int64)
+            raise DeviceError(
+                f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(limit_of)}."
+            )
+        limit_of.update(dict.fromkeys(matched, parse_bytes(asked[name])))
+    return limit_of
 
 
 def _check_sizes(ops: list[OpNode]) -> None:

@@ -8,7 +8,7 @@ from placer.errors import OptionError
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.colours import colour
-from placer.views.shared.words import against, headline, optimality
+from placer.views.shared.words import VERDICT_HEAD, against, end_of_race, headline, optimality, verdict_rows
 from placer.views.svg import svg
 
 MAX_BOXES = 14
@@ -36,6 +36,9 @@ def notebook(placement: Placement) -> str:
             [["<b>this plan</b>", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""], *baselines],
         ),
     ]
+    if p.verdict is not None:
+        rows = [[markup(cell) for cell in row] for row in verdict_rows(p.verdict)]
+        parts.append(_table(list(VERDICT_HEAD), rows) + markup(end_of_race(p.verdict)))
     if p.notes:
         items = "".join(f"<li>{markup(note)}</li>" for note in p.notes)
         parts.append(f"<details><summary>notes: {len(p.notes)}</summary><ul>{items}</ul></details>")

@@ -8,15 +8,26 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.assumptions import seen_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
-from placer.views.shared.words import against, at_end, cost_sources, headline, optimality, verdict_rows
+from placer.views.shared.words import (
+    VERDICT_HEAD,
+    against,
+    at_end,
+    cost_sources,
+    end_of_race,
+    headline,
+    optimality,
+    solver_words,
+    verdict_rows,
+)
 
 MAX_NOTES_SHOWN = 8
 
 
 def summary(placement: Placement) -> str:
-    """The predicted speed; ops, time and memory of each device; transfers; objective and bound; costs; baselines; notes.
+    """The measured or predicted speed; ops, time and memory of each device; transfers; objective; costs; baselines; notes.
 
     If the graph leaves sizes or rounds open, also the step where these are low and where they are high, and what a run had.
+    If calls raced, also the verdict.
     """
     p = placement
     devices = [
@@ -45,7 +56,7 @@ def summary(placement: Placement) -> str:
         "",
         f"transfers  {len(p.transfers)} per step, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)}",
         f"objective  {optimality(p)}",
-        f"solver     {p.solver}, {p.solver_seconds:.2f} s; {p.stop_reason}",
+        f"solver     {solver_words(p)}",
         f"costs      {cost_sources(p)}",
         *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
         *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),
@@ -53,9 +64,7 @@ def summary(placement: Placement) -> str:
         table(["placement", "step time", "total cost", ""], placements),
     ]
     if p.verdict is not None:
-        rows = verdict_rows(p.verdict)
-        blocks += ["", table(["candidate", "measured", "predicted", "calls", ""], rows)]
-        blocks += [f"the race ended after {p.verdict.calls} calls: {p.verdict.end}; it cost {p.verdict.cost_s:.2g} s"]
+        blocks += ["", table(VERDICT_HEAD, verdict_rows(p.verdict)), end_of_race(p.verdict)]
     if p.notes:
         blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
         blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []

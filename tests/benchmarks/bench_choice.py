@@ -258,7 +258,7 @@ class Variants:
         self.said["race"] = {"seconds": seconds}
         for plan in placed.placements.values():  # there is one, unless the function is left as it is
             verdict = plan.verdict and plan.verdict.to_json()
-            self.said["race"] |= {"verdict": verdict, "notes": list(plan.notes), "summary": plan.summary().splitlines()[:3]}
+            self.said["race"] |= {"verdict": verdict, "notes": list(plan.notes), "summary": plan.summary()}
         return step
 
     def _tuned(self) -> Callable[[], None]:

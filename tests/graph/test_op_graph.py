@@ -65,7 +65,7 @@ def test_the_fingerprint_sees_edges_and_results() -> None:
         (lambda d: d.update(format="onnx"), "'onnx'"),
         (lambda d: d["nodes"].pop(), "broken graph"),
         (lambda d: d["edges"].pop(), "changed after it was saved"),
-        (lambda d: d.pop("kernels"), "KeyError"),
+        (lambda d: d.pop("kernels"), "broken graph.*kernels"),
     ],
 )
 def test_broken_files_are_told_apart(edit: Any, words: str, tmp_path: Path) -> None:

@@ -50,8 +50,9 @@ class RandomTest(SequentialTest):
         self._latest = self._winner = ""
 
     def next(self) -> str:
-        if not self.end:
-            self._latest = self._draw.choice([name for name in self.racing() if name != self._latest] or self.racing())
+        if self.end:
+            return self.fastest
+        self._latest = self._draw.choice([name for name in self.racing() if name != self._latest] or self.racing())
         return self._latest
 
     def add(self, name: str, seconds: float) -> None:
@@ -61,7 +62,8 @@ class RandomTest(SequentialTest):
 
     @property
     def fastest(self) -> str:
-        self._winner = self._winner or self._draw.choice(self.racing())
+        if self._winner not in self.racing():
+            self._winner = self._draw.choice([name for name in self.racing() if self.entrants[name].seconds] or self.racing())
         return self._winner
 
     def winner(self, baseline: str) -> str:

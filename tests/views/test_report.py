@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ import placer
 from placer.common.units import format_bytes, format_ns
 from placer.graph.shipped import shipped_graph
 from placer.plan.placement import Placement
+from placer.plan.verdict import TimedCandidate, Verdict
 from placer.verbs.solve import solve
 from placer.views.html import LIBRARIES, payload
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.facts import op_facts
 from placer.views.shared.scopes import Part, first, scopes
-from placer.views.shared.words import headline, source_words
+from placer.views.shared.words import headline, source_words, verdict_rows
 from tests.helpers.browser import chromium, open_report, wait
 from tests.helpers.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 
@@ -344,6 +346,20 @@ def test_the_tables_and_the_timeline_tell_the_same(browser: Any, large: tuple[Pl
         if total.time_ns:
             assert seen & {int(part[1:], 16) for pair in (colour(device), for_dark_page(colour(device))) for part in pair}
     assert complaints(browser) == []
+
+
+def test_the_page_shows_the_verdict_of_a_race(browser: Any, tmp_path: Path) -> None:
+    rows = (TimedCandidate("all on CPU", 0, 1_500_000, 7, ""), TimedCandidate("the <plan>", 2_000_000, 3_000_000, 6, "slower"))
+    verdict = Verdict(rows, "all on CPU", "all others are slower", 0.25)
+    for raced in (True, False):
+        replace(PLANS["towers"], verdict=verdict if raced else None).write("html", tmp_path / "report.html")
+        open_report(browser, tmp_path / "report.html")
+        shown = browser.find_element("id", "verdict")
+        assert shown.is_displayed() == raced
+        if raced:
+            cells = [cell.text for cell in shown.find_elements("css selector", "tbody td")]
+            assert cells == [cell for row in verdict_rows(verdict) for cell in row]
+            assert "the race ended after 13 calls: all others are slower; it cost 0.25 s" in shown.text
 
 
 def test_the_page_writes_times_and_sizes_as_the_command_line_does(browser: Any, tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ from cost_models.machines import Device, Machine, load_machine
 from placer.command.main import main
 from placer.common.units import format_ns
 from placer.errors import OptionError
+from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.placement import Placement
+from placer.plan.verdict import DEFAULT, TimedCandidate, Verdict
+from placer.plan.verdict import PLAN as PLAN_NAME
 from placer.verbs.solve import solve
 from placer.views.ops import rows
 from placer.views.shared.machine import describe
@@ -35,10 +38,28 @@ def planned(**options: Any) -> Placement:
     return replace(plan, solver_seconds=0.25)
 
 
+def verdict() -> Verdict:
+    """The verdict of a race with made-up times: each first call of a candidate takes ten times as long as later ones."""
+    predicted = {PLAN_NAME: 886_000, DEFAULT: 1_240_000, "all on GPU": 1_310_000, "a plan with fewer copies": 942_000}
+    seconds = {PLAN_NAME: 1.31e-3, DEFAULT: 1.87e-3, "all on GPU": 2.02e-3, "a plan with fewer copies": 1.12e-3}
+    test = SequentialTest(list(seconds))
+    while not test.end:
+        name = test.next()
+        test.add(name, seconds[name] * (1 if test.entrants[name].seconds else 10))
+    rows = [
+        TimedCandidate(name, predicted[name], round(entrant.median_s * 1e9), len(entrant.seconds), entrant.outcome)
+        for name, entrant in test.entrants.items()
+    ]
+    rows.sort(key=lambda row: row.median_ns)
+    return Verdict(tuple(rows), test.winner(DEFAULT), test.end, test.excess_s)
+
+
 PLAN, PINNED = planned(), planned(pins={"left/*": "CPU:0"}, memory_limits={"GPU:0": "256MiB"})
+RACED = replace(PLAN, verdict=verdict())
 TEXTS: dict[str, Callable[[], str]] = {
     "summary": PLAN.summary,
     "summary-limited": PINNED.summary,
+    "summary-raced": RACED.summary,
     "explain-op": lambda: PLAN.explain("left/dense0/MatMul"),
     "explain-variable": lambda: PLAN.explain("front/table3"),
     "explain-cpu-only": lambda: PLAN.explain("front/hash0"),
@@ -46,6 +67,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "ops-by-time": lambda: str(PLAN.view("ops", sort="time", limit=8)),
     "ops-crossing": lambda: str(PLAN.view("ops", crossing=True)),
     "diff": lambda: str(PLAN.diff(PINNED)),
+    "diff-raced": lambda: str(PLAN.diff(RACED)),
 }
 
 

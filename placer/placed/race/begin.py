@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from placer.common.units import three_digits
+from placer.graph.requested_devices import has_requested_devices
+from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
-from placer.placed.race.candidates import Candidate, candidates
+from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
@@ -31,22 +35,39 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
-    if not _is_wanted(signatures):
+    if not is_wanted(signatures):
         return prepared
     if plan.verdict is not None:
-        return decided(signatures, prepared, run)
+        is_plain = plan.verdict.used == DEFAULT and not signatures.options.pins
+        return decided(signatures, prepared, prepared.concrete if is_plain else run)
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
+        if solved.problem.num_devices == 1:
+            return prepared
         entrants = candidates(solved)
         if entrants and not _may_gain(signatures, entrants):
+            remember(plan.changed(plan.placement))
             return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
-        if reason := _reason_against(signatures, prepared.trace, entrants):
-            note = f"The calls do not race, so the plan is only predicted: {reason}."
-            placement = replace(plan.placement, notes=(*plan.placement.notes, note))
-            return replace(prepared, call_plan=CallPlan.of(placement))
+        if reason := _reason_against(signatures, prepared.trace, solved, entrants):
+            return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
+    elif plan.races:
+        dispatch.alone = _planned_again(signatures, prepared)
     return replace(prepared, timing=dispatch)
+
+
+def _planned_again(signatures: Signatures, prepared: Prepared) -> Runner:
+    """Plans a signature again at its first eager call without a tape. So these calls race, which a remembered plan cannot."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with signatures.lock:
+            if prepared.signature.current is not None and prepared.signature.current.call_plan is prepared.call_plan:
+                signatures.forget(prepared.signature)
+            signatures.latest = again = signatures.prepare(args, kwargs)
+        return again.call(*args, **kwargs)
+
+    return call
 
 
 def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepared:
@@ -57,13 +78,13 @@ def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepar
         prepared: the call, with the function that runs its plan.
         alone: runs eager calls that no tape records.
     """
-    if not _is_wanted(signatures):
+    if not is_wanted(signatures):
         return replace(prepared, timing=Dispatch(alone, prepared.run, prepared.run))
     watch = _watched(signatures, prepared, alone)
     return replace(prepared, timing=Dispatch(watch, _first_taped_calls(signatures, prepared), prepared.run))
 
 
-def _is_wanted(signatures: Signatures) -> bool:
+def is_wanted(signatures: Signatures) -> bool:
     """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
     options = signatures.options
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
@@ -77,15 +98,20 @@ def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
 
 
-def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candidate]) -> str:
+def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
+    from placer.tf.devices import process_devices
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
         return "TensorFlow's default does not fit the memory"
+    if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
+        return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
+    if signatures.options.on_out_of_memory == "replan":
+        return 'on_out_of_memory="replan" plans again from the one plan that ran out of memory'
     if starts_anew(trace):
         return "each copy of the function would begin anew with its own state, such as the position of a random seed"
     if is_deterministic() and signatures.options.race == "auto":
@@ -93,26 +119,48 @@ def _reason_against(signatures: Signatures, trace: Trace, entrants: list[Candida
     return ""
 
 
+def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Candidate], reason: str) -> Prepared:
+    """A call that does not race. It runs by the plan only if that is predicted to be faster beyond doubt, or was asked for."""
+    note = f"The calls do not race, so the plan is only predicted: {reason}."
+    chosen = None if signatures.moves_variables else beyond_doubt(entrants)
+    plan = prepared.plan
+    if chosen is not None and chosen.name != PLAN:
+        gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
+        note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
+        plan = chosen.placement
+        assert prepared.trace is not None
+        # Not the plain function: under a tape it would run without a plan for its gradient.
+        prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
+    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    remember(noted)
+    return replace(prepared, call_plan=noted)
+
+
+def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) -> Runner:
+    """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
+    if candidate.name == PLAN:
+        return prepared.run  # type: ignore[no-any-return]
+    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
+        return prepared.concrete  # type: ignore[no-any-return]
+    assert prepared.trace is not None
+    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+
+
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
     from placer.tf.run.exhausted import changes_nothing
-
-    def runner(candidate: Candidate) -> Runner:
-        if candidate.name == PLAN:
-            return prepared.run  # type: ignore[no-any-return]
-        if candidate.name == DEFAULT and not signatures.options.pins:
-            return prepared.concrete  # type: ignore[no-any-return]
-        assert prepared.trace is not None
-        return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
         current = prepared.signature.current
         if current is None or current.timing is None or current.timing.alone is not race:
             return  # it was planned again meanwhile
-        settled = replace(prepared, call_plan=CallPlan.of(replace(winner.placement, verdict=verdict)), run=run)
-        watch = _watched(signatures, settled, run)
-        signatures.settle(replace(settled, timing=Dispatch(watch, current.timing.taped, run)))
+        dispatch = current.timing
+        settled_plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
+        remember(settled_plan)
+        settled = replace(prepared, call_plan=settled_plan, run=run, timing=dispatch)
+        signatures.settle(settled)
+        dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
 
-    race = Race(entrants, runner, changes_nothing(prepared.plan.graph), settle)
+    race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
 
 
@@ -122,7 +170,7 @@ def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:
     used = verdict.of(verdict.used) if verdict is not None else None
     if used is None or not used.median_ns:
         return run
-    return Watch(run, used.median_ns, lambda: signatures.forget(prepared.signature))
+    return Watch(run, used.median_ns, lambda: signatures.plan_again(prepared))
 
 
 def _first_taped_calls(signatures: Signatures, prepared: Prepared) -> Runner:
@@ -148,8 +196,10 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
     plan: TapedFunction = prepared.run
     signature = prepared.signature
     entrants = candidates(pair)
+    pair_plan = signature.taped[signature.taped_text(higher=False)]
     assert prepared.trace is not None
-    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, entrants):
+    if not entrants or not _may_gain(signatures, entrants) or _reason_against(signatures, prepared.trace, pair, entrants):
+        remember(pair_plan.changed(pair_plan.placement))
         return plan
 
     def runner(candidate: Candidate, around_backward: AroundBackward) -> Runner:
@@ -159,7 +209,8 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
         return plan.with_pairs(plan_of, around_backward)
 
     def settle(verdict: Verdict, winner: Candidate, run: Runner) -> None:
-        settled = CallPlan.of(replace(winner.placement, verdict=verdict))
+        settled = pair_plan.changed(replace(winner.placement, verdict=verdict))
+        remember(settled)
         signature.taped[signature.taped_text(higher=False)] = settled
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -170,6 +221,7 @@ def _pair_race(signatures: Signatures, prepared: Prepared, pair: Solved, dispatc
         dispatch.taped = call
 
     def give_up() -> None:
+        remember(pair_plan.changed(pair_plan.placement))
         dispatch.taped = plan
 
     return PairRace(entrants, runner, changes_nothing(pair.placement.graph), settle, give_up)

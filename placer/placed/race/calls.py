@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-from placer.errors import PlacerError
 from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.verdict import DEFAULT, TimedCandidate, Verdict
 
@@ -74,63 +74,85 @@ class Race:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             name = self._test.next()
+        started = perf_counter()
         try:
-            return self._run(name, args, kwargs)
+            run, is_new = self._runner(name)
+        except Exception as error:
+            if not self._dropped(name, error):
+                raise
+            return self(*args, **kwargs)  # nothing has run yet
+        making_s = perf_counter() - started if is_new else 0.0
+        try:
+            results, seconds = self._timed(name, run, args, kwargs)
         except Exception as error:
             return self._after_failure(name, error, args, kwargs)
-
-    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        results, seconds = self._timed(name, args, kwargs)
-        self._add(name, seconds)
+        self._done(name, making_s + seconds)
         return results
 
-    def _timed(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
-        """The results of a call, and how long it took with what had to be made for it."""
+    def _timed(self, name: str, run: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
+        """The results of a call and its seconds."""
         from placer.tf.run.timing import timed_call
 
-        started, is_made = perf_counter(), name in self._runners
-        run = self._runner(name)
-        making_s = 0.0 if is_made else perf_counter() - started
-        results, seconds = timed_call(run, args, kwargs)
-        return results, seconds + making_s
+        return timed_call(run, args, kwargs)
 
-    def _add(self, name: str, seconds: float) -> None:
+    def _done(self, name: str, seconds: float) -> None:
+        """Records a call that a candidate ran."""
         with self._lock:
             self._test.add(name, seconds)
             self._settle_if_over()
 
-    def _runner(self, name: str) -> Runner:
+    def _runner(self, name: str) -> tuple[Runner, bool]:
+        """The function that runs a candidate, and whether it was made now."""
         with self._lock:
-            if name not in self._runners:
+            if is_new := name not in self._runners:
                 self._runners[name] = self._make(self._candidates[name])
-            return self._runners[name]
+            return self._runners[name], is_new
 
     def _after_failure(self, name: str, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Makes a failed call again by TensorFlow's default, if that is possible, and drops the candidate.
+        """Makes a failed call again by another candidate, if it changed nothing, and drops the candidate.
 
-        If the call fails there too, the function is what fails, so the candidate stays.
+        The other one is TensorFlow's default. In place of the default, if memory ran out, it is the first of the others. If the
+        call fails there too, the function is what fails, so the candidate stays.
 
         Raises:
             Exception: the call fails there too, or it may have changed something, so it is not made again.
         """
-        from placer.tf.run.exhausted import is_out_of_memory
-
-        may_repeat = name != DEFAULT and (self._repeatable or isinstance(error, PlacerError))
-        results = self._runner(DEFAULT)(*args, **kwargs) if may_repeat else None
-        if may_repeat or is_out_of_memory(error):
-            with self._lock:
-                self._test.drop(name, f"failed: {first_line(error)}")
-                self._settle_if_over()
-        if not may_repeat:
+        others = [DEFAULT] if name != DEFAULT else [other for other in self._test.racing() if other != DEFAULT]
+        if not others or not self._repeatable or (name == DEFAULT and not _is_out_of_memory(error)):
+            self._failed(name, error)
             raise error
+        run, _ = self._runner(others[0])
+        try:
+            results = run(*args, **kwargs)
+        except Exception as own:
+            raise own from own.__cause__  # without the first error, which says the same
+        self._dropped(name, error)
         return results
 
+    def _failed(self, name: str, error: Exception) -> None:
+        """Drops a candidate whose call failed and cannot be made again, unless the function is what may have failed.
+
+        The candidate is dropped if memory ran out, or if it has not run one call yet and TensorFlow's default has.
+        """
+        with self._lock:
+            entrants = self._test.entrants
+            is_suspect = name != DEFAULT and not entrants[name].seconds and entrants[DEFAULT].seconds
+            if is_suspect or _is_out_of_memory(error):
+                self._dropped(name, error)
+
+    def _dropped(self, name: str, error: Exception) -> bool:
+        """Takes a candidate out of the race, unless it is the last one; returns whether others are left."""
+        with self._lock:
+            has_others = self._test.racing() != [name]
+            self._test.drop(name, f"failed: {first_line(error)}")
+            self._settle_if_over()
+            return has_others
+
     def _settle_if_over(self) -> None:
-        if not self._test.end or self._settled:
-            return
-        self._settled = True
-        winner = self._test.winner(DEFAULT)
-        self._settle(self._verdict(winner), self._candidates[winner], self._runner(winner))
+        if self._test.end and not self._settled:
+            winner = self._test.winner(DEFAULT)
+            self._settle(self._verdict(winner), self._candidates[winner], self._runner(winner)[0])
+            self._settled = True  # not before, since Ctrl-C can interrupt it: then the next call does it
 
     def _verdict(self, winner: str) -> Verdict:
         test = self._test
@@ -173,36 +195,45 @@ class PairRace(Race):
         self._untimed = 0
         self._current = threading.local()
 
-    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        call = self._current.call = _PairCall(name)
+    def _timed(self, name: str, run: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
+        around, call = getattr(self._current, "call", None), _PairCall(name)  # a callback may make a call within a call
+        self._current.call = call
         try:
-            results, call.forward_s = self._timed(name, args, kwargs)
+            results, call.forward_s = super()._timed(name, run, args, kwargs)
         finally:
-            self._current.call = None
+            self._current.call = around
+        return results, call.forward_s
+
+    def _done(self, name: str, seconds: float) -> None:
+        """Counts a call; it is recorded when its gradient was taken."""
         with self._lock:
             self._untimed += 1
             if self._untimed > self.MAX_UNTIMED_CALLS and not self._settled:
                 self._settled = True
                 self._give_up()
-        return results
 
     def _around(self, backward: Runner) -> Runner:
         """The backward function of the call that runs at the moment; when it is called, the pair is timed."""
+        call: _PairCall | None = getattr(self._current, "call", None)
+        return backward if call is None else partial(self._gradient, call, backward)
+
+    def _gradient(self, call: _PairCall, backward: Runner, *upstream: Any) -> Any:
+        """Calls the backward function of a call. The first time, that is timed, unless another function is being traced."""
+        from placer.tf.run.calling import is_eager
         from placer.tf.run.timing import timed_call
 
-        call: _PairCall | None = getattr(self._current, "call", None)
-        if call is None:
-            return backward
-
-        def timed(*upstream: Any) -> Any:
+        if call.counted or not is_eager():
+            return backward(*upstream)
+        try:
             gradients, backward_s = timed_call(backward, upstream, {})
-            if not call.counted:
-                call.counted = True
-                self._untimed = 0
-                self._add(call.name, call.forward_s + backward_s)
-            return gradients
-
-        return timed
+        except Exception as error:
+            self._failed(call.name, error)
+            raise
+        call.counted = True
+        with self._lock:
+            self._untimed = 0
+        super()._done(call.name, call.forward_s + backward_s)
+        return gradients
 
 
 @dataclass
@@ -245,6 +276,12 @@ class Watch:
             self._slow_since = []
             self._race_again()
         return results
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    from placer.tf.run.exhausted import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def first_line(error: Exception) -> str:

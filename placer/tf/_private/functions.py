@@ -9,6 +9,7 @@ import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,19 @@ def raised_while_tracing(error: Exception) -> bool:
     """Whether the function's own code raised the error; False where TensorFlow refused the arguments before it ran that code."""
     tracer = func_graph.func_graph_from_py_func.__code__
     return any(frame.f_code is tracer for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+class OwnFramesFilter(tf_stack.StackTraceFilter):  # type: ignore[misc]
+    """While a function is traced inside, the source lines that TensorFlow records for its ops have none of this package."""
+
+    def get_filtered_filenames(self) -> frozenset[str]:
+        """The files of this package, and those of filters around this one."""
+        return _own_files().union(self.parent.get_filtered_filenames())
+
+
+@cache
+def _own_files() -> frozenset[str]:
+    return frozenset(map(str, Path(PACKAGE_FOLDER).rglob("*.py")))
 
 
 def trace_type(value: Any) -> Any:

@@ -52,7 +52,7 @@ class Taping:
     on_moved: Callable[[], None]
     """Called when one of its variables was moved from its device in the plan."""
     around_backward: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda backward: backward
-    """From the backward function of a recorded call to the one that the tape calls."""
+    """From the backward function of a recorded call, with gradients of first order, to the one that the tape calls."""
 
 
 class TapedFunction(ConcreteFunction):  # type: ignore[misc]
@@ -257,7 +257,7 @@ class _TapePair:
 
     def _wrap_backward_function(self, forward_graph: Any, backward: Any, outputs: Any) -> Any:
         function, recorded = super()._wrap_backward_function(forward_graph, backward, outputs)  # type: ignore[misc]
-        return self._builder.taping.around_backward(function), recorded
+        return (function if self.higher else self._builder.taping.around_backward(function)), recorded
 
     def _forward_and_backward_functions(self, args: Any, tangents: Any) -> Any:
         forward, graph, backward, *jvps = super()._forward_and_backward_functions(args, tangents)  # type: ignore[misc]

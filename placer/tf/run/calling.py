@@ -22,6 +22,11 @@ def runs_eagerly() -> bool:
     return bool(tf.config.functions_run_eagerly())
 
 
+def is_eager() -> bool:
+    """Whether ops run at once, and are not added to a graph."""
+    return bool(tf.executing_eagerly())
+
+
 def runs_on_its_own() -> bool:
     """True for a call that is eager and that no tape, accumulator or distribution strategy sees."""
     return bool(tf.executing_eagerly() and not is_recording() and not tf.distribute.has_strategy())

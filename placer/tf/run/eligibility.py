@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.common.device_spec import parse
+from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import external_captures, runs_on_replica
 from placer.tf._private.functions import is_jit_compiled
@@ -19,6 +20,8 @@ from placer.tf.trace.tracing import Trace, trace_concrete
 
 def trace_if_placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Trace | None, str]:
     """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason."""
+    if is_disabled():
+        return None, f"{DISABLE_VARIABLE} is set"
     try:
         trace = trace_concrete(concrete, args, kwargs)
         reason = _reason_against(trace)
@@ -39,7 +42,7 @@ def _reason_against(trace: Trace) -> str:
         return "it uses variables of a distribution strategy, which decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
-            if why := unplaceable(node.op):
+            if name not in body.children and (why := unplaceable(node.op)):
                 return f"its {body.names[name]!r} ({node.op}) {why}"
             if runs_on_replica(body.operations[name]):
                 return "it runs replicas of a distribution strategy, which decides the devices"

@@ -47,8 +47,8 @@ def is_out_of_memory(error: Any) -> bool:
 
 
 def changes_nothing(graph: OpGraph) -> bool:
-    """Whether a call changes nothing, so that it can be made again."""
-    return not any("stateful" in op.flags and not entry_of(op.op_type).reads and op.count for op in graph)
+    """Whether a call changes nothing, so that it can be made again. Ops count that no call ran so far: the next one may."""
+    return not any("stateful" in op.flags and not entry_of(op.op_type).reads for op in graph)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from placer.errors import OptionError, TraceError
 from placer.tf._private.datasets import DatasetSize, dataset_size
-from placer.tf._private.functions import ConcreteFunction, UnliftableError, flat_arguments, raised_while_tracing
+from placer.tf._private.functions import ConcreteFunction, OwnFramesFilter, UnliftableError, flat_arguments, raised_while_tracing
 from placer.tf._private.handles import held_specs, is_parallel, location
 from placer.tf._private.runtime import device_scope
 from placer.tf.trace.bodies import CALLS, Body
@@ -77,7 +77,8 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
     if not callable(fn):
         raise OptionError(f"cannot trace {fn!r}, which is not a function: pass a callable or a tf.function.")
     try:
-        return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
+        with OwnFramesFilter():
+            return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
         if not raised_while_tracing(error):
             raise

@@ -172,9 +172,9 @@ function overview(plan) {
     objective: `${f.objective.replace("_", " ")}, ${f.status}${f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : ""}`, costs: f.costs,
   };
   byId("figures").replaceChildren(...Object.entries(figures).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-  byId("figures").title = `${f.optimality}. ${f.solver}, ${f.solver_seconds.toFixed(2)} s; ${f.stop_reason}`;
+  byId("figures").title = `${f.optimality}. ${f.solver}`;
   const meter = (share, colour) => el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.min(100, Math.max(share > 0 ? 1.5 : 0, 100 * share))}%`, background: colour } }));
-  const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el(name ? "th" : "td", { scope: name ? "col" : null, class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost"].includes(name) ? "number" : "" }, name))));
+  const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el(name ? "th" : "td", { scope: name ? "col" : null, class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost", "measured", "predicted", "calls"].includes(name) ? "number" : "" }, name))));
   byId("devices").replaceChildren(el("table", {}, head("device", "ops", "time", "peak memory", "kept", "limit", ""), el("tbody", {}, plan.devices.map((d, k) =>
     el("tr", {}, el("td", {}, swatch(plan, k), d.name), el("td", { class: "number" }, String(d.ops)), el("td", { class: "number" }, formatNs(d.time_ns)),
       el("td", { class: "number" }, formatBytes(d.peak_bytes)), el("td", { class: "number" }, formatBytes(d.persistent_bytes)),
@@ -185,6 +185,13 @@ function overview(plan) {
   byId("baselines").replaceChildren(el("table", {}, head("placement", "step time", "total cost", "", ""), el("tbody", {}, rows.map((r, k) => el("tr", {},
     el("td", {}, k ? r.name : el("b", {}, r.name)), el("td", { class: "number" }, r.step_time_ns ? formatNs(r.step_time_ns) : "–"), el("td", { class: "number" }, r.total_cost_ns ? formatNs(r.total_cost_ns) : "–"),
     el("td", { style: { width: "22%" } }, r.feasible ? meter(r[by] / most, k ? "var(--soft)" : "var(--accent)") : ""), el("td", { class: "soft", title: r.note }, r.note))))));
+  const verdict = byId("verdict");
+  verdict.hidden = !plan.verdict;
+  if (plan.verdict) {
+    verdict.querySelector("div").replaceChildren(el("table", {}, head("candidate", "measured", "predicted", "calls", ""), el("tbody", {}, plan.verdict.rows.map((row) =>
+      el("tr", {}, row.map((text, k) => el("td", { class: [1, 2, 3].includes(k) ? "number" : "" }, text)))))));
+    verdict.querySelector("p").textContent = plan.verdict.end;
+  }
   const notes = byId("notes");
   notes.hidden = !plan.notes.length;
   notes.querySelector("summary").textContent = `${plan.notes.length} ${plan.notes.length === 1 ? "note" : "notes"}`;

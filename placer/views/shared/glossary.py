@@ -170,6 +170,25 @@ TERMS = (
         in_report=True,
     ),
     Term(
+        "candidate",
+        "A placement that calls are timed with, or another way to run the function: the plan, TensorFlow's default, all ops on "
+        "one kind of device, or a plan with fewer copies.",
+        "A function with three candidates: the plan, TensorFlow's default, and all on CPU.",
+        in_report=True,
+    ),
+    Term(
+        "race",
+        "The first calls of a function, each of which runs one of several candidates and is timed. Slower candidates leave.",
+        "After 14 calls one of four candidates is left, and all later calls run it.",
+        in_report=True,
+    ),
+    Term(
+        "verdict",
+        "The result of a race: the measured time of each candidate, the candidate that later calls run, and why the race ended.",
+        "`step.placement.verdict.used` is `TensorFlow's default`.",
+        in_report=True,
+    ),
+    Term(
         "tuning",
         "Finding the fastest way to run a function on given arguments: learning, measuring, planning, and timing the candidates.",
         "`step.tune(images, labels, budget_s=30)`.",

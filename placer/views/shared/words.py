@@ -51,9 +51,13 @@ def verdict_headline(verdict: Verdict) -> str:
         return ""
     time = f"{format_ns(used.median_ns)} per step"
     if verdict.used == DEFAULT:
-        return f"measured: {DEFAULT} is the fastest of {len(verdict.candidates)} and is used: {time}"
+        return f"measured: none of {len(verdict.candidates) - 1} others is clearly faster than {DEFAULT}, which is used: {time}"
     change = ratio(default.median_ns, used.median_ns, "faster than", "slower than", "as fast as")
     return f"measured {change} {DEFAULT}: {time} instead of {format_ns(default.median_ns)} ({verdict.used} is used)"
+
+
+VERDICT_HEAD = ("candidate", "measured", "predicted", "calls", "")
+"""The head of a table of `verdict_rows`."""
 
 
 def verdict_rows(verdict: Verdict) -> list[list[str]]:
@@ -68,6 +72,11 @@ def verdict_rows(verdict: Verdict) -> list[list[str]]:
         ]
         for candidate in verdict.candidates
     ]
+
+
+def end_of_race(verdict: Verdict) -> str:
+    """Why a race ended, and what it cost."""
+    return f"the race ended after {verdict.calls} calls: {verdict.end}; it cost {verdict.cost_s:.2g} s"
 
 
 def _predicted(placement: Placement) -> str:
@@ -113,6 +122,13 @@ def optimality(placement: Placement) -> str:
     if p.lower_bound_ns <= 0:
         return f"{value}; no lower bound is known"
     return f"{value}; lower bound {format_ns(p.lower_bound_ns)}: a better plan saves at most {p.gap:.1%} (the gap)"
+
+
+def solver_words(placement: Placement) -> str:
+    """Which solver ran and why that one, for how long, and why it stopped."""
+    p = placement
+    chosen = f" (chosen because {p.chosen_because})" if p.chosen_because else ""
+    return f"{p.solver}{chosen}, {p.solver_seconds:.2f} s; {p.stop_reason}"
 
 
 def cost_sources(placement: Placement) -> str:

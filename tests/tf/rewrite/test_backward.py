@@ -360,7 +360,7 @@ def test_a_call_adds_nothing_to_a_gradient_that_needs_all_its_results() -> None:
 
 def test_a_plan_under_a_tape_is_for_both_functions_and_prices_what_is_saved() -> None:
     w = weights()
-    placed = placer.place(tf.function(lambda x: tf.sin(x @ w)), devices=two_cpus(), pins={"Sin": "CPU:0"})
+    placed = placer.place(tf.function(lambda x: tf.sin(x @ w)), devices=two_cpus(), pins={"Sin": "CPU:0"}, race="off")
     placed(X)
     untaped = placed.placement
     program = Program(fn=placed, args=(X,), state=[w])
