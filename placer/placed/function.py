@@ -57,8 +57,8 @@ class PlacedFunction:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"cannot pickle the placed function {self.__name__!r}: its traces and variables belong to this process. Send its plan: "
-            f"save it with {self.__name__}.placement.save(path), and use placer.apply(function, placer.Placement.load(path)) there."
+            f"cannot pickle the placed function {self.__name__!r}: its traces and variables belong to one process. Send a plan: "
+            f"save it with {self.__name__}.placement.save(path), and use placer.apply(fn, placer.Placement.load(path)) there."
         )
 
     def __copy__(self) -> PlacedFunction:

@@ -65,9 +65,12 @@ class LoopVariable:
         if k in self.change or (change > 0 and not self._counted):
             self.change.pop(k, None)
             return None
-        self.change[k] = change
         share = 0.5 if self.kind == "likely" else 1.0
-        return max(0, before + round(change * max(0, self.rounds.value - 1) * share))
+        side = before + round(change * max(0, self.rounds.value - 1) * share)
+        if side < 0 and self.kind == "exact":  # so it cannot change by the same number in each round
+            return None
+        self.change[k] = change
+        return max(0, side)
 
     @property
     def varies(self) -> bool:

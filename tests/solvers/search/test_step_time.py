@@ -50,7 +50,7 @@ def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: P
 @given(problems(devices=2))
 def test_with_time_for_all_assignments_the_shortest_step_is_proved(problem: PlacementProblem) -> None:
     fitting = [a for a in assignments(problem) if validate(problem, a).ok]
-    solution = StepTime().solve(problem, "step_time", time_limit_s=5.0)
+    solution = StepTime().solve(problem, "step_time", time_limit_s=100.0)
     if solution.assignment is not None:
         assert solution.status is Status.OPTIMAL
         assert solution.objective_ns == min(map(Simulator(problem).step_ns, fitting))

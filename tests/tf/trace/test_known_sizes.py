@@ -432,3 +432,13 @@ def test_a_dataset_of_uneven_batches_has_a_bound() -> None:
     once = placer.build_graph(fn, data.take(1))
     slow, fast = (placer.solve(g, "cpu2", cost_model="analytic").total_cost_ns for g in (graph, once))
     assert slow > 2 * fast
+
+
+def test_no_size_is_below_zero_where_a_loop_uses_rows_up() -> None:
+    def uses_up(x: Any) -> Any:
+        shapes = [tf.TensorShape([]), tf.TensorShape([None])]
+        return tf.while_loop(lambda i, _: i < 5, lambda i, x: [i + 1, x[3:]], [0, x], shapes)[1]
+
+    graph = placer.build_graph(tf.function(uses_up), tf.ones([10]))
+    assert placer.place(uses_up)(tf.ones([10])).shape == [0]
+    assert all(d is None or d >= 0 for op in graph for spec in op.signature.outputs for d in spec.shape or ())
