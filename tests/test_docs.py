@@ -17,6 +17,7 @@ import pytest
 
 import placer
 from cost_models.ops import table as ops_table
+from placer.command.main import main
 from placer.placed.race import sequential_test
 from placer.placed.race.calls import Watch
 from placer.plan.views import views
@@ -47,6 +48,14 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
     folders_of = [path for package in ("placer", "cost_models") for path in (ROOT / package, *(ROOT / package).rglob("*"))]
     rooms = {str(path.relative_to(ROOT)) + "/" for path in folders_of if path.is_dir() and path.name != "__pycache__"}
     assert named == rooms
+
+
+def test_the_summary_in_the_readme_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "shipped:detector"]) == 0
+    printed, shown = capsys.readouterr().out, code(README, "", containing="TensorFlow's default:")
+    assert "`placer solve shipped:detector` prints" in README
+    seconds = re.compile(r"\d+\.\d\d s;")
+    assert seconds.sub("", printed).strip() == seconds.sub("", shown).strip()
 
 
 def test_the_examples_for_contributors_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def expand(
         solver=solution.solver,
         solver_seconds=solution.seconds,
         stop_reason=solution.stop_text,
+        chosen_because=solution.chosen_because,
         notes=(
             *graph.notes,
             *constraints.notes,

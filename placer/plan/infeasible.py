@@ -53,8 +53,8 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
         if 0 <= limit < (bound_bytes := int(problem.units.persistent_bytes[bound == d].sum())):
             ways_out = [_limits_that_fit(problem, solution.objective), *ways_out, "make some of these on another device"]
             return (
-                f"{lead}: what has to be kept on {name} takes {_bytes(bound_bytes)}, "
-                f"{_bytes(bound_bytes - limit)} over its limit of {_bytes(limit)}. "
+                f"{lead}: what has to be kept on {name} takes {format_bytes(bound_bytes)}, "
+                f"{format_bytes(bound_bytes - limit)} over its limit of {format_bytes(limit)}. "
                 f"Most is held by {_largest_holders(graph, problem, bound == d)}. "
                 f"Way out: {', or '.join(ways_out)}."
             )
@@ -72,7 +72,7 @@ def explain_infeasible(graph: OpGraph, problem: PlacementProblem, solution: Solu
     ways_out = [_limits_that_fit(problem, solution.objective), *ways_out, _smaller_batch(problem, assignment, d)]
     return (
         f"{lead}: of the placements of {', '.join(excess_bytes)}, that of {closest} comes closest. "
-        f"It needs {_bytes(limit + missing)} on {name}, {_bytes(missing)} over its limit of {_bytes(limit)}. "
+        f"It needs {format_bytes(limit + missing)} on {name}, {format_bytes(missing)} over its limit of {format_bytes(limit)}. "
         f"At the peak, most is held by {holders}. "
         f"Way out: {', or '.join(ways_out)}."
     )
@@ -135,7 +135,7 @@ def _limits_that_fit(problem: PlacementProblem, objective: Objective) -> str:
     excess_bytes, limits = excess(problem, closest), peaks(problem, closest)
     if excess_bytes.sum() > proved_excess:
         limits = limits + limits // SPARE_SHARE
-    texts = [f"{limits[d]} bytes for {problem.devices.names[d]}" for d in np.flatnonzero(excess_bytes)]
+    texts = [f"{_exactly(limits[d])} for {problem.devices.names[d]}" for d in np.flatnonzero(excess_bytes)]
     if not texts:
         return "a longer time_limit_s, since something fits"
     return f"a limit of {texts[0]}" if len(texts) == 1 else f"limits of {', '.join(texts[:-1])} and {texts[-1]}"
@@ -204,5 +204,6 @@ def _largest_holders(graph: OpGraph, problem: PlacementProblem, units: Bools, tr
     return ", ".join(f"{name!r} ({format_bytes(nbytes)})" for nbytes, name in holders[:MAX_HOLDERS_SHOWN])
 
 
-def _bytes(size: int) -> str:
+def _exactly(size: int) -> str:
+    """A size to be given as a limit: a rounded one could be too low."""
     return f"{format_bytes(size)} ({size} bytes)" if size >= 1024 else f"{size} bytes"

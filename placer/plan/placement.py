@@ -61,6 +61,8 @@ class Placement:
     """Assumed sizes, dropped device scopes, limits above the memory, variables that move, results that may differ."""
     options: Mapping[str, Any]
     """The options of the planning, as plain JSON types."""
+    chosen_because: str = ""
+    """Why the solver `auto` chose this solver; "" if the solver was named."""
     at_ends: tuple[AtEnd, ...] = ()
     """The plan where the sizes and rounds that the graph leaves open are low, and where they are high; () if none are open."""
     assigned: Mapping[str, str] | None = None

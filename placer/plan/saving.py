@@ -34,6 +34,7 @@ _PLAIN = (
     "solver",
     "solver_seconds",
     "stop_reason",
+    "chosen_because",
 )
 """Fields of a Placement that are plain JSON values."""
 

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from placer.common.units import format_bytes
 from placer.errors import OptionError
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
@@ -73,7 +74,8 @@ def overfull(problem: PlacementProblem, assignment: Assignment) -> str:
     if not excess_bytes[d]:
         return ""
     limit, over = int(problem.devices.memory_limit_bytes[d]), int(excess_bytes[d])
-    return f"{problem.devices.names[d]} would hold {limit + over} bytes, {over} over its limit of {limit}"
+    name, held = problem.devices.names[d], format_bytes(limit + over)
+    return f"{name} would hold {held}, {format_bytes(over)} over its limit of {format_bytes(limit)}"
 
 
 def limits_can_bind(problem: PlacementProblem) -> bool:

@@ -39,7 +39,7 @@ class Auto:
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Solves with the chosen solver; the stop detail says why it was chosen.
+        """Solves with the chosen solver; `chosen_because` says why it was chosen.
 
         Args:
             time_limit_s: None lets the time grow with the size: half a second for 10,000 ops, a few seconds for 100,000;
@@ -53,11 +53,13 @@ class Auto:
         if objective == "step_time":
             improved = StepTime().solve(problem, objective, time_limit_s=time_limit_s, seed=seed)
             if improved.assignment is not None:
-                return _with_reason(_default_unless_slower(problem, improved), "the objective is the predicted step time")
+                return replace(
+                    _default_unless_slower(problem, improved), chosen_because="the objective is the predicted step time"
+                )
             # No start of `step_time` meets the limits: look for any assignment that does.
             feasible = CpSat().solve(problem, "total_cost", time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
             if feasible.assignment is None:
-                return replace(_with_reason(feasible, "the memory limits bind"), objective=objective)
+                return replace(feasible, chosen_because="the memory limits bind", objective=objective)
             priced = answer(
                 problem,
                 objective,
@@ -68,17 +70,18 @@ class Auto:
                 stop_detail=feasible.stop_detail,
                 lower_bound_ns=improved.lower_bound_ns,
             )
-            return _with_reason(priced, "the memory limits bind: this is the least total cost found that fits")
+            return replace(priced, chosen_because="the memory limits bind: this is the least total cost found that fits")
         if problem.num_devices == 2:
             cut = MinCut().solve(problem, objective)
             if cut.status is not Status.UNKNOWN:
-                return _with_reason(cut, "there are two devices and no memory limit binds")
+                return replace(cut, chosen_because="there are two devices and no memory limit binds")
         why = "a memory limit binds" if problem.num_devices == 2 else f"there are {problem.num_devices} devices"
         if time_limit_s is None and problem.num_ops > MAX_CP_SAT_OPS:
             relaxed = Lagrangian().solve(problem, objective, seed=seed)
             if relaxed.status is not Status.UNKNOWN:
-                return _with_reason(relaxed, why)
-        return _with_reason(CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed), why)
+                return replace(relaxed, chosen_because=why)
+        solution = CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
+        return replace(solution, chosen_because=why)
 
     def cite(self) -> str:
         """This package: it only chooses."""
@@ -101,12 +104,6 @@ def _default_unless_slower(problem: PlacementProblem, improved: Solution) -> Sol
         stop_detail=f"the best plan found would gain {gain}, and less than {MIN_GAIN:.0%} is not worth a move "
         f"({improved.stop_text})",
     )
-
-
-def _with_reason(solution: Solution, why: str) -> Solution:
-    """The solution, with the reason for choosing its solver added to the stop detail."""
-    choice = f"chosen because {why}"
-    return replace(solution, stop_detail=f"{solution.stop_detail}; {choice}" if solution.stop_detail else choice)
 
 
 solver = Auto

@@ -60,7 +60,9 @@ class Solution:
     seconds: float
     stop_reason: StopReason
     stop_detail: str = ""
-    """Details of how the search ended, and why this solver was chosen; may be empty."""
+    """Details of how the search ended; may be empty."""
+    chosen_because: str = ""
+    """Why the solver `auto` chose this one; empty if it did not choose."""
 
     @property
     def stop_text(self) -> str:

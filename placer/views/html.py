@@ -18,7 +18,16 @@ from placer.plan.placement import Placement
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.glossary import TERMS
 from placer.views.shared.scopes import Part, scopes
-from placer.views.shared.words import against, cost_source, cost_sources, end_of_race, headline, optimality, verdict_rows
+from placer.views.shared.words import (
+    against,
+    cost_source,
+    cost_sources,
+    end_of_race,
+    headline,
+    optimality,
+    solver_words,
+    verdict_rows,
+)
 from placer.views.timeline import memory_over_time
 
 SCRIPTS = ("units.js", "plan.js", "layout.js", "graph.js", "outline.js", "tables.js", "timeline.js", "details.js", "main.js")
@@ -94,7 +103,7 @@ def payload(placement: Placement) -> dict[str, Any]:
                 key: getattr(p, key)
                 for key in ("step_time_ns", "total_cost_ns", "objective", "gap", "copied_bytes", "transfer_ns")
             },
-            **{key: getattr(p, key) for key in ("solver", "solver_seconds", "stop_reason")},
+            "solver": solver_words(p),
             "status": p.status.value,
             "optimality": optimality(p),
             "costs": cost_sources(p),

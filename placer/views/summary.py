@@ -16,6 +16,7 @@ from placer.views.shared.words import (
     end_of_race,
     headline,
     optimality,
+    solver_words,
     verdict_rows,
 )
 
@@ -55,7 +56,7 @@ def summary(placement: Placement) -> str:
         "",
         f"transfers  {len(p.transfers)} per step, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)}",
         f"objective  {optimality(p)}",
-        f"solver     {p.solver}, {p.solver_seconds:.2f} s; {p.stop_reason}",
+        f"solver     {solver_words(p)}",
         f"costs      {cost_sources(p)}",
         *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
         *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),

@@ -36,9 +36,9 @@ def told(graph: OpGraph, **options: object) -> str:
 
 def limits_in(text: str) -> dict[str, int]:
     """By device, the first way out."""
-    found = re.search(r"Way out: (?:a limit|limits) of ((?:\d+ bytes for CPU:\d(?:, | and )?)+)", text)
+    found = re.search(r"Way out: (?:a limit|limits) of ((?:(?:[\d.]+ \w+ \()?\d+ bytes\)? for CPU:\d(?:, | and )?)+)", text)
     assert found is not None, text
-    return {device: int(nbytes) for nbytes, device in re.findall(r"(\d+) bytes for (CPU:\d)", found[1])}
+    return {device: int(nbytes) for nbytes, device in re.findall(r"(\d+) bytes\)? for (CPU:\d)", found[1])}
 
 
 @pytest.mark.parametrize("variables", ["fixed", "move"])

@@ -160,10 +160,10 @@ def test_summary_and_explain_say_what_was_asked_for(plan: Placement) -> None:
 
 
 def test_a_limit_nothing_fits_in() -> None:
-    with pytest.raises(InfeasibleError, match=r"GPU:0 takes 256 MiB .* over its limit of 1\.00 MiB") as error:
+    with pytest.raises(InfeasibleError, match=r"GPU:0 takes 256 MiB, 255 MiB over its limit of 1\.00 MiB") as error:
         solve(loop_then_wide(), "h100", memory_limits={"GPU:0": "1MiB"})
     assert "wide0/kernel" in str(error.value)
-    enough = re.findall(r"a limit of (\d+) bytes for GPU:0", str(error.value))[0]
+    enough = re.findall(r"a limit of 256 MiB \((\d+) bytes\) for GPU:0", str(error.value))[0]
     assert solve(loop_then_wide(), "h100", memory_limits={"GPU:0": f"{enough}B"}).totals["GPU:0"].persistent_bytes == 256 << 20
     with pytest.raises(InfeasibleError, match=r"CPU:0.*a batch of about"):
         solve(layers(), "cpu2", memory_limits={"CPU:0": "60KiB"})

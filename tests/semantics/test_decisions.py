@@ -204,9 +204,11 @@ def test_a_model_that_fits_on_no_gpu_alone_is_spread_over_both(count: int, limit
 def test_limits_that_nothing_fits_are_refused_with_those_that_would_do() -> None:
     """The weights, 8 MiB together, come over from the host as soon as the step starts: they wait for nothing."""
     program, pins = layers(8, 512), {"MatMul": "GPU"}
-    with pytest.raises(placer.InfeasibleError, match=r"limits of \d+ bytes for GPU:0 and \d+ bytes for GPU:1") as refused:
+    with pytest.raises(
+        placer.InfeasibleError, match=r"limits of .*\(\d+ bytes\) for GPU:0 and .*\(\d+ bytes\) for GPU:1"
+    ) as refused:
         plan(program, "2xh100", memory_limits={"GPU:0": "1MiB", "GPU:1": "1MiB"}, pins=pins)
-    enough = {f"GPU:{k}": int(nbytes) for nbytes, k in re.findall(r"(\d+) bytes for GPU:(\d)", str(refused.value))}
+    enough = {f"GPU:{k}": int(nbytes) for nbytes, k in re.findall(r"\((\d+) bytes\) for GPU:(\d)", str(refused.value))}
     assert all(4 << 20 < nbytes < 9 << 19 for nbytes in enough.values())
     plan(program, "2xh100", memory_limits=enough, pins=pins)
 

@@ -88,7 +88,7 @@ def device_of(solution: Solution) -> list[int]:
 
 def test_fixed_placements_over_a_limit_are_shown_but_not_called_feasible() -> None:
     cramped = chain(devices_memory_limit_bytes=np.array([-1, 1000]))
-    assert "207 over its limit" in solver("all_gpu").unsupported(cramped, "step_time")
+    assert "207 B over its limit" in solver("all_gpu").unsupported(cramped, "step_time")
     solution = solver("all_gpu").solve(cramped, "step_time")
     assert solution.status is Status.UNKNOWN
     assert solution.assignment is not None

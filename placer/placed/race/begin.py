@@ -120,6 +120,8 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
         return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
+    if signatures.options.on_out_of_memory == "replan":
+        return 'on_out_of_memory="replan" plans again from the one plan that ran out of memory'
     if starts_anew(trace):
         return "each copy of the function would begin anew with its own state, such as the position of a random seed"
     if is_deterministic() and signatures.options.race == "auto":
@@ -136,7 +138,9 @@ def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Ca
         gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
         note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
         plan = chosen.placement
-        prepared = replace(prepared, run=_runner(signatures, prepared, chosen))
+        assert prepared.trace is not None
+        # Not the plain function: under a tape it would run without a plan for its gradient.
+        prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
     noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
     remember(noted)
     return replace(prepared, call_plan=noted)

@@ -45,7 +45,7 @@ def _problem_table(problem: ProblemScores, *, markdown: bool) -> str:
     seeds = max(len(score.runs) for score in problem.scores) > 1
     head = ["solver", "status", problem.record["objective"].replace("_", " ")]
     head += ["best", "quartiles", "worst"] if seeds else []
-    head += ["gap", "of best"]
+    head += ["gap", "times best"]
     other = "total_cost" if problem.record["objective"] == "step_time" else "step_time"
     head += [other.replace("_", " "), *(f"peak {device}" for device in devices), "fit" if seeds else "", "seconds", ""]
     head = [cell for k, cell in enumerate(head) if cell or k == len(head) - 1]
@@ -80,7 +80,7 @@ def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, m
     for problem in problems:
         for score in problem.scores:
             by_label[score.label].append(score)
-    head = ["solver", "answered", "best", f"within {NEAR_BEST_TOL:.0%}", "of best", "worst", "gap", "seconds", ""]
+    head = ["solver", "answered", "best", f"within {NEAR_BEST_TOL:.0%}", "times best", "worst", "gap", "seconds", ""]
     lines = []
     for label, scores in by_label.items():
         answered = [score for score in scores if score.answered]

@@ -18,7 +18,8 @@ from tensorflow.python.framework import op_def_registry
 from placer.common.garbage_collection import paused_collection
 from placer.tf._private.copied_graphs import CopiedGraph
 from placer.tf._private.datasets import dataset_size
-from placer.tf._private.func_graphs import library_function, node_defs
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import node_defs
 from placer.tf.devices import process_devices
 from placer.tf.trace.bodies import split_input
 from placer.tf.trace.inputs import RootInput
@@ -76,7 +77,7 @@ def _nodes(
 def _functions(names: Sequence[str], graph: Any, seen: set[str]) -> Iterable[bytes]:
     """The nodes of functions that are called as a whole, and of those that they call."""
     for name in names:
-        inner = getattr(library_function(graph, name), "graph", None)
+        inner = getattr(readable_function(graph, name), "graph", None)
         if inner is None or name in seen:
             continue
         seen.add(name)

@@ -172,7 +172,7 @@ function overview(plan) {
     objective: `${f.objective.replace("_", " ")}, ${f.status}${f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : ""}`, costs: f.costs,
   };
   byId("figures").replaceChildren(...Object.entries(figures).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-  byId("figures").title = `${f.optimality}. ${f.solver}, ${f.solver_seconds.toFixed(2)} s; ${f.stop_reason}`;
+  byId("figures").title = `${f.optimality}. ${f.solver}`;
   const meter = (share, colour) => el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${Math.min(100, Math.max(share > 0 ? 1.5 : 0, 100 * share))}%`, background: colour } }));
   const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el(name ? "th" : "td", { scope: name ? "col" : null, class: ["ops", "time", "peak memory", "kept", "limit", "step time", "total cost", "measured", "predicted", "calls"].includes(name) ? "number" : "" }, name))));
   byId("devices").replaceChildren(el("table", {}, head("device", "ops", "time", "peak memory", "kept", "limit", ""), el("tbody", {}, plan.devices.map((d, k) =>

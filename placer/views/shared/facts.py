@@ -11,12 +11,13 @@ from placer.plan.placement import Placement
 
 def plan_facts(placement: Placement) -> dict[str, Any]:
     """A plan's figures, and the device of every op."""
+    search = ("solver", "solver_seconds", "stop_reason", "chosen_because")
     figures = ("machine", "objective", "objective_ns", "lower_bound_ns", "gap", "total_cost_ns", "step_time_ns")
     return {
         "graph": placement.graph.name,
         "fingerprint": placement.fingerprint,
         "status": placement.status.value,
-        **{name: getattr(placement, name) for name in (*figures, "solver", "solver_seconds", "stop_reason", "notes")},
+        **{name: getattr(placement, name) for name in (*figures, *search, "notes")},
         "totals": {name: asdict(total) for name, total in placement.totals.items()},
         "baselines": {name: asdict(baseline) for name, baseline in placement.baselines.items()},
         "at_ends": [asdict(each) for each in placement.at_ends],

@@ -124,6 +124,13 @@ def optimality(placement: Placement) -> str:
     return f"{value}; lower bound {format_ns(p.lower_bound_ns)}: a better plan saves at most {p.gap:.1%} (the gap)"
 
 
+def solver_words(placement: Placement) -> str:
+    """Which solver ran and why that one, for how long, and why it stopped."""
+    p = placement
+    chosen = f" (chosen because {p.chosen_because})" if p.chosen_because else ""
+    return f"{p.solver}{chosen}, {p.solver_seconds:.2f} s; {p.stop_reason}"
+
+
 def cost_sources(placement: Placement) -> str:
     """How many ops have a cost from each source. The numbers add up to the number of ops."""
     counts = Counter(plan.cost_source for plan in placement.ops.values())

@@ -79,4 +79,4 @@ def test_unsupported_says_what_does_not_fit() -> None:
     assert MinCut().unsupported(chain(), "total_cost") == ""
     assert "step_time" in MinCut().unsupported(chain(), "step_time")
     cramped = chain(devices_memory_limit_bytes=np.array([-1, 1100]))
-    assert "GPU:0 would hold 1207 bytes, 107 over its limit of 1100" in MinCut().unsupported(cramped, "total_cost")
+    assert "GPU:0 would hold 1.18 KiB, 107 B over its limit of 1.07 KiB" in MinCut().unsupported(cramped, "total_cost")
