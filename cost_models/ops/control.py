@@ -25,10 +25,10 @@ register("NextIteration", OpType(work=host_only, view=is_input, passes_on=True))
 register("BranchMerge", OpType(work=host_only, view=is_any_input, passes_on=True))
 
 register("While", OpType(work=host_only, control="loop", memory_by_dtype=True))
-register("StatelessWhile", OpType(work=host_only, control="loop"))
+register("StatelessWhile For", OpType(work=host_only, control="loop"))
 register("If StatelessIf Case StatelessCase", OpType(work=host_only, control="branch"))
 register("PartitionedCall StatefulPartitionedCall", OpType(work=host_only, control="call", memory_by_dtype=True))
-register("SymbolicGradient", OpType(memory_by_dtype=True))
+register("SymbolicGradient", OpType(control="gradient", memory_by_dtype=True))
 
 register("EagerPyFunc PyFunc", OpType(unseen_code="python"))
 register("PyFuncStateless", OpType(unseen_code="python", side_effects=True))

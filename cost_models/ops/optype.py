@@ -168,8 +168,8 @@ class OpType:
 
     # -- structure
 
-    control: Literal["", "call", "loop", "branch"] = ""
-    """How it runs functions: it calls one, repeats one, or chooses one."""
+    control: Literal["", "call", "loop", "branch", "gradient"] = ""
+    """How it runs functions: it calls one, repeats one, chooses one, or computes the gradient of one."""
     passes_on: bool = False
     """Whether it may stand between an op and its gradient's op and only passes the value on, between two functions or out of a
     loop or branch."""

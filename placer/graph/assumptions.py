@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from cost_models.base import TensorSpec
-from placer.graph.op_graph import OpGraph
+from cost_models.ops import entry_of
+from placer.graph.op_graph import OpGraph, OpNode
 from placer.graph.sizes import End, Source
 
 _OPEN = frozenset[Source](["assumed", "bound"])
@@ -16,16 +17,16 @@ MAX_OPS_NAMED, MAX_VALUES_NAMED = 4, 3
 
 
 class Assumption(NamedTuple):
-    """An argument, op or loop whose sizes or rounds follow from nothing."""
+    """An argument, op or loop whose sizes or rounds follow from nothing, or an op whose functions cannot be read."""
 
-    kind: Literal["argument", "op", "loop"]
+    kind: Literal["argument", "op", "loop", "function"]
     node: str
     text: str
     """A sentence."""
 
 
 def assumptions(graph: OpGraph) -> tuple[Assumption, ...]:
-    """The arguments and ops in which sizes that are assumed begin, and the loops whose rounds are assumed."""
+    """The arguments and ops in which sizes that are assumed begin, the loops whose rounds are assumed, and unread functions."""
     begun = []
     for name, sizes in graph.sizes.items():
         op = graph.op(name)
@@ -37,11 +38,12 @@ def assumptions(graph: OpGraph) -> tuple[Assumption, ...]:
         for loop, rounds in graph.rounds.items()
         if rounds.source == "assumed" and _runs(graph, loop)
     ]
-    return (*begun, *loops)
+    unread = [Assumption("function", op.name, _unread(op)) for op in graph if op.count and _is_unread(op)]
+    return (*begun, *loops, *unread)
 
 
 def assumption_notes(graph: OpGraph) -> tuple[str, ...]:
-    """The sentences about all arguments and loops, and about the first ops."""
+    """The sentences about all arguments, loops and functions, and about the first ops."""
     found = assumptions(graph)
     ops = [each.text for each in found if each.kind == "op"]
     more = [f"{len(ops) - MAX_OPS_NAMED} more ops have sizes that are assumed."] if len(ops) > MAX_OPS_NAMED else []
@@ -50,12 +52,12 @@ def assumption_notes(graph: OpGraph) -> tuple[str, ...]:
 
 
 def assumed_in_short(graph: OpGraph) -> str:
-    """The nodes whose sizes or rounds are assumed, for the end of a sentence; "" where nothing is assumed."""
-    found = assumptions(graph)
-    sizes = [repr(each.node) for each in found if each.kind != "loop"]
-    rounds = [repr(each.node) for each in found if each.kind == "loop"]
-    parts = [f"{what} of {_some(names)}" for what, names in (("sizes", sizes), ("the number of rounds", rounds)) if names]
-    return f"assuming {' and '.join(parts)}" if parts else ""
+    """The nodes whose sizes, rounds or functions are not known, for the end of a sentence; "" where nothing is assumed."""
+    named: dict[str, list[str]] = {"sizes": [], "the number of rounds": [], "no cost": []}
+    for each in assumptions(graph):
+        named[{"loop": "the number of rounds", "function": "no cost"}.get(each.kind, "sizes")].append(repr(each.node))
+    parts = [f"{what} of {_some(names)}" for what, names in named.items() if names]
+    return f"assuming {_all(parts)}" if parts else ""
 
 
 def values_at(graph: OpGraph, end: End) -> str:
@@ -130,6 +132,17 @@ def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:
         return not any(_is_open(graph.op(source).signature.outputs[k]) for source, k in read)
     sizes = (graph.size_of(source, k) for source, k in read)
     return not any(size and size.source in sources for size in sizes)
+
+
+def _is_unread(op: OpNode) -> bool:
+    """Whether an op runs functions that are not part of the graph, and that XLA does not compile with it."""
+    return op.role == "op" and bool(entry_of(op.op_type).control) and "unit" not in op.flags
+
+
+def _unread(op: OpNode) -> str:
+    if entry_of(op.op_type).control == "loop":
+        return f"loop {op.name!r}: its body cannot be read, and the loop counts as one round of nothing."
+    return f"op {op.name!r}: what it calls cannot be read, and counts as nothing."
 
 
 def _is_open(spec: TensorSpec) -> bool:

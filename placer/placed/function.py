@@ -9,7 +9,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MethodType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
@@ -54,6 +54,18 @@ class PlacedFunction:
     def __repr__(self) -> str:
         count = len(self.signatures.known())
         return f"<PlacedFunction {self.__name__!r}: {count} signature{'s' if count != 1 else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle the placed function {self.__name__!r}: its traces and variables belong to one process. Send a plan: "
+            f"save it with {self.__name__}.placement.save(path), and use placer.apply(fn, placer.Placement.load(path)) there."
+        )
+
+    def __copy__(self) -> PlacedFunction:
+        """Another object for the same placed function."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PlacedFunction:
         """A placed copy of the function, with its own plans. A method of a copied instance belongs to the copy."""
@@ -124,7 +136,10 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.call(*args, **kwargs)
+            if (gate := signatures.unasked.gate) is None:
+                return prepared.call(*args, **kwargs)
+            with gate.call():
+                return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
@@ -160,6 +175,7 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         args, kwargs = self._arguments(args, kwargs)
+        self.signatures.unasked.end_trial()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
         self.signatures.latest = prepared

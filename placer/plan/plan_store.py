@@ -22,7 +22,7 @@ MAX_BYTES = 256 << 20
 """The oldest entries go when all together take more."""
 _MAX_UNPACKED_BYTES = 1 << 30
 """A part of an entry that unpacks to more is damaged."""
-_TIMEOUT_S = 5
+_TIMEOUT_S = 10
 """How long a read or write waits for the writes of other processes. A plan that is not remembered is made again."""
 
 _SCHEMA = """
@@ -180,7 +180,7 @@ class PlanStore:
     def _try(self, write: Callable[[], object]) -> None:
         try:
             write()
-        except FILE_ERRORS as error:
+        except (*FILE_ERRORS, ValueError) as error:  # a ValueError for text that UTF-8 cannot encode
             tell_once(f"{self.path} cannot be written, so plans are made again at each start: {error}")
 
 

@@ -30,6 +30,9 @@ from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
 
+MAX_TIME_LIMIT_S = 1e9
+"""About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
+
 
 @dataclass(frozen=True, eq=False)
 class Solved:
@@ -144,7 +147,7 @@ def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> ob
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {reason}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {reason}. Way out: {way}.")
-    limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
+    limit = {} if options.time_limit_s is None else {"time_limit_s": min(options.time_limit_s, MAX_TIME_LIMIT_S)}
     return chosen.solve(problem, options.objective, seed=options.seed, **limit)
 
 
@@ -153,7 +156,7 @@ def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Boo
     without = {
         f"no pin {name!r}": replace(options, pins={n: d for n, d in options.pins.items() if n != name}) for name in options.pins
     }
-    if options.variables == "fixed":
+    if options.variables != "move":
         without['variables="move"'] = replace(options, variables="move")
     return {way_out: constrain(graph, target, changed).allowed for way_out, changed in without.items()}
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 import placer
 from cost_models.machines import Machine
 from placer.placed.function import PlacedFunction
+from placer.placed.tuned import Tuned
 from placer.plan.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
@@ -181,6 +182,24 @@ def races_alike(build: Builder, solver: Solver | str, race: AbstractContextManag
     with soft_placement(False), race:
         compare("raced", expected, behaviour(program, placed, RACED_CALLS, RACED_GRADIENTS), program)
     return placed
+
+
+def tuned_alike(build: Builder, solver: Solver | str, clock: AbstractContextManager[None]) -> Tuned:
+    """After it was tuned, with movable variables, it does what the plain function does. Returns what the tuning found.
+
+    Args:
+        build: the program, which must run without an error.
+        solver: of the plan.
+        clock: decides what calls take while it is tuned.
+    """
+    reference, program = build(), build()
+    expected = behaviour(reference, traceable(reference.fn))
+    placed = placer.place(program.fn, **{"devices": DEVICES, "solver": solver, "variables": "move", **program.plans})
+    with clock:
+        tuned = placed.tune(*program.args, **program.kwargs, budget_s=20, side_effects="allow")
+    with soft_placement(False):
+        compare(f"tuned: {tuned.verdict.used}", expected, behaviour(program, placed), program)
+    return tuned
 
 
 def left_alone(build: Builder, why: str) -> None:

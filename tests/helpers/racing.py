@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from placer.placed.race.candidates import Candidate
 from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.verdict import DEFAULT, PLAN
 from placer.solvers.registry import solver
+from placer.tf.run import timing
 from placer.verbs.solve import Solved
 from tests.helpers.harness import RandomLegal
 
@@ -38,6 +40,20 @@ def random_candidates(solved: Solved, seed: int) -> list[Candidate]:
         Candidate(DEFAULT, solved, default),
         *(Candidate(name, solved, solution) for name, solution in draws.items()),
     ]
+
+
+@contextmanager
+def random_clock(seed: int) -> Iterator[None]:
+    """Calls of one candidate take the same random time, so that each candidate of a tuning may be the fastest."""
+    seconds: dict[int, float] = {}
+    draw = random.Random(seed)
+
+    def timed_call(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        return run(*args, **kwargs), seconds.setdefault(id(run), draw.uniform(0.01, 1))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "timed_call", timed_call)
+        yield
 
 
 class RandomTest(SequentialTest):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 import weakref
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,15 @@ def test_arguments_do_not_live_as_long_as_their_plan(taped: bool) -> None:
     del x
     gc.collect()
     assert seen() is None
+
+
+def test_a_placed_function_says_how_to_send_its_plan_instead_of_itself(tmp_path: Path) -> None:
+    placed = placer.optimized_placement(devices=two_cpus())(twice)
+    result = placed(X)["y"]
+    for unpicklable in (placed, [placed], copy.copy(placed)):
+        with pytest.raises(TypeError, match=r"placed function 'twice'.*twice\.placement\.save\(path\).*placer\.apply"):
+            pickle.dumps(unpicklable)
+    placed.placement.save(tmp_path / "plan.json")
+    there = placer.apply(twice, placer.Placement.load(tmp_path / "plan.json"))
+    np.testing.assert_array_equal(there(X)["y"], result)
+    assert pickle.loads(pickle.dumps(placed.placement)) == placed.placement

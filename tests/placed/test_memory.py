@@ -27,7 +27,7 @@ from cost_models.measurements import Measurement, Row
 from cost_models.store import Store
 from placer.placed import memory
 from placer.plan import plan_store
-from placer.plan.plan_store import Entry, PlanStore, packed
+from placer.plan.plan_store import PlanStore, packed
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.base import Objective, Solution
 from placer.tf.rewrite.taping import TapedFunction
@@ -87,7 +87,7 @@ def place(fn: Any = step, *args: Any, **options: Any) -> Any:
     return placer.place(fn, *(args or (X,)), **{"devices": two_cpus(), "solver": Noted(0), **options})
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(programs(), st.integers(0, 99), st.booleans())
 def test_a_second_start_runs_by_the_same_plan_and_solves_nothing(
     tmp_path_factory: pytest.TempPathFactory, source: Source, seed: int, inside: bool
@@ -179,6 +179,34 @@ def test_new_measurements_make_a_new_plan(store: Path) -> None:
     Store().put([Row("a model", "2.21.0", OpSignature("Tanh", (), ()), Measurement(3, 1, 2, 0.1))])
     place(cost_model="analytic")
     assert len(solved) == 3
+
+
+def test_a_plan_is_made_anew_where_the_free_memory_is_another(store: Path) -> None:
+    """What other programs hold of a device's memory is no part of the key: it changes by a little from start to start."""
+    machine = two_cpus()
+    whole = machine.device("CPU:1").memory_bytes
+    peak = place().placement.totals["CPU:1"].peak_bytes
+
+    def with_free(nbytes: int) -> Any:
+        return place(devices=replace(machine, reserve_bytes={"CPU:1": whole - nbytes}))
+
+    with_free(whole - whole // 100)
+    assert len(solved) == 1
+    with_free(2 * peak)  # it fits, and was made with more
+    assert len(solved) == 1
+    with pytest.raises(placer.PlacerError):
+        with_free(peak // 2)  # the solver takes no limits into account
+    with_free(2 * peak)
+    assert len(solved) == 2
+
+
+def test_what_a_tuning_chose_is_remembered(store: Path) -> None:
+    first = placer.place(step, devices=two_cpus())
+    first.tune(X, budget_s=2)
+    second = placer.place(step, devices=two_cpus())
+    np.testing.assert_allclose(second(X), step(X), rtol=1e-5)
+    assert second.placement.verdict == first.placement.verdict
+    assert second.placement.verdict is not None
 
 
 def test_what_a_first_call_learnt_is_remembered_with_the_plan(store: Path) -> None:
@@ -293,14 +321,20 @@ limit = int(sys.argv[3])
 if limit >= 0:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+def run(step, *variables):
+    placed = placer.place(step, devices=two_cpus(), solver=counted)
+    with tf.GradientTape() as tape:
+        result = tf.reduce_sum(placed(tf.eye(8)))
+    return float(result), [float(tf.reduce_sum(g)) for g in tape.gradient(result, variables)]
+
 if len(sys.argv) > 4:
+    cache = os.environ["PLACER_CACHE"]
+    os.environ["PLACER_CACHE"] = f"{cache}-2"
+    run(lambda x: x * weights[0], weights[0])  # imports all modules, which nobody may not read
+    os.environ["PLACER_CACHE"] = cache
     os.setuid(65534)  # root may read everything, so become the user nobody
-placed = placer.place(step, devices=two_cpus(), solver=counted)
-with tf.GradientTape() as tape:
-    tape.watch(weights[0])
-    result = tf.reduce_sum(placed(tf.eye(8)))
-gradient = tape.gradient(result, weights[0])
-print(repr((float(result), float(tf.reduce_sum(gradient)))), flush=True)
+print(run(step, weights[0]), flush=True)
 """
 
 
@@ -313,49 +347,37 @@ def start(folder: Path, numbers: int = 0, limit: int = -1, *more: str) -> subpro
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
-def test_a_second_process_solves_nothing(tmp_path: Path) -> None:
-    first = start(tmp_path)
-    solved_before = (tmp_path / "solved").read_text()
-    second = start(tmp_path, 7)
-    assert first.stdout == second.stdout
-    assert solved_before == (tmp_path / "solved").read_text() != ""
+@pytest.fixture(scope="module")
+def first_start(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a first start of the script, and what it prints."""
+    folder = tmp_path_factory.mktemp("start")
+    return folder, start(folder).stdout
 
 
-@pytest.mark.parametrize("limit", [0, 20_000])
-def test_a_full_disk_stops_no_call(tmp_path: Path, limit: int) -> None:
-    (tmp_path / "cache").mkdir()
-    full = start(tmp_path, 0, limit)
-    assert full.stdout == start(tmp_path).stdout
+def test_a_second_process_solves_nothing(first_start: tuple[Path, str]) -> None:
+    folder, printed = first_start
+    solved_before = (folder / "solved").read_text()
+    assert start(folder, 7).stdout == printed
+    assert solved_before == (folder / "solved").read_text() != ""
+
+
+def test_a_full_disk_stops_no_call(tmp_path: Path, first_start: tuple[Path, str]) -> None:
+    full = start(tmp_path, 0, 20_000)
+    assert full.stdout == first_start[1]
     assert full.stderr.count("CacheWarning") == 1
 
 
-def test_a_folder_of_another_user_stops_no_call() -> None:
+def test_a_folder_of_another_user_stops_no_call(first_start: tuple[Path, str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        expected = start(folder).stdout
-        (folder / "cache").chmod(0o700)
+        (folder / "cache").mkdir(mode=0o700)
         other = start(folder, 0, -1, "as nobody")
-    assert other.stdout == expected
-    assert other.stderr.count("CacheWarning") >= 1
+    assert other.stdout == first_start[1]
+    assert "CacheWarning" in other.stderr
 
 
-def entry(number: int, size: int = 100) -> Entry:
-    content = bytes(np.random.default_rng(number).integers(0, 256, size, np.uint8))
-    return Entry(f"{number:064}", "", False, "step", "float32[]", "two-cpus", 3, "1 ms", packed({}), content)
-
-
-def test_the_oldest_plans_go(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_store, "MAX_BYTES", 10_000)
-    for number in (1, 2, 3, 1, 4):
-        PlanStore().put(entry(number, 3_000))
-    assert [int(kept.key) for kept in PlanStore().listed()] == [4, 1, 3]
-    assert PlanStore().get(entry(1).key) is not None
-    assert PlanStore().get(entry(2).key) is None
-    assert store.stat().st_size < 100_000
-
-
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 255)), min_size=1, max_size=200))
 def test_calls_are_right_whatever_bytes_of_the_file_changed(
     tmp_path_factory: pytest.TempPathFactory, bytes_at: list[tuple[int, int]]

@@ -265,8 +265,12 @@ def reference_variable(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.AssignAdd(ref=first, value=x) @ x
 
 
-def function_by_name(x: tf.Tensor) -> tf.Tensor:
-    @function.Defun(tf.float32)
+def function_with_a_gradient(x: tf.Tensor) -> tf.Tensor:
+    @function.Defun(tf.float32, tf.float32)
+    def gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+        return upstream * 3.0
+
+    @function.Defun(tf.float32, grad_func=gradient)
     def twice(y: tf.Tensor) -> tf.Tensor:
         return y * 2.0
 
@@ -275,7 +279,7 @@ def function_by_name(x: tf.Tensor) -> tf.Tensor:
 
 @pytest.mark.parametrize(("define", "why"), [
     (loop, "TensorFlow 1 control flow"), (loop_in_a_branch, "TensorFlow 1 control flow"),
-    (reference_variable, "reference to a variable of TensorFlow 1"), (function_by_name, "called by its name"),
+    (reference_variable, "reference to a variable of TensorFlow 1"), (function_with_a_gradient, "gradient of its own"),
 ])  # fmt: skip
 def test_what_tensorflow_1_alone_has(define: Callable[[Any], Any], why: str) -> None:
     fn = wrapped(define)

@@ -17,9 +17,19 @@ from placer.tf.run.outcomes import outcome
 from placer.tf.state.moving import move
 from placer.tf.state.variables import Move
 from placer.tf.trace.tracing import trace, traceable
-from tests.helpers.harness import OTHER, Program, RandomLegal, races_alike, runs_alike, taped_outside, with_tape_inside
+from tests.helpers import harness
+from tests.helpers.harness import (
+    OTHER,
+    Program,
+    RandomLegal,
+    races_alike,
+    runs_alike,
+    taped_outside,
+    tuned_alike,
+    with_tape_inside,
+)
 from tests.helpers.programs import Source, every_row, programs
-from tests.helpers.racing import random_races
+from tests.helpers.racing import random_clock, random_races
 
 
 def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
@@ -86,6 +96,21 @@ def test_compiled_is_plain_or_refused(source: Source, inside: bool) -> None:
     assert (run is None) == bool(reason)
     if run is not None:
         assert expected.difference(outcome(run, traced.concrete, program.args, program.kwargs)) == ""
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(programs(), st.integers(0, 99), st.booleans())
+def test_tuned_is_plain(source: Source, seed: int, inside: bool) -> None:
+    def build() -> Program:
+        return with_tape_inside(source.build()) if inside else source.build()
+
+    plain = build()
+    try:
+        assume(not isinstance(harness.outcome(plain, traceable(plain.fn)), Exception))
+        assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
+    except placer.TraceError:
+        assume(False)
+    tuned_alike(build, RandomLegal(seed), random_clock(seed))
 
 
 def test_every_candidate_of_a_random_race_runs() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -53,3 +55,25 @@ def test_nothing_to_place_is_placed(name: str) -> None:
         problem, chosen = tasks([], [], devices=2), solver(name)
         if not chosen.unsupported(problem, objective):
             assert chosen.solve(problem, objective).status is Status.OPTIMAL
+
+
+WITHOUT_END = """
+import itertools
+import placer
+from placer.problem.validate import validate
+from placer.solvers.registry import solver, solvers
+from tests.helpers.graphs import towers
+from tests.helpers.shapes import shaped
+for name in solvers():
+    for devices, limited, objective in itertools.product((2, 3), (False, True), ("total_cost", "step_time")):
+        problem, chosen = shaped("layered", devices=devices, limited=limited, ops=12), solver(name)
+        if not chosen.unsupported(problem, objective):
+            solution = chosen.solve(problem, objective, time_limit_s=1e300)
+            assert solution.assignment is None or validate(problem, solution.assignment).violations == () or limited
+placer.solve(towers(), "h100", time_limit_s=1.7e308)
+"""
+
+
+def test_a_search_ends_where_the_time_does_not() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_END], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr

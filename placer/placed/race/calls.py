@@ -109,17 +109,19 @@ class Race:
             return self._runners[name], is_new
 
     def _after_failure(self, name: str, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Makes a failed call again by TensorFlow's default, if it changed nothing, and drops the candidate.
+        """Makes a failed call again by another candidate, if it changed nothing, and drops the candidate.
 
-        If the call fails there too, the function is what fails, so the candidate stays.
+        The other one is TensorFlow's default. In place of the default, if memory ran out, it is the first of the others. If the
+        call fails there too, the function is what fails, so the candidate stays.
 
         Raises:
             Exception: the call fails there too, or it may have changed something, so it is not made again.
         """
-        if name == DEFAULT or not self._repeatable:
+        others = [DEFAULT] if name != DEFAULT else [other for other in self._test.racing() if other != DEFAULT]
+        if not others or not self._repeatable or (name == DEFAULT and not _is_out_of_memory(error)):
             self._failed(name, error)
             raise error
-        run, _ = self._runner(DEFAULT)
+        run, _ = self._runner(others[0])
         try:
             results = run(*args, **kwargs)
         except Exception as own:
@@ -132,12 +134,10 @@ class Race:
 
         The candidate is dropped if memory ran out, or if it has not run one call yet and TensorFlow's default has.
         """
-        from placer.tf.run.exhausted import is_out_of_memory
-
         with self._lock:
             entrants = self._test.entrants
             is_suspect = name != DEFAULT and not entrants[name].seconds and entrants[DEFAULT].seconds
-            if is_suspect or is_out_of_memory(error):
+            if is_suspect or _is_out_of_memory(error):
                 self._dropped(name, error)
 
     def _dropped(self, name: str, error: Exception) -> bool:
@@ -276,6 +276,12 @@ class Watch:
             self._slow_since = []
             self._race_again()
         return results
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    from placer.tf.run.exhausted import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer
@@ -111,6 +112,40 @@ def anneal(
     return Assignment(np.array(best, np.int64))
 
 
+def anneal_repeatedly(
+    problem: PlacementProblem,
+    objective: Objective,
+    start: Assignment,
+    moves: int,
+    rng: np.random.Generator,
+    ends: float = math.inf,
+    bound_ns: int = 0,
+) -> tuple[Assignment, int]:
+    """Anneals from the start again and again, each time with twice the moves, until a run finds nothing better.
+
+    The first run has `MAX_MOVES_PER_UNIT` moves for each unit. Arguments as of `anneal`.
+
+    Args:
+        moves: limit of the number of moves of all runs.
+        bound_ns: an objective that cannot be improved.
+
+    Returns:
+        The best assignment, and the number of moves of the runs.
+    """
+    simulator = Simulator(problem)
+    best, least, made, run = start, math.inf, 0, MAX_MOVES_PER_UNIT * max(1, problem.num_units)
+    while made < moves and time.perf_counter() < ends:
+        found = anneal(problem, objective, start, min(run, moves - made), rng, ends)
+        made, run = made + min(run, moves - made), 2 * run
+        value = total_cost_ns(problem, found) if objective == "total_cost" else simulator.step_ns(found)
+        if value >= least:
+            break
+        best, least = found, value
+        if least <= bound_ns:
+            break
+    return best, made
+
+
 def moves_within(problem: PlacementProblem, objective: Objective, seconds: float) -> int:
     """The number of moves that take about so many seconds."""
     return int(seconds * (MOVES_PER_S if objective == "total_cost" else OP_RUNS_PER_S / max(1, problem.num_ops)))
@@ -129,7 +164,7 @@ class Annealing:
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Makes as many moves as take about the time limit.
+        """Makes moves for about the time limit, or until longer runs find nothing better: see `anneal_repeatedly`.
 
         Args:
             time_limit_s: None spends `DEFAULT_S`, or `MAX_MOVES_PER_UNIT` if that is less.
@@ -144,8 +179,8 @@ class Annealing:
         if time_limit_s is None:
             moves = min(moves, MAX_MOVES_PER_UNIT * problem.num_units)
         ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= MIN_CLOCKED_LIMIT_S else math.inf
-        best = anneal(problem, objective, start, moves, np.random.default_rng(seed), ends)
-        return answer(problem, objective, best, solver=self.name, started=started, stop_detail=f"at most {moves} moves")
+        best, made = anneal_repeatedly(problem, objective, start, moves, np.random.default_rng(seed), ends)
+        return answer(problem, objective, best, solver=self.name, started=started, stop_detail=f"at most {made} moves")
 
     def cite(self) -> str:
         """The method."""

@@ -36,6 +36,8 @@ ELITE_SHARE, MUTANT_SHARE, ELITE_KEY_PROBABILITY = 0.2, 0.15, 0.7
 """Shares of a generation, and the probability that a child's key comes from its elite parent."""
 MAX_POPULATION, MIN_GENERATIONS = 50, 10
 """Limit of the population, which is smaller if there is no time for so many generations."""
+PATIENCE = 50
+"""Generations that may find nothing better, beside as many as were needed for the best."""
 KEY_RANGE = 64.0
 """Keys multiply costs by factors between 1/8 and 8."""
 
@@ -90,13 +92,19 @@ class _Decoder:
 
 
 def evolve(
-    problem: PlacementProblem, objective: Objective, population: int, generations: int, rng: np.random.Generator
-) -> Assignment:
-    """The best assignment: first by the bytes over memory limits, then by the objective.
+    problem: PlacementProblem,
+    objective: Objective,
+    population: int,
+    generations: int,
+    rng: np.random.Generator,
+    bound_ns: int = 0,
+) -> tuple[Assignment, int]:
+    """The best assignment, first by the bytes over memory limits, then by the objective; and the number of generations.
 
     A biased random-key genetic algorithm (Gonçalves, Resende 2011). The elite survives. A child takes each key from a parent in
     the elite with probability `ELITE_KEY_PROBABILITY`, otherwise from a parent outside it. The rest of a generation is random.
-    The first generation contains the greedy heuristic.
+    The first generation contains the greedy heuristic. It ends early if the best assignment reaches `bound_ns`, or if most of the
+    generations, and at least `PATIENCE`, have found nothing better.
     """
     decoder, simulator = _Decoder(problem), Simulator(problem)
 
@@ -110,7 +118,9 @@ def evolve(
     elite, mutants = max(1, round(ELITE_SHARE * population)), round(MUTANT_SHARE * population)
     individuals = [evaluated(np.full(shape, 0.5)), *(evaluated(rng.random(shape)) for _ in range(population - 1))]
     individuals.sort(key=lambda individual: individual[0])
-    for _ in range(generations - 1):
+    best, generation, best_generation = individuals[0][0], 1, 1
+    while generation < generations and best > (0, bound_ns) and generation < 2 * best_generation + PATIENCE:
+        generation += 1
         children = []
         for _ in range(population - elite - mutants):
             parents = rng.integers(elite), rng.integers(elite, population)
@@ -120,7 +130,17 @@ def evolve(
         children.extend(rng.random(shape) for _ in range(mutants))
         individuals[elite:] = [evaluated(child) for child in children]
         individuals.sort(key=lambda individual: individual[0])
-    return individuals[0][2]
+        if individuals[0][0] < best:
+            best, best_generation = individuals[0][0], generation
+    return individuals[0][2], generation
+
+
+def effort_within(problem: PlacementProblem, time_limit_s: float | None) -> tuple[int, int]:
+    """The population and the number of generations that take about so long; None for `DEFAULT_S` or `MAX_DECODINGS`."""
+    per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.num_ops)
+    decodings = min(DEFAULT_S * per_s, MAX_DECODINGS) if time_limit_s is None else time_limit_s * per_s
+    population = min(MAX_POPULATION, max(4, int(decodings / MIN_GENERATIONS)))
+    return population, max(1, int(decodings / population))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +156,15 @@ class Genetic:
     def solve(
         self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float | None = None, seed: int = 0
     ) -> Solution:
-        """Runs as many generations as take about the time limit.
+        """Runs generations for about the time limit, or until most of them find nothing better: see `evolve`.
 
         Args:
             time_limit_s: None spends `DEFAULT_S`, or `MAX_DECODINGS` if that is less.
             seed: of the keys and the parents.
         """
         started = time.perf_counter()
-        per_s = DECODED_OPS_PER_S[limits_can_bind(problem)] / max(1, problem.num_ops)
-        decodings = min(DEFAULT_S * per_s, MAX_DECODINGS) if time_limit_s is None else time_limit_s * per_s
-        population = min(MAX_POPULATION, max(4, int(decodings / MIN_GENERATIONS)))
-        generations = max(1, int(decodings / population))
-        best = evolve(problem, objective, population, generations, np.random.default_rng(seed))
+        population, generations = effort_within(problem, time_limit_s)
+        best, generations = evolve(problem, objective, population, generations, np.random.default_rng(seed))
         detail = f"{generations} generations of {population} placements"
         return answer(problem, objective, best, solver=self.name, started=started, stop_detail=detail)
 

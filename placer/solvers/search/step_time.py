@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,8 +35,8 @@ from placer.solvers.primitives.partition import BARNARD, accelerators, partition
 from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduced import Reduced, choices
 from placer.solvers.search.annealing import SOURCE as ANNEALING
-from placer.solvers.search.annealing import anneal, moves_within
-from placer.solvers.search.genetic import RANDOM_KEYS, Genetic
+from placer.solvers.search.annealing import anneal_repeatedly, moves_within
+from placer.solvers.search.genetic import RANDOM_KEYS, effort_within, evolve
 from placer.solvers.sources import own_work, references
 
 CUT_VARIANTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -58,6 +59,8 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
+MAX_ENUMERATED = 20_000
+"""Up to this number of assignments, and if the time limit allows it, all of them are tried instead of the other searches."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -177,10 +180,13 @@ class StepTime:
         starts = MAX_CLIMBS if several else 1
         reason = _climb(search, starts, search.effort * (FIRST_CLIMB_SHARE if run_searches else 1))
         if run_searches and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
-            for result in _search_results(problem, seconds, seed, search.ends):
-                if search.offer(result) is None:
-                    search.offer_repaired(result)
-            reason = _climb(search, starts, search.effort)
+            if _assignments(problem) <= min(search.effort, MAX_ENUMERATED):
+                reason = _enumerate(search)
+            else:
+                for result in _search_results(problem, seconds, seed, search):
+                    if search.offer(result) is None:
+                        search.offer_repaired(result)
+                reason = _climb(search, starts, search.effort)
         return answer(
             problem, objective, search.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
         )
@@ -242,15 +248,35 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
     return reason
 
 
-def _search_results(problem: PlacementProblem, seconds: float, seed: int, ends: float) -> Iterator[Assignment]:
-    """The results of `genetic` and `annealing` with this time limit and seed."""
-    evolved = Genetic().solve(problem, "step_time", time_limit_s=seconds, seed=seed).assignment
-    if evolved is not None:
-        yield evolved
+def _assignments(problem: PlacementProblem) -> int:
+    """The number of assignments."""
+    return math.prod(problem.units.allowed.sum(axis=1).tolist())
+
+
+def _enumerate(search: HillClimbing) -> StopReason:
+    """Offers every assignment, so that the shortest step is the bound; returns why it ended."""
+    options = [np.flatnonzero(row).tolist() for row in search.problem.units.allowed]
+    shortest_ns: float = math.inf
+    for device in itertools.product(*options):
+        if time.perf_counter() > search.ends:
+            return StopReason.TIME_LIMIT
+        assignment = Assignment(np.array(device, np.int64))
+        if search.offer(assignment) is not None:
+            shortest_ns = min(shortest_ns, search.step_ns(assignment))
+    search.bound_ns = max(search.bound_ns, int(shortest_ns))
+    whole = search.best is not None and search.step_ns(search.best) <= search.bound_ns
+    return StopReason.PROVED_OPTIMAL if whole else StopReason.COMPLETED
+
+
+def _search_results(problem: PlacementProblem, seconds: float, seed: int, search: HillClimbing) -> Iterator[Assignment]:
+    """The results of `genetic` and `annealing` with this time limit and seed. They end at the bound of the search."""
+    rng = np.random.default_rng(seed)
+    yield evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
     start = repair(problem, default_assignment(problem))
     if start is not None:
         moves = moves_within(problem, "step_time", seconds)
-        yield anneal(problem, "step_time", start, moves, np.random.default_rng(seed), ends)
+        rng = np.random.default_rng(seed)
+        yield anneal_repeatedly(problem, "step_time", start, moves, rng, search.ends, search.bound_ns)[0]
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:

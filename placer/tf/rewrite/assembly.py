@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.tf._private.func_graphs import add_function, library_function
+from placer.tf._private.functions import is_jit_compiled
 from placer.tf.rewrite.call_results import IdentityFunctions, JoinedResults, joinable_results, joining_call
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.crossings import Crossings, takes_on_host
@@ -86,6 +87,8 @@ class Assembly:
             keep_node(new)  # the user's own copy to a device
         if children is not None:
             _name_functions(new, self._new_functions[path])
+            if not is_jit_compiled(self._copy.trace.concrete):
+                _run_by_parts(new)
         else:
             self._add_functions(body, node)
         for position, text in enumerate(i for i in node.input if not i.startswith("^")):
@@ -158,7 +161,8 @@ class Assembly:
             entering, _ = self._crossings.into_loop(read_path, 0, device, hoist.tensor.dtype, enter)
             loop.input.append(entering)
             loop.attr["T"].list.type.append(hoist.tensor.dtype.as_datatype_enum)
-            loop.attr["output_shapes"].list.shape.append(hoist.tensor.shape.as_proto())
+            if loop.attr["output_shapes"].list.shape:  # empty for a loop that states none
+                loop.attr["output_shapes"].list.shape.append(hoist.tensor.shape.as_proto())
             if "_num_original_outputs" in loop.attr:  # the number of outputs that have gradients; the variable's has one
                 loop.attr["_num_original_outputs"].i += 1
 
@@ -192,6 +196,16 @@ def _name_functions(node: NodeDef, names: Sequence[str]) -> None:
             function.name = name
     else:
         node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = names
+
+
+def _run_by_parts(node: NodeDef) -> None:
+    """Makes TensorFlow replace a loop or branch by its ops, each on its own device.
+
+    Those of TensorFlow 1's functions run as one op instead, and their functions on its device.
+    """
+    node.attr["_lower_using_switch_merge"].b = True
+    for attribute in ("_input_hostmem", "_output_hostmem"):
+        node.attr.pop(attribute, None)
 
 
 def _colocate(node: NodeDef, body: Body, name: str) -> None:

@@ -154,7 +154,8 @@ def _entering_handle(body: Body, name: str, index: int) -> tuple[str, int] | Non
 
     It is read from there instead of from the loop, which may be on another device.
     """
-    if body.nodes[name].op not in LOOPS or body.operations[name].outputs[index].dtype != tf.resource:
+    is_split = body.nodes[name].op in LOOPS and name in body.children
+    if not is_split or body.operations[name].outputs[index].dtype != tf.resource:
         return None
     inner = body.children[name][1]
     source, _ = inner.outputs[index]

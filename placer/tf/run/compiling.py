@@ -14,11 +14,12 @@ from placer.common.device_spec import parse
 from placer.errors import RewriteError
 from placer.tf._private.func_graphs import external_captures
 from placer.tf._private.functions import compiled_as_whole, flat_arguments, inputs_of_program
-from placer.tf._private.handles import held_specs, location
+from placer.tf._private.handles import held_specs, location, variable_of
 from placer.tf.devices import full_name
 from placer.tf.rewrite.random_draws import EQUAL_IN_XLA, same_draws
 from placer.tf.rewrite.rewriting import rewrite_for_xla
 from placer.tf.run.calling import runs_on_its_own
+from placer.tf.state.variables import name_of
 from placer.tf.trace.tracing import Argument, Trace
 
 MAX_NAMES, MAX_CHARACTERS = 3, 200
@@ -118,7 +119,8 @@ def _reason_against_input(name: str, tensor: Any, value: Any, device: str) -> st
         if not held:
             return f"its input {name!r} is neither a tensor nor a variable"
         if (where := parse(location(value)).short) != device:
-            return f"its variable {name!r} is on {where}"
+            variable = variable_of(value)
+            return f"its variable {name if variable is None else name_of(variable)!r} is on {where}"
         shapes = [spec.shape for spec in held]
     elif tensor.dtype in _NOT_NUMBERS:
         return f"its input {name!r} is of type {tensor.dtype.name}"

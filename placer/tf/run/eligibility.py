@@ -42,7 +42,7 @@ def _reason_against(trace: Trace) -> str:
         return "it uses variables of a distribution strategy, which decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
-            if why := unplaceable(node.op):
+            if name not in body.children and (why := unplaceable(node.op)):
                 return f"its {body.names[name]!r} ({node.op}) {why}"
             if runs_on_replica(body.operations[name]):
                 return "it runs replicas of a distribution strategy, which decides the devices"

@@ -16,6 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from cost_models.ops import types_where
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import registered_nodes
+from placer.tf.trace.op_types import names_function
 
 CALLS = types_where(lambda entry: entry.control == "call")
 LOOPS = types_where(lambda entry: entry.control == "loop")
@@ -136,6 +137,11 @@ class Body:
         node = self.parent.nodes[self.site]
         inputs = [split_input(i) for i in node.input if not i.startswith("^")]
         return inputs[1:] if self.kind == "branch" else inputs
+
+
+def is_call(op_type: str) -> bool:
+    """Whether an op calls one function and does nothing else."""
+    return op_type in CALLS or names_function(op_type)
 
 
 @cache

@@ -7,9 +7,11 @@ from typing import Any
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from placer.tf._private.func_graphs import external_captures, library_function
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, BodyKind, is_compiled
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import external_captures
+from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, BodyKind, is_call, is_compiled
 from placer.tf.trace.hoisting import find_hoists
+from placer.tf.trace.op_types import functions_of
 
 _LOOP_OR_BRANCH_VALUE = re.compile(r"(.*)/(?:(?:in|out|read)\d+|out)")
 """Paths of values that loops and branches pass on (see `placer.graph.op_graph.Role`). They are no ops in the traced graph."""
@@ -83,13 +85,13 @@ def _capture_names(graph: Any) -> dict[str, str]:
 
 def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
     """Path suffix, kind and function of each body that `node` calls; empty for a node that is not split."""
-    if node.op in CALLS:
-        function = library_function(graph, node.attr["f"].func.name)
-        if function is None or is_compiled(node, function) or not hasattr(function, "graph"):
+    if is_call(node.op):
+        function = readable_function(graph, *functions_of(node))
+        if function is None or is_compiled(node, function) or getattr(function, "own_gradient", False):
             return []
         return [("", "call", function)]
     parts: list[tuple[str, BodyKind, str]]
-    if node.op in LOOPS:
+    if node.op in LOOPS and "cond" in node.attr:
         parts = [(f"/{kind}", kind, node.attr[kind].func.name) for kind in ("cond", "body")]
     elif node.op in ("If", "StatelessIf"):
         parts = [(f"/{side}", "branch", node.attr[f"{side}_branch"].func.name) for side in ("then", "else")]
@@ -97,5 +99,5 @@ def _called(node: NodeDef, graph: Any) -> list[tuple[str, BodyKind, Any]]:
         parts = [(f"/branch{i}", "branch", f.name) for i, f in enumerate(node.attr["branches"].list.func)]
     else:
         return []
-    called = [(part, kind, library_function(graph, name)) for part, kind, name in parts]
-    return called if all(hasattr(function, "graph") for _, _, function in called) else []
+    called = [(part, kind, readable_function(graph, name)) for part, kind, name in parts]
+    return called if all(function is not None for _, _, function in called) else []

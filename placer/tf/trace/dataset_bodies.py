@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from placer.graph.sizes import Rounds, Shape, Source, weakest
 from placer.tf._private.datasets import DatasetSize, dataset_size
-from placer.tf._private.func_graphs import external_captures, library_function
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import external_captures
 from placer.tf.trace.bodies import Body, origin, split_input
 from placer.tf.trace.inner_ops import InnerOp, InnerOps
 from placer.tf.trace.rounds import ASSUMED_ROUNDS, LoopRounds
@@ -155,8 +156,7 @@ def _stated(node: Any) -> tuple[Shape, ...]:
 
 
 def _function_of(body: Body, name: str) -> Any:
-    function = library_function(body.graph, body.nodes[name].attr["f"].func.name)
-    return function if hasattr(function, "graph") else None
+    return readable_function(body.graph, body.nodes[name].attr["f"].func.name)
 
 
 def _states(node: Any) -> int:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.graph.sizes import Rounds, Shape
-from placer.tf._private.func_graphs import library_function
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, split_input
+from placer.tf._private.definitions import readable_function
+from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_call, split_input
 from placer.tf.trace.body_tree import read_inner
 from placer.tf.trace.op_types import functions_of
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple
@@ -76,7 +76,7 @@ class InnerOps:
             made = scratch.add(node, given, outputs, known)
             refs.update({(name, k): ref for k, ref in enumerate(made)})
             listed += called
-            if not (node.op in self.left_out or node.op in LOOPS or (called and node.op in CALLS)):
+            if not (node.op in self.left_out or node.op in LOOPS or (called and is_call(node.op))):
                 listed.append((body.operations[name], given, made))
         ops = [each if isinstance(each, InnerOp) else _sized(scratch, *each) for each in listed]
         return ops, [scratch.shape(refs[output]) for output in body.outputs]
@@ -90,9 +90,9 @@ class InnerOps:
             of_each = [self.read(child, given[1:] if node.op in BRANCHES else given) for child in children]
             results = of_each[0][1]
             return [op for ops, _ in of_each for op in ops], results if all(other == results for _, other in of_each) else []
-        functions = [library_function(body.graph, each) for each in functions_of(node)]
-        known = given if node.op in CALLS else []
-        return [op for f in functions if hasattr(f, "graph") for op in self.read(self.body_of(f), known)[0]], []
+        functions = [readable_function(body.graph, each) for each in functions_of(node)]
+        known = given if is_call(node.op) else []
+        return [op for f in functions if f is not None for op in self.read(self.body_of(f), known)[0]], []
 
     def _loop(self, body: Body, name: str, given: list[Shape]) -> tuple[list[InnerOp], list[Shape]]:
         cond, inner = body.children[name]

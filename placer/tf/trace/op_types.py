@@ -31,6 +31,12 @@ def depends_on_bounds(node: NodeDef) -> bool:
 
 
 @functools.cache
+def names_function(op_type: str) -> bool:
+    """Whether this is no op type but the name of a function, as it is in a node that calls a function of TensorFlow 1."""
+    return op_def_registry.get(op_type) is None
+
+
+@functools.cache
 def is_stateful(op_type: str) -> bool:
     """Whether ops of this type have state or side effects, so that each must run once and in order.
 
@@ -50,9 +56,9 @@ def function_attributes(op_type: str) -> tuple[str, ...]:
 @functools.cache
 def unplaceable(op_type: str) -> str:
     """Why a function with an op of this type cannot be placed, as a predicate of a sentence about the op; "" if it can be."""
+    if names_function(op_type):
+        return "calls a function of TensorFlow 1 that has a gradient of its own, or that cannot be read"
     definition = op_def_registry.get(op_type)
-    if definition is None:
-        return "is a function of TensorFlow 1, called by its name"
     if any(output.is_ref for output in definition.output_arg):
         return "gives a reference to a variable of TensorFlow 1"
     if entry_of(op_type).names_partners:
@@ -62,6 +68,8 @@ def unplaceable(op_type: str) -> str:
 
 def functions_of(node: NodeDef) -> list[str]:
     """The names of the functions to which a node refers."""
+    if names_function(node.op):
+        return [node.op]
     values = [node.attr[attribute] for attribute in function_attributes(node.op)]
     return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 

@@ -14,7 +14,8 @@ from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
 from placer.graph.sizes import Shape
-from placer.tf._private.func_graphs import library_function, static_value
+from placer.tf._private.definitions import readable_function
+from placer.tf._private.func_graphs import static_value
 from placer.tf._private.functions import is_jit_compiled
 from placer.tf.devices import process_devices
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_compiled, split_input
@@ -129,7 +130,7 @@ class _Reader:
         elif runs_for_each(node.op):
             inner, attributes, key = self._for_each(body, name, attributes)
         elif "f" in node.attr:
-            function = library_function(body.graph, node.attr["f"].func.name)
+            function = readable_function(body.graph, node.attr["f"].func.name)
             if is_compiled(node, function):
                 flags.append("unit")
                 inner = self._compiled(path, function, [spec.shape for spec in inputs])
@@ -195,7 +196,7 @@ class _Reader:
 
     def _compiled(self, path: str, function: Any, given: list[Shape]) -> tuple[OpSignature, ...]:
         """The signatures of the ops in a compiled call; a note says which device scopes inside it have no effect."""
-        if not hasattr(function, "graph"):
+        if function is None:
             return ()
         reader = InnerOps(path, self.sizes.rounds.of_loop)
         ops, _ = reader.read(reader.body_of(function), given)

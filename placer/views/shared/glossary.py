@@ -204,6 +204,11 @@ TERMS = (
         "Moving the last op of a graph replays only that op.",
     ),
     Term(
+        "memory key",
+        "What a remembered plan is found by: text that stands for its graph, its options, its machine and the versions.",
+        "A function of which one constant changes has another memory key, so it is planned anew.",
+    ),
+    Term(
         "memory price",
         "The Lagrange multiplier of a memory limit: a time charged for each byte held, raised while a limit is exceeded.",
         "With a price of 1 ns per MiB on GPU:0, a variable of 100 MiB has 100 ns added to its cost there.",

@@ -150,3 +150,18 @@ def test_a_candidate_whose_gradient_fails_leaves(error: Exception, monkeypatch: 
     assert failed <= 6
     assert step.placement.verdict is not None
     assert step.placement.verdict.used == DEFAULT
+
+
+def test_a_call_for_which_the_default_has_no_memory_runs_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        if not isinstance(run, TapedFunction):
+            raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+        return run(*args, **kwargs), 1e-3
+
+    monkeypatch.setattr(timing, "timed_call", timed)
+    step = placer.place(plain, solver=RandomLegal(0), race="force")
+    for _ in range(9):
+        tf.debugging.assert_near(step(X), plain(X))
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert "no memory" in verdict.of(DEFAULT).outcome  # type: ignore[union-attr]

@@ -46,6 +46,16 @@ def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: P
             assert Simulator(problem).step_ns(assignment) >= bound
 
 
+@settings(deadline=None, max_examples=40)
+@given(problems(devices=2))
+def test_with_time_for_all_assignments_the_shortest_step_is_proved(problem: PlacementProblem) -> None:
+    fitting = [a for a in assignments(problem) if validate(problem, a).ok]
+    solution = StepTime().solve(problem, "step_time", time_limit_s=100.0)
+    if solution.assignment is not None:
+        assert solution.status is Status.OPTIMAL
+        assert solution.objective_ns == min(map(Simulator(problem).step_ns, fitting))
+
+
 @pytest.mark.parametrize(("gpus", "near"), [(1, 1.25), (2, 1.75)])
 def test_what_has_no_room_on_the_gpus_is_work_for_the_cpu(gpus: int, near: float) -> None:
     """20 ops that use the whole CPU for longer than they take on a GPU; all GPUs have room for a quarter of what they make."""

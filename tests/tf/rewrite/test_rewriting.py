@@ -33,16 +33,6 @@ def test_a_variable_that_unseen_code_writes_is_read_in_each_iteration(writer: st
     assert float(placed(tf.constant(0.0))) >= 9.0
 
 
-def test_a_loop_over_an_old_style_function_is_kept_whole() -> None:
-    def fn(x: Any) -> Any:  # its loop's body is a Defun, which has no graph to read
-        labels, lengths = tf.constant([[1, 2]]), (tf.constant([2]), tf.constant([4]))
-        return tf.nn.ctc_loss(labels, x, *lengths, logits_time_major=False, blank_index=0)
-
-    x = tf.ones([1, 4, 3])
-    placer.place(fn, devices="h100").plan(x)
-    np.testing.assert_allclose(placer.place(fn, devices=two_cpus())(x), fn(x), rtol=1e-5)
-
-
 def partitions(fn: Any, pins: Any, *args: Any) -> list[Any]:
     """What TensorFlow runs of a placed function, a GraphDef a device."""
     placed = placer.place(fn, devices=two_cpus(), pins=pins)

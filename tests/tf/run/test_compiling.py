@@ -71,7 +71,7 @@ ragged = tf.function(lambda x: x + 1, input_signature=[tf.TensorSpec([None])])
 table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
 elsewhere: Any = None
 with tf.device("CPU:1"):
-    elsewhere = tf.Variable(1.0)
+    elsewhere = tf.Variable(1.0, name="elsewhere")
 
 
 def sampled(x: Any) -> Any:
@@ -90,7 +90,7 @@ def doubled(x: Any) -> Any:
         ("of type string", tf.strings.lower, ["A"]),
         ("of type string", lambda x: tf.constant("a"), [1.0]),
         ("neither a tensor nor a variable", table.lookup, [[1]]),
-        ("is on CPU:1", lambda x: x + elsewhere, [1.0]),
+        ("its variable 'elsewhere' is on CPU:1", lambda x: x + elsewhere, [1.0]),
         ("other random numbers", lambda x: x + tf.random.normal([2]), [1.0]),
         ("other random numbers", lambda x: x + tf.random.stateless_truncated_normal([2], [1, 2]), [1.0]),
         ("for each value", lambda n: tf.zeros([n, 2]), [3]),
