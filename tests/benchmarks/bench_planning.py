@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["PLACER_CACHE"] = os.devnull  # a plan that is remembered would not be planned
 
 import networkx as nx
 import tensorflow as tf

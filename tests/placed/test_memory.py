@@ -181,6 +181,34 @@ def test_new_measurements_make_a_new_plan(store: Path) -> None:
     assert len(solved) == 3
 
 
+def test_a_plan_is_made_anew_where_the_free_memory_is_another(store: Path) -> None:
+    """What other programs hold of a device's memory is no part of the key: it changes by a little from start to start."""
+    machine = two_cpus()
+    whole = machine.device("CPU:1").memory_bytes
+    peak = place().placement.totals["CPU:1"].peak_bytes
+
+    def with_free(nbytes: int) -> Any:
+        return place(devices=replace(machine, reserve_bytes={"CPU:1": whole - nbytes}))
+
+    with_free(whole - whole // 100)
+    assert len(solved) == 1
+    with_free(2 * peak)  # it fits, and was made with more
+    assert len(solved) == 1
+    with pytest.raises(placer.PlacerError):
+        with_free(peak // 2)  # the solver takes no limits into account
+    with_free(2 * peak)
+    assert len(solved) == 2
+
+
+def test_what_a_tuning_chose_is_remembered(store: Path) -> None:
+    first = placer.place(step, devices=two_cpus())
+    first.tune(X, budget_s=2)
+    second = placer.place(step, devices=two_cpus())
+    np.testing.assert_allclose(second(X), step(X), rtol=1e-5)
+    assert second.placement.verdict == first.placement.verdict
+    assert second.placement.verdict is not None
+
+
 def test_what_a_first_call_learnt_is_remembered_with_the_plan(store: Path) -> None:
     def masked(x: Any) -> Any:
         return tf.boolean_mask(x, x[:, 0] > 0.0) @ tf.ones([16, 4])

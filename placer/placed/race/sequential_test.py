@@ -122,10 +122,10 @@ class SequentialTest:
             self.entrants[name].outcome = outcome
             self._end_if_decided()
 
-    def winner(self, baseline: str) -> str:
-        """The candidate to use: the fastest, but the baseline where the fastest gains less than `MIN_GAIN`."""
+    def winner(self, baseline: str, min_gain: float = MIN_GAIN) -> str:
+        """The candidate to use: the fastest, but the baseline where the fastest gains less than the share `min_gain`."""
         fastest, entrant = self.fastest, self.entrants[baseline]
-        gains = self.entrants[fastest].median_s < (1 - MIN_GAIN) * entrant.median_s
+        gains = self.entrants[fastest].median_s < (1 - min_gain) * entrant.median_s
         return fastest if gains or not entrant.seconds or _failed(entrant) else baseline
 
     def _is_too_dear(self, name: str) -> bool:

@@ -75,7 +75,7 @@ class SizeWalk(OpSizes):
         self._walk(cond)
         for i, variable in variables.items():
             result = self.resolver.source(inner, *inner.outputs[i])
-            self._pass_through((f"{path}/out{i}", 0), variable.after, (operands[i], result), path, bool(variable.change))
+            self._pass_through((f"{path}/out{i}", 0), variable.after, (operands[i], result), path, variable.varies)
         for i in lists:
             result, leaving = self.resolver.source(inner, *inner.outputs[i]), (f"{path}/out{i}", 0)
             before, after = self.lists.sizes[operands[i]], self.lists.sizes.get(result)
@@ -88,7 +88,7 @@ class SizeWalk(OpSizes):
         """Walks through a loop's body until the shapes of the loop's variables hold for every round."""
         for attempts_left in reversed(range(_ATTEMPTS)):
             for i, variable in variables.items():
-                self._pass_through((f"{path}/in{i}", 0), variable.inside, (operands[i],), path, bool(variable.change))
+                self._pass_through((f"{path}/in{i}", 0), variable.inside, (operands[i],), path, variable.varies)
             self._walk(inner)
             if not attempts_left:
                 return
