@@ -104,6 +104,11 @@ class Memory:
         holds = not (plan.races and may_race) and (not seen or plan.seen == seen)
         return plan if holds and self._fits(plan) and _covers(plan, self._trace) else None
 
+    def discard(self) -> None:
+        """Deletes what is remembered of the trace."""
+        if self.key is not None:
+            self._store.discard(self.key.key)
+
     def _fits(self, plan: CallPlan) -> bool:
         """Whether a plan fits into the memory that there is now, and was made with nearly as much."""
         limit_of = limits(self._machine, self._options.memory_limits)

@@ -49,6 +49,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
         if solved.problem.num_devices == 1:
+            remember(plan.changed(plan.placement))
             return prepared
         entrants = candidates(solved)
         assert prepared.trace is not None
