@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 
-.PHONY: demo quick test lint fuzz bench clean
+.PHONY: demo quick test lint fuzz faults bench clean
 
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
@@ -41,6 +41,12 @@ fuzz: $(BIN)/.dev
 		$(BIN)/python -m pytest -q tests/semantics/test_random_programs.py \
 			--hypothesis-profile=fuzz --hypothesis-seed=$(FUZZ_SEED)$$part || exit 1; \
 	done
+
+# Damaged files, wrong plans, hostile names, interrupts, full disks: docs/faults.md.
+faults: $(BIN)/.dev
+	FAULTS_EFFORT=20 $(BIN)/python -m pytest -q --hypothesis-profile=fuzz --hypothesis-seed=$(FUZZ_SEED) \
+		tests/test_files.py tests/plan/test_broken_plans.py tests/views/test_hostile_names.py tests/solvers/test_interrupts.py \
+		tests/cost_models/test_store.py tests/solvers/test_grid.py -k "not test_every_answer"
 
 bench: $(BIN)/.dev
 	$(BIN)/python -m tests.benchmarks.bench_planning

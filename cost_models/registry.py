@@ -14,10 +14,11 @@ from cost_models.base import CostModel
 
 GROUP = "placer.cost_models"
 
-_BUILT_IN = (
-    EntryPoint("auto", "cost_models.auto:auto_model", GROUP),
-    EntryPoint("analytic", "cost_models.analytic:AnalyticModel", GROUP),
-)
+BUILT_IN = {
+    "auto": EntryPoint("auto", "cost_models.auto:auto_model", GROUP),
+    "analytic": EntryPoint("analytic", "cost_models.analytic:AnalyticModel", GROUP),
+}
+"""The models of this package by name."""
 
 
 class UnknownCostModelError(ValueError):
@@ -27,7 +28,7 @@ class UnknownCostModelError(ValueError):
 @cache
 def _entries() -> dict[str, EntryPoint]:
     """Entry points by name. No installed package can replace a built-in model."""
-    return {entry.name: entry for entry in (*entry_points(group=GROUP), *_BUILT_IN)}
+    return {entry.name: entry for entry in entry_points(group=GROUP)} | BUILT_IN
 
 
 def cost_models() -> tuple[str, ...]:

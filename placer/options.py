@@ -44,9 +44,12 @@ class Options:
         default="auto", metadata={"help": "a registered solver's name, a solver, or a function from a problem to an assignment"}
     )
     cost_model: CostModel | str = field(default="auto", metadata={"help": "a registered cost model's name, or a cost model"})
-    variables: Literal["fixed", "move"] = field(
-        default="fixed",
-        metadata={"help": "fixed: variables stay on their devices; move: each goes to the device that the plan gives it"},
+    variables: Literal["auto", "fixed", "move"] = field(
+        default="auto",
+        metadata={
+            "help": "auto: variables move if nothing else uses them and calls are measured to be faster then; fixed: they stay "
+            "on their devices; move: each goes to the device that the plan gives it"
+        },
     )
     stale: Literal["repoint", "invalidate"] = field(
         default="repoint",
@@ -138,7 +141,7 @@ MAX_GIVEN = 10**12
 """The largest size or number of rounds that can be given: with larger ones, times and bytes would exceed 64 bits."""
 _CHOICES = {
     "objective": ("step_time", "total_cost"),
-    "variables": ("fixed", "move"),
+    "variables": ("auto", "fixed", "move"),
     "stale": ("repoint", "invalidate"),
     "on_out_of_memory": ("report", "replan"),
     "on_missing_device": ("relax", "error"),

@@ -39,6 +39,7 @@ from placer.research.instances.dnn_partitioning import load_split
 from placer.research.instances.families import synthetic
 from placer.research.instances.iopddl import load_pairwise
 from placer.verbs.solve import solve
+from tests.helpers.effort import EFFORT
 from tests.helpers.graphs import layers
 
 GRAPH = layers()
@@ -161,7 +162,7 @@ def suppress_if_it_names(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * EFFORT, deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_by_name(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("damaged") / name

@@ -6,6 +6,8 @@ import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from placer.common.escaping import printable
@@ -20,8 +22,23 @@ OTHER_FILES = (
 """Parts of the paths of other files that are not the user's."""
 
 
+_is_quiet: ContextVar[bool] = ContextVar("_is_quiet", default=False)
+
+
+@contextlib.contextmanager
+def no_warnings() -> Iterator[None]:
+    """Around the making of another plan of a function, whose first plan gave the same warnings."""
+    before = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(before)
+
+
 def warn(text: str) -> None:
     """Gives a `PlacementWarning` for the innermost line that is the user's: not of this package, TensorFlow or Keras."""
+    if _is_quiet.get():
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_skipped(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1

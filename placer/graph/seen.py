@@ -29,6 +29,8 @@ class Seen:
     """By loop that was reached: the mean number of rounds, rounded."""
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By branch that was reached: how often each of its bodies ran. The bodies of an If are then and else."""
+    given: frozenset[str] = frozenset()
+    """The ops and loops whose sizes or rounds the user gave. A run had all others."""
 
     def __bool__(self) -> bool:
         return bool(self.sizes or self.rounds or self.taken)
@@ -74,7 +76,10 @@ class Seen:
             for k, (size, spec) in enumerate(zip(of_node, graph.op(name).signature.outputs, strict=True))
             if size and size.source in ("seen", "given") and spec.shape is not None and None not in spec.shape
         }
-        return cls(sizes, {loop: r.value for loop, r in graph.rounds.items() if r.source in ("seen", "given")}, dict(graph.taken))
+        rounds = {loop: known.value for loop, known in graph.rounds.items() if known.source in ("seen", "given")}
+        given = {name for name, of_node in graph.sizes.items() if any(size and size.source == "given" for size in of_node)}
+        given |= {loop for loop, known in graph.rounds.items() if known.source == "given"}
+        return cls(sizes, rounds, dict(graph.taken), frozenset(given))
 
 
 def _tuple(shape: Any) -> Shape:

@@ -136,7 +136,10 @@ class PlacedFunction:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
         try:
-            return prepared.call(*args, **kwargs)
+            if (gate := signatures.unasked.gate) is None:
+                return prepared.call(*args, **kwargs)
+            with gate.call():
+                return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
@@ -172,6 +175,7 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         args, kwargs = self._arguments(args, kwargs)
+        self.signatures.unasked.end_trial()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
         self.signatures.latest = prepared

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cost_models.auto import installed_tensorflow
 from cost_models.cache import tell_once
 from cost_models.machines import Machine
+from cost_models.registry import BUILT_IN, cost_model
 from cost_models.store import Store
 from placer import __version__
 from placer.common.garbage_collection import paused_collection
@@ -23,7 +24,7 @@ from placer.plan.placement import Placement
 from placer.plan.plan_store import Entry, MemoryKey, PlanStore, packed, unpacked
 from placer.plan.saving import VERSION as PLAN_VERSION
 from placer.problem.formulate import limits
-from placer.solvers.registry import solvers
+from placer.solvers.registry import solver, solvers
 from placer.verbs.solve import machine_named
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class Memory:
         holds = not (plan.races and may_race) and (not seen or plan.seen == seen)
         return plan if holds and self._fits(plan) and _covers(plan, self._trace) else None
 
+    def discard(self) -> None:
+        """Deletes what is remembered of the trace."""
+        if self.key is not None:
+            self._store.discard(self.key.key)
+
     def _fits(self, plan: CallPlan) -> bool:
         """Whether a plan fits into the memory that there is now, and was made with nearly as much."""
         limit_of = limits(self._machine, self._options.memory_limits)
@@ -157,19 +163,13 @@ def forget(plan: CallPlan) -> None:
 
 def _described(options: Options) -> str | None:
     """Text that stands for the options, without the machine; None where an object of the user's cannot be described."""
-    described: dict[str, object] = {}
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name == "devices":
-            continue
-        if option.name in ("solver", "cost_model") and not isinstance(value, str):
-            value = identity(value)
-            if value is None:
-                return None
-        described[option.name] = value
-    if isinstance(options.solver, str) and (entry := solvers()[options.solver]).dist is not None:
-        described["solver"] = (options.solver, entry.dist.name, entry.dist.version)
-    return repr(described)
+    described: dict[str, object] = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "devices"}
+    chosen, model = options.solver, options.cost_model
+    if not isinstance(chosen, str) or solvers()[chosen].dist is not None:
+        described["solver"] = identity(solver(chosen) if isinstance(chosen, str) else chosen)
+    if not isinstance(model, str) or model not in BUILT_IN:
+        described["cost_model"] = identity(cost_model(model))
+    return None if None in (described["solver"], described["cost_model"]) else repr(described)
 
 
 def _local_machine(inputs: Mapping[str, RootInput]) -> Machine:

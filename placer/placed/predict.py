@@ -125,7 +125,7 @@ def predict(
     chosen = options or (Options.of(given) if given else own)
     if chosen.variables == "move":
         PlacedFunction(plain, chosen).prepare(*args)
-        chosen = replace(chosen, variables="fixed")
+    chosen = replace(chosen, variables="fixed")  # what is compared needs them in one place
     placed = PlacedFunction(plain, chosen)
     with progress("planning"):
         prepared = placed.prepare(*args)

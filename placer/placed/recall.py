@@ -50,19 +50,29 @@ class Recall:
     def plan(self) -> CallPlan | None:
         """The remembered plan; None if there is none that calls of now can run by. What was seen is known again with it."""
         signature = self._signature
-        may_race = _may_race(self._signatures, is_pair=self._is_pair)
-        plan = self._memory.recall(signature.seen, self._graph, self._plan_anew, may_race=may_race)
+        plan = self._memory.recall(signature.seen, self._graph, self._plan_anew, may_race=self._may_race())
         if plan is None or not _may_move_now(self._signatures, plan):
             return None
         signature.seen = plan.seen or signature.seen
         return plan
 
     def new(self, placement: Placement, *, races: bool) -> CallPlan:
-        """A new plan, which is remembered; `races` if calls decide whether it stays."""
-        plan = CallPlan.of(placement, self._signature.seen, self._memory.key)
-        plan = replace(plan, races=races and is_wanted(self._signatures))
-        remember(plan)
+        """A new plan; `races` if calls decide whether it stays. It is remembered now, or when calls of now have decided."""
+        races = races and is_wanted(self._signatures)
+        plan = replace(CallPlan.of(placement, self._signature.seen, self._memory.key), races=races)
+        if not (races and self._may_race()):
+            remember(plan)
         return plan
+
+    def _may_race(self) -> bool:
+        """Whether calls of now can race, so that a plan which no race decided must be made again, with its candidates."""
+        from placer.tf.devices import process_devices
+        from placer.tf.run import calling
+
+        if not is_wanted(self._signatures) or not (calling.runs_under_tape() if self._is_pair else calling.runs_on_its_own()):
+            return False
+        machine = machine_named(self._signatures.options.devices)
+        return machine is None or {device.name for device in machine.devices} <= set(process_devices())
 
     def _graph(self, seen: Seen | None) -> OpGraph:
         return self._signatures.graph_of(self._traced_again(), seen)
@@ -70,6 +80,7 @@ class Recall:
     def _plan_anew(self, graph: OpGraph) -> Placement:
         with self._signatures.lock:
             self._signatures.forget(self._signature)
+            self._memory.discard()
             return self.new(self._signatures.solve(graph, self._limits).placement, races=True).placement
 
 
@@ -79,17 +90,6 @@ def is_recalled(signatures: Signatures, signature: Signature, trace: Trace) -> b
     if plan is not None:
         signature.current = Prepared(signature, trace, plan, None)
     return plan is not None
-
-
-def _may_race(signatures: Signatures, *, is_pair: bool) -> bool:
-    """Whether a call of now can race, so that a plan which no race decided must be made again, with its candidates."""
-    from placer.tf.devices import process_devices
-    from placer.tf.run import calling
-
-    if not is_wanted(signatures) or not (calling.runs_under_tape() if is_pair else calling.runs_on_its_own()):
-        return False
-    machine = machine_named(signatures.options.devices)
-    return machine is None or {device.name for device in machine.devices} <= set(process_devices())
 
 
 def _may_move_now(signatures: Signatures, plan: CallPlan) -> bool:

@@ -17,6 +17,7 @@ def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     """
     from placer.tf.rewrite.exporting import ExportableFunction, without_devices
 
+    signatures.unasked.stop("a function that get_concrete_function gave uses them")
     with signatures.lock:
         prepared = signatures.prepare(args, kwargs)
         if prepared.trace is None:

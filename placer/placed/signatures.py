@@ -16,6 +16,9 @@ from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed import memory
 from placer.placed.race.begin import begin
+from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.race.moved_plans import moved_by_prediction, with_moved_variables
+from placer.placed.race.unasked_moves import UnaskedMoves
 from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from placer.tf.state.creating import Deferred
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Solved
-
-MOVING_LOCK = threading.RLock()
-"""Serialises planning between functions whose plans may move variables: two plans must not move the same variable at once."""
 
 
 class Signatures:
@@ -57,6 +57,7 @@ class Signatures:
         """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
+        self.unasked = UnaskedMoves(options.variables == "auto" and options.race != "off" and not plans)
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
@@ -189,6 +190,8 @@ class Signatures:
 
     def forget(self, signature: Signature) -> None:
         """Lets the next call of a signature plan it again, and the next call under a tape where these have raced."""
+        if signature.current is not None and signature.current.timing is not None:
+            self.unasked.forget(signature.current.timing.alone)
         signature.current = signature.exportable = signature.pair = None
         for text in [text for text, plan in signature.taped.items() if plan.verdict is not None]:
             del signature.taped[text]
@@ -213,12 +216,14 @@ class Signatures:
 
         signature = self.signature_of(concrete)
         if signature.current is None:
+            self.unasked.end_trial()  # it is planned for the places of variables that they keep
             trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 # It runs here, so not by a trace for a machine with other devices.
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
+                self.unasked.stop(f"calls of {self.name} with other arguments use them")
             else:
                 plan, solved = self._plan_of(trace, signature)
                 signature.current = Prepared(signature, trace, plan, None, solved)
@@ -271,22 +276,29 @@ class Signatures:
             prepared: a call that is planned.
             watched: which tapes watched which variables before the call was traced.
         """
-        from placer.tf.state import creating, handle_holders
+        from placer.tf.state import creating
 
-        trace, plan = prepared.trace, prepared.planned
+        trace = prepared.trace
         assert trace is not None
         creating.initialise_variables(trace.concrete)
+        prepared = moved_by_prediction(self, prepared)
+        if prepared.run is not None:
+            return begin(self, replace(prepared, solved=None))
+        plan = prepared.planned
         self.check_devices(plan)
+        moves = plan.options.get("variables") == "move"
+        if moves and not self.moves_variables:  # calls or a tuning have chosen the plan, in an earlier start
+            moved = with_moved_variables(self, prepared, plan)
+            if isinstance(moved, str):
+                raise MoveError(f"the variables of {self.name} stay where they are: {moved}.")
+            return begin(self, moved)
         try:
             run = self.rewritten(prepared, trace, plan)
         except RewriteError as error:
             warn(f"{self.name} is left as it is: {error}")
             return replace(prepared, trace=None, call_plan=None, solved=None, run=prepared.concrete)
-        if plan.options.get("variables") == "move":
-            if not self.moves_variables:  # a tuning found the plan, in an earlier start
-                watched = handle_holders.watched_variables()
-            with MOVING_LOCK:
-                run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
+        if moves:
+            run, plan = self._with_moved_variables(prepared, trace, plan, run, watched)
         return begin(self, replace(prepared, call_plan=plan, run=run))
 
     def settle(self, settled: Prepared) -> None:
@@ -371,7 +383,11 @@ class Signatures:
             text = f"{self.name} runs unplaced under a tape: {reason}; put the tape inside the placed function"
             self.warn_once(reason, text)
 
-        return Taping(plan, on_call, on_unplaced, report, lambda: self.forget(signature))
+        def on_moved() -> None:
+            self.unasked.abandon()
+            self.forget(signature)
+
+        return Taping(plan, on_call, on_unplaced, report, on_moved)
 
 
 def _full_names(plan: CallPlan) -> dict[str, str]:

@@ -18,11 +18,11 @@ from placer.placed.memory import remember
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
-from placer.placed.signatures import MOVING_LOCK
+from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
-from placer.plan.verdict import DEFAULT, PLAN, Verdict
+from placer.plan.verdict import DEFAULT, MOVED, PLAN, Verdict
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -42,8 +42,6 @@ COMPILE_S_PER_OP = 0.01
 MAX_COMPILED_RATIO = 10
 """A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
 MAX_NAMES = 3
-MOVED = ", variables moved"
-"""End of the names of candidates that need variables in other places."""
 
 Compile = Literal["try", "off"]
 SideEffects = Literal["refuse", "allow"]
@@ -115,6 +113,7 @@ class _Tuning:
         self._started = time.monotonic()
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
+        signatures.unasked.undo("it was tuned")
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
         signatures.check_devices(self._prepared.planned)
@@ -127,7 +126,7 @@ class _Tuning:
         """How long it took to plan with what was known."""
         self._learnt: list[str] = []
         self._notes: list[str] = []
-        if signatures.moves_variables and self._prepared.run is not None:
+        if self._prepared.planned.options.get("variables") == "move" and self._prepared.run is not None:
             variables.release_variables(self._prepared.run)  # other candidates may need them in other places
 
     # -- learning --------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
         return signatures.traceable  # type: ignore[no-any-return]
     if caller := caller_to_be_compiled():
         signatures.compiled_callers.add(caller)
+        signatures.unasked.undo(f"{caller} uses them")
         _leave(
             signatures,
             f"{caller} calls it, and XLA compiles that as a whole, for one device, so plan and pins are ignored there; "

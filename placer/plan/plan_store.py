@@ -180,7 +180,7 @@ class PlanStore:
     def _try(self, write: Callable[[], object]) -> None:
         try:
             write()
-        except FILE_ERRORS as error:
+        except (*FILE_ERRORS, ValueError) as error:  # a ValueError for text that UTF-8 cannot encode
             tell_once(f"{self.path} cannot be written, so plans are made again at each start: {error}")
 
 

@@ -10,6 +10,8 @@ from placer.plan.parts import BASELINE_NAMES
 
 DEFAULT, PLAN = BASELINE_NAMES["tf_default"], "the plan"
 """Names of the two candidates that every race has."""
+MOVED = ", variables moved"
+"""End of the names of candidates that have variables in other places than they were in."""
 
 
 @dataclass(frozen=True, slots=True)

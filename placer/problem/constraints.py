@@ -259,7 +259,7 @@ class _Constrainer:
             yield "change one of the tf.device scopes"
         elif demand.kind in ("resource", "location"):
             state = self.graph.resources.get(op.resource)
-            if self.options.variables == "fixed" and state is not None and state.kind == "variable" and not state.stays:
+            if self.options.variables != "move" and state is not None and state.kind == "variable" and not state.stays:
                 yield 'variables="move"'
             if self.local:
                 yield "make the variable, or hand the value over, on the device that is demanded"

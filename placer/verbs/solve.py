@@ -156,7 +156,7 @@ def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Boo
     without = {
         f"no pin {name!r}": replace(options, pins={n: d for n, d in options.pins.items() if n != name}) for name in options.pins
     }
-    if options.variables == "fixed":
+    if options.variables != "move":
         without['variables="move"'] = replace(options, variables="move")
     return {way_out: constrain(graph, target, changed).allowed for way_out, changed in without.items()}
 

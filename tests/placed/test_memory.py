@@ -44,7 +44,7 @@ from tests.helpers.harness import (
     traceable,
     with_tape_inside,
 )
-from tests.helpers.machines import two_cpus
+from tests.helpers.machines import cpus, two_cpus
 from tests.helpers.programs import Source, programs
 
 solved: list[str] = []
@@ -294,7 +294,7 @@ sys.path.insert(0, os.getcwd())
 import tensorflow as tf
 import placer
 from placer.problem.problem import Assignment
-from tests.helpers.machines import two_cpus
+from tests.helpers.machines import cpus, two_cpus
 
 def counted(problem):
     if sys.argv[1]:
@@ -438,6 +438,15 @@ def test_a_plan_that_turns_out_to_be_of_another_graph_is_made_anew(store: Path) 
     np.testing.assert_allclose(placed(X), step(X), rtol=1e-5)
     assert place().placement.ops == placed.placement.ops
     assert len(solved) == 3
+
+
+@pytest.mark.parametrize("devices", [cpus(1), None])
+def test_calls_that_have_nothing_to_race_about_run_by_the_remembered_plan(store: Path, devices: Any) -> None:
+    for start in range(2):
+        solved.clear()
+        placed = placer.place(step, devices=devices, solver=Noted(0), race="force" if devices else "off")
+        np.testing.assert_allclose(placed(X), step(X), rtol=1e-5)
+        assert bool(solved) == (start == 0)
 
 
 def test_what_cannot_be_recognised_is_not_remembered(store: Path) -> None:

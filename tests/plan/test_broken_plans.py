@@ -21,6 +21,7 @@ from placer.plan.placement import Placement
 from placer.plan.views import views
 from placer.verbs.simulate import simulate
 from placer.verbs.solve import solve
+from tests.helpers.effort import EFFORT
 from tests.helpers.graphs import loop_then_wide, towers
 
 PLANS = [
@@ -97,7 +98,7 @@ def is_used(plan: Placement) -> None:
             solve(plan.graph, "2xh100", objective="total_cost")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=100 * EFFORT, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_wrong_plan_is_refused_or_can_be_used(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(PLANS) - 1), "plan")

@@ -18,6 +18,7 @@ from placer.plan.placement import Placement
 from placer.plan.views import views
 from placer.verbs.solve import solve
 from tests.helpers.browser import ALL, chromium, open_in_netron, open_report, tensorboard, wait
+from tests.helpers.effort import EFFORT
 from tests.helpers.graphs import GraphBuilder, floats
 
 HOSTILE = [
@@ -139,7 +140,7 @@ def test_the_command_line_prints_no_character_that_is_obeyed(
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20 * EFFORT, deadline=None)
 @given(st.lists(st.text(st.characters(), min_size=1, max_size=8).filter(lambda name: name.strip("/")), min_size=1, max_size=4))
 def test_any_name_can_be_shown(names: list[str]) -> None:
     plan = plan_of(names)

@@ -12,6 +12,9 @@ from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
+from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
+from placer.placed.race.moved_plans import lend, may_move, moved_choice, note_on_staying, other_use
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -32,6 +35,9 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
+    may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
+    if not is_wanted(signatures) or not may_try:
+        signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
@@ -43,13 +49,18 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
         if solved.problem.num_devices == 1:
+            remember(plan.changed(plan.placement))
             return prepared
         entrants = candidates(solved)
-        if entrants and not _may_gain(signatures, entrants):
-            remember(plan.changed(plan.placement))
-            return replace(prepared, timing=dispatch)
         assert prepared.trace is not None
-        if reason := _reason_against(signatures, prepared.trace, solved, entrants):
+        reason = _reason_against(signatures, prepared.trace, solved, entrants)
+        if reason:
+            signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
+        if entrants and not _may_gain(signatures, entrants):
+            if not _try_moves(signatures, prepared, dispatch, entrants[0]):
+                remember(plan.changed(plan.placement))
+            return replace(prepared, timing=dispatch)
+        if reason:
             return _by_prediction(signatures, prepared, entrants, reason)
         dispatch.alone = _race(signatures, prepared, entrants)
     elif plan.races:
@@ -155,13 +166,95 @@ def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate])
             return  # it was planned again meanwhile
         dispatch = current.timing
         settled_plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
-        remember(settled_plan)
         settled = replace(prepared, call_plan=settled_plan, run=run, timing=dispatch)
         signatures.settle(settled)
         dispatch.alone, dispatch.traced = _watched(signatures, settled, run), run
+        if not _try_moves(signatures, settled, dispatch, winner):
+            remember(settled_plan)
 
     race = Race(entrants, partial(_runner, signatures, prepared), changes_nothing(prepared.plan.graph), settle)
     return race
+
+
+def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, fixed: Candidate) -> bool:
+    """Lets the calls without a tape go on with a trial of other places of the variables, if these may move; whether they do.
+
+    Args:
+        signatures: of the placed function.
+        prepared: a call as it runs after the race.
+        dispatch: runs the calls; it is changed.
+        fixed: what the calls run, with the variables where they are.
+    """
+    from placer.tf.run.exhausted import changes_nothing
+    from placer.tf.state.variables import release_variables, rely_on_variables
+
+    unasked, signature = signatures.unasked, prepared.signature
+    gate = unasked.gate
+    if gate is None or unasked.give_back is not None or unasked.trial is not None:
+        return False
+    before = Dispatch(dispatch.alone, dispatch.taped, dispatch.traced)
+    chosen: list[MoveChoice] = []
+
+    def choose() -> MoveChoice | None:
+        chosen[:] = moved_choice(signatures, prepared, fixed)
+        return chosen[0] if chosen else None
+
+    def reason_against(choice: MoveChoice) -> str:
+        return other_use(signatures, prepared) or choice.moves.reason_against()
+
+    def settle(settled: Prepared) -> bool:
+        unasked.trial = None
+        current = signature.current
+        if current is None or current.timing is not dispatch:
+            return False  # it was planned again meanwhile
+        signatures.settle(replace(settled, timing=dispatch))
+        return True
+
+    def go_back() -> None:
+        dispatch.alone, dispatch.taped, dispatch.traced = before.alone, before.taped, before.traced
+        if not settle(prepared):
+            signatures.forget(signature)
+
+    def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
+        release_variables(chosen[0].first)
+        rely_on_variables(run)
+        lend(signatures, chosen[0].moves, run, go_back)
+        plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
+        remember(plan)
+        settled = replace(prepared, call_plan=plan, run=run)
+        dispatch.alone = _watched(signatures, settled, run)
+        dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
+        settle(settled)
+
+    def leave(verdict: Verdict | None, reason: str) -> None:
+        unasked.gate = None
+        placement = prepared.plan
+        if reason:
+            note = note_on_staying(chosen[0].candidates[0], fixed, reason)
+            placement = replace(placement, notes=(*placement.notes, note))
+        if verdict is not None:
+            placement = replace(placement, verdict=verdict)
+        plan = prepared.planned.changed(placement)
+        remember(plan)
+        settled = replace(prepared, call_plan=plan)
+        dispatch.alone = before.alone if verdict is None else _watched(signatures, settled, prepared.run)
+        settle(settled)
+
+    def at_home(run: Runner) -> Runner:
+        """A function that is called with the variables where the plan has them; the plain function where that cannot be."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (run if trial.end() else prepared.concrete)(*args, **kwargs)
+
+        return call
+
+    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, lambda: signatures.forget(signature), leave)
+    repeatable = changes_nothing(fixed.solved.placement.graph)
+    verdict = prepared.planned.verdict
+    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)
+    dispatch.alone, dispatch.taped, dispatch.traced = trial, at_home(dispatch.taped), at_home(dispatch.traced)
+    unasked.trial = trial
+    return True
 
 
 def _watched(signatures: Signatures, prepared: Prepared, run: Runner) -> Runner:

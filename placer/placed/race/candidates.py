@@ -76,14 +76,14 @@ def candidates(solved: Solved) -> list[Candidate]:
     """
     plan = Candidate(PLAN, solved, solved.solution)
     default = Candidate(DEFAULT, solved, _solution(solved, solved.problem, "tf_default"))
-    if _exceeds_limit(default):
+    if exceeds_limit(default):
         return []
-    is_default = _is_same(plan, default)
+    is_default = is_same(plan, default)
     chosen = [default] if is_default else [plan, default]
     for candidate in sorted(_others(solved, is_default), key=lambda candidate: candidate.predicted_ns):
         shortest_ns = min(each.predicted_ns for each in chosen)
-        is_known = any(_is_same(candidate, each) for each in chosen)
-        if not is_known and candidate.predicted_ns <= MAX_PREDICTED_RATIO * shortest_ns and not _exceeds_limit(candidate):
+        is_known = any(is_same(candidate, each) for each in chosen)
+        if not is_known and candidate.predicted_ns <= MAX_PREDICTED_RATIO * shortest_ns and not exceeds_limit(candidate):
             chosen.append(candidate)
     return chosen
 
@@ -110,9 +110,7 @@ def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
     for rule in ("all_cpu", "all_gpu"):
         if rule in solved.placement.baselines:
             yield Candidate(BASELINE_NAMES[rule], solved, _solution(solved, problem, rule))
-    links = problem.links
-    dearer = replace(links, latency_ns=COPY_FACTOR * links.latency_ns, ns_per_byte=COPY_FACTOR * links.ns_per_byte)
-    searches = {FEWER_COPIES: replace(problem, links=dearer)}
+    searches = {FEWER_COPIES: with_dearer_copies(problem)}
     if default_is_kept:
         searches[BEST_FOUND] = problem
     for name, searched in searches.items():
@@ -122,15 +120,24 @@ def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
             yield Candidate(name, solved, replace(solution, objective_ns=step_ns, lower_bound_ns=solved.solution.lower_bound_ns))
 
 
+def with_dearer_copies(problem: PlacementProblem) -> PlacementProblem:
+    """The problem with copies that take `COPY_FACTOR` times as long."""
+    links = problem.links
+    dearer = replace(links, latency_ns=COPY_FACTOR * links.latency_ns, ns_per_byte=COPY_FACTOR * links.ns_per_byte)
+    return replace(problem, links=dearer)
+
+
 def _solution(solved: Solved, problem: PlacementProblem, name: str) -> Solution:
     return solver(name).solve(problem, "step_time", seed=solved.options.seed)
 
 
-def _is_same(one: Candidate, other: Candidate) -> bool:
+def is_same(one: Candidate, other: Candidate) -> bool:
+    """Whether two candidates of one problem are the same placement."""
     a, b = one.solution.assignment, other.solution.assignment
     return a is not None and b is not None and np.array_equal(a.device, b.device)
 
 
-def _exceeds_limit(candidate: Candidate) -> bool:
+def exceeds_limit(candidate: Candidate) -> bool:
+    """Whether the candidate is no placement, or its predicted peak exceeds a memory limit."""
     assignment = candidate.solution.assignment
     return assignment is None or bool(excess(candidate.solved.problem, assignment).any())

@@ -126,10 +126,10 @@ class SequentialTest:
             self.entrants[name].outcome = outcome
             self._end_if_decided()
 
-    def winner(self, baseline: str) -> str:
-        """The candidate to use: the fastest, but the baseline where the fastest gains less than `MIN_GAIN`, or by chance."""
+    def winner(self, baseline: str, min_gain: float = MIN_GAIN) -> str:
+        """The candidate to use: the fastest, but the baseline where it gains less than the share `min_gain`, or by chance."""
         fastest, entrant = self.fastest, self.entrants[baseline]
-        gains = self.entrants[fastest].median_s < (1 - MIN_GAIN) * entrant.median_s
+        gains = self.entrants[fastest].median_s < (1 - min_gain) * entrant.median_s
         gains &= entrant.outcome != "" or _is_slower(entrant, self.entrants[fastest], self._spread(), _ONE_TEST)
         return fastest if gains or not entrant.seconds or _failed(entrant) else baseline
 

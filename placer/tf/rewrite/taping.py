@@ -114,6 +114,11 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
         self._pairs = other._pairs
         return self
 
+    @property
+    def trace(self) -> Trace:
+        """The trace from which it was rewritten."""
+        return self._builder.trace
+
     def outdated(self) -> None:
         """Called when one of its variables was moved for another function."""
         self._builder.taping.on_moved()

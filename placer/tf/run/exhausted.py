@@ -120,7 +120,7 @@ class Exhaustion:
                 f"memory_limits={{{self.device!r}: {self.limit_bytes}}}, an estimate of what leaves room for the unforeseen"
             )
         states = {state.kind for state in self.placement.graph.resources.values() if not state.stays}
-        if "variable" in states and self.placement.options.get("variables") == "fixed":
+        if "variable" in states and self.placement.options.get("variables") != "move":
             outs.append('variables="move"')
         outs.append("a smaller batch")
         if replan:

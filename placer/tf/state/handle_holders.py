@@ -92,21 +92,31 @@ class HandleHolders:
         Raises:
             MoveError: something holds a handle and cannot be given another.
         """
-        holders = cls._search(variables, watched_before)
-        if any(holders._has_unknown_holder(v) or holders.others[id(v._handle)] for v in variables):
-            gc.collect()  # objects that only wait for a collection hold nothing
-            holders = cls._search(variables, watched_before)
+        holders = cls.found(variables, watched_before)
         for variable in variables:
-            descriptions = holders.others[id(variable._handle)]
-            if not descriptions and holders._has_unknown_holder(variable):
-                descriptions = [*dict.fromkeys(holders._unknown_holders(variable))] or [UNLISTED]
-            if descriptions:
-                name, device, holding = name_of(variable), parse(variable.device).short, ", ".join(descriptions)
+            if holding := holders.hindrance(variable):
+                name, device = name_of(variable), parse(variable.device).short
                 raise MoveError(
                     f"variable {name!r} cannot be moved from {device}: its storage is held by {holding}, which would go on with "
                     f"stale values. Way out: drop that before the first placed call, or pin {name!r} to {device}."
                 )
         return holders
+
+    @classmethod
+    def found(cls, variables: Sequence[Any], watched_before: Watched) -> HandleHolders:
+        """Finds the holders, also those that cannot be given another handle; for the arguments see `of`."""
+        holders = cls._search(variables, watched_before)
+        if any(holders._has_unknown_holder(v) or holders.others[id(v._handle)] for v in variables):
+            gc.collect()  # objects that only wait for a collection hold nothing
+            holders = cls._search(variables, watched_before)
+        return holders
+
+    def hindrance(self, variable: Any) -> str:
+        """The holders of the variable's handle that cannot be given another, in words; "" if there are none."""
+        descriptions = self.others[id(variable._handle)]
+        if not descriptions and self._has_unknown_holder(variable):
+            descriptions = [*dict.fromkeys(self._unknown_holders(variable))] or [UNLISTED]
+        return ", ".join(descriptions)
 
     @classmethod
     @paused_collection()

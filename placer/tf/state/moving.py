@@ -53,8 +53,8 @@ def move(
 ) -> None:
     """Moves variables, one copy at a time, see `in_order`.
 
-    Functions that were traced before go on with the new storage or, with "invalidate", fail at their next call. Other placed
-    functions are planned again. No other thread may be running one of them.
+    Functions that were traced before go on with the new storage or, with "invalidate", fail at their next call. Placed functions
+    of other traces are planned again. No other thread may be running one of them.
 
     Args:
         moves: each variable once.
@@ -74,7 +74,7 @@ def move(
                 _move(each, holders, function and function.graph, stale)
         finally:  # some may have moved
             for placed in holders.functions:
-                if isinstance(placed, TapedFunction) and not (function and placed.graph is function.graph):
+                if isinstance(placed, TapedFunction) and not (function and placed.trace is function.trace):
                     placed.outdated()
         _check_old_storage([m.variable for m in moves], function)
     if function is not None:

@@ -98,7 +98,7 @@ def in_order(moves: Sequence[Move]) -> list[Move]:
     # By source and target device: the moves, smallest first, each with its bytes.
     by_way: dict[tuple[str, str], list[tuple[int, Move]]] = {}
     for move in moves:
-        by_way.setdefault((location(move.variable._handle), move.device), []).append((_nbytes(move.variable), move))
+        by_way.setdefault((location(move.variable._handle), move.device), []).append((bytes_of(move.variable), move))
     for sized in by_way.values():
         sized.sort(key=lambda entry: entry[0])
     order: list[Move] = []
@@ -124,7 +124,7 @@ def _captured_handles(trace: Trace) -> dict[str, Any]:
     return {name: outer for name, outer in captured if name and outer.dtype == tf.resource and location(outer)}
 
 
-def _nbytes(variable: Any) -> int:
+def bytes_of(variable: Any) -> int:
     """The bytes of its current value; 0 if it has none."""
     if not has_value(variable._handle):
         return 0

@@ -35,22 +35,23 @@ def digest(trace: Trace, inputs: Mapping[str, RootInput]) -> str:
         trace: of the function.
         inputs: of its root, see `root_inputs`.
     """
-    parts = [repr((process_devices(), trace.root.outer_scope)).encode()]
+    hashed = hashlib.blake2b(repr((process_devices(), trace.root.outer_scope)).encode(), digest_size=20)
     for op, known in inputs.items():
         held = [(spec.dtype.name, _shape(spec)) for spec in known.held]
         facts = (trace.root.names[op], known.role, known.device, known.state, held, known.stays, *_example(known.value))
-        parts.append(repr(facts).encode())
+        hashed.update(repr(facts).encode())
     for body in trace.root.walk():
         planned = isinstance(body.graph, CopiedGraph) and body.graph.plan is not None
-        parts.append(repr((body.path, body.kind, planned)).encode())
+        hashed.update(repr((body.path, body.kind, planned)).encode())
         numbered = set(body.inputs)
         if body.kind == "root":  # here only captured tensors can have numbers for names
             numbered = {name for name in body.inputs if name.rpartition("/")[2].isdigit()}
-        parts += _nodes(body.nodes, body.inputs, numbered, body.graph, set(body.children), set())
+        for data in _nodes(body.nodes, body.inputs, numbered, body.graph, set(body.children), set()):
+            hashed.update(data)
         ends = [(body.inputs.get(name, name), index) for name, index in body.outputs]
         last = sorted(str(body.inputs.get(name, name)) for name in body.control_outputs)  # TensorFlow has them in a set
-        parts.append(repr((ends, last)).encode())
-    return hashlib.blake2b(b"".join(parts), digest_size=20).hexdigest()
+        hashed.update(repr((ends, last)).encode())
+    return hashed.hexdigest()
 
 
 def _nodes(

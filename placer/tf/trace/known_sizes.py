@@ -29,7 +29,7 @@ class KnownSizes:
         trace: of the function.
         sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
         rounds: given numbers of rounds by loop or glob.
-        seen: what a run had.
+        seen: what a run had, or what was given when the graph was read before.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class KnownSizes:
         self._given_rounds = rounds or {}
         self._given = sizes or {}
         self.seen = seen or Seen()
-        overrides = {path: Rounds(value, "seen") for path, value in self.seen.rounds.items()}
+        overrides = {path: Rounds(value, self._source(path)) for path, value in self.seen.rounds.items()}
         overrides |= {path: Rounds(value, "given") for path, value in (rounds or {}).items()}
         self._bound: SizeWalk | None = None
         self._likely: SizeWalk | None = None
@@ -58,8 +58,10 @@ class KnownSizes:
         scratch = ScratchShapes(trace.root.graph.graph_def_versions)
         arguments = [_argument_shape(value) for value in trace.arguments]
 
+        varying = frozenset(path for (path, _), shape in self.seen.sizes.items() if shape.mean != shape.largest)
+
         def walk(kind: Kind, before: SizeWalk | None = None) -> SizeWalk:
-            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before)
+            return SizeWalk(trace, kind, scratch, arguments, partial(self._override, kind), overrides, before, varying)
 
         def walk_at(end: End) -> SizeWalk:
             ends = {path: Rounds(known.at(end), "assumed") for path, known in rounds.items() if known.at(end) != known.value}
@@ -84,7 +86,10 @@ class KnownSizes:
                     self._unused.pop(glob, None)
                     return filled, "given"
         seen = self.seen.sizes.get((path, index))
-        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, "seen")
+        return None if seen is None else (seen.largest if kind == "bound" else seen.mean, self._source(path))
+
+    def _source(self, path: str) -> Source:
+        return "given" if path in self.seen.given else "seen"
 
     def _at(self, end: End, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         """The shape at an end of an output whose size follows from nothing; see `Override`."""
@@ -141,11 +146,17 @@ class KnownSizes:
         if self._bound is None or self._likely is None or self._exact is None:
             return []
         walk = self._bound
+        reported = {part for path, _ in walk.origins for part in (path, path.rpartition("/")[0])}
         return [
             output
             for output, origins in walk.origins.items()
             if not is_known(self._exact.shape(output))
-            and (_decides(output, origins) or not is_known(walk.shape(output)) or not is_known(self._likely.shape(output)))
+            and (
+                _decides(output, origins)
+                or not origins - walk.origins_of_inputs(output[0]) <= reported
+                or not is_known(walk.shape(output))
+                or not is_known(self._likely.shape(output))
+            )
         ]
 
     def notes(self) -> list[str]:

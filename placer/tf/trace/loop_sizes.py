@@ -33,6 +33,8 @@ class LoopVariable:
     """What the body is given."""
     change: dict[int, int] = field(default_factory=dict)
     """By dimension: how it changes in each round."""
+    shrinks: bool = field(default=False, init=False)
+    """Whether a dimension gets smaller, of which a bound is the size before the loop."""
 
     def __post_init__(self) -> None:
         self.inside = self.start
@@ -55,17 +57,25 @@ class LoopVariable:
         change = after - before
         if change == self.change.get(k, 0):
             return None if change and self.kind == "exact" else before
+        if change < 0 and self.kind == "bound":
+            self.shrinks = True
+            return before  # the first round has the largest
+        if self.kind == "likely" and self.change.get(k, 0) < 0:
+            return before  # nothing is left to be cut off
         if k in self.change or (change > 0 and not self._counted):
             self.change.pop(k, None)
             return None
-        if change < 0 and self.kind != "exact":
-            return before  # the first round has the largest
         share = 0.5 if self.kind == "likely" else 1.0
         side = before + round(change * max(0, self.rounds.value - 1) * share)
-        if side < 0:  # so it cannot change by the same number in each round
+        if side < 0 and self.kind == "exact":  # so it cannot change by the same number in each round
             return None
         self.change[k] = change
-        return side
+        return max(0, side)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the shape depends on the round."""
+        return bool(self.change) or self.shrinks
 
     @property
     def _counted(self) -> bool:
@@ -91,6 +101,8 @@ class LoopVariable:
         )
 
     def _after(self, side: int) -> int | None:
+        if self.kind == "likely":
+            side = max(0, side)
         return side if side >= 0 and self._counted else None
 
 

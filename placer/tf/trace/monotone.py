@@ -40,6 +40,17 @@ negative. `BroadcastGradientArgs` gives axes; where sizes grow together, these s
 
 _SUBTRACTED = {"Slice": (1,), "StridedSlice": (1, 3), "FloorDiv": (1,), "TruncateDiv": (1,), "RealDiv": (1,), "Div": (1,)}
 
+_DATA: dict[str, tuple[int, ...] | range] = {
+    **dict.fromkeys(("Identity", "StopGradient", "Cast", "ExpandDims", "Squeeze", "Snapshot", "Sum", "Max", "Min", "Prod"), (0,)),
+    **dict.fromkeys(("Tile", "BroadcastTo", "Slice", "StridedSlice", "Reshape", "Pad", "PadV2", "GatherV2"), (0,)),
+    **dict.fromkeys(
+        ("Pack", "AddN", "AddV2", "Add", "Maximum", "Minimum", "Mul", "Sub", "FloorDiv", "RealDiv", "IdentityN"), _ALL
+    ),
+    "IdentityN": _ALL,
+    "Fill": (1,),
+}
+"""By op type, the inputs whose values decide no size."""
+
 _FALLING = {"Sub": 1, "Slice": 1, "StridedSlice": 1, "Range": 0}
 """By op type, the input of which a lower bound gives an upper bound of the outputs."""
 
@@ -79,6 +90,12 @@ def is_monotone(node: NodeDef, op: Any, position: int) -> bool:
     if node.op == "StridedSlice" and position == 2:
         return others[2] is not None and bool((others[2] > 0).all()) and not _masks(node)
     return True
+
+
+def may_decide_size(node: NodeDef, op: Any, position: int) -> bool:
+    """Whether a size may follow from the value of input `position`: a whole number, or a limit of a range."""
+    is_number = node.op == "Range" or not op.inputs[position].dtype.is_floating
+    return is_number and position not in _DATA.get(node.op, ())
 
 
 def _masks(node: NodeDef) -> bool:

@@ -16,13 +16,14 @@ from placer.tf.trace.bodies import Body, split_input
 from placer.tf.trace.dataset_bodies import READS_ALL, DatasetBodies
 from placer.tf.trace.graph_builder import Source as Output
 from placer.tf.trace.loop_sizes import Kind
-from placer.tf.trace.monotone import LIMITING, is_falling, is_monotone, is_nonnegative, largest_value
+from placer.tf.trace.monotone import LIMITING, is_falling, is_monotone, is_nonnegative, largest_value, may_decide_size
 from placer.tf.trace.partitions import Partitions
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, has_few, may_be_size, small_value
 from placer.tf.trace.signatures import Signatures
 from placer.tf.trace.size_rules import (
+    HANDLES,
     LABELLING,
     TensorLists,
     bounded_outputs,
@@ -42,7 +43,6 @@ Override: TypeAlias = Callable[[str, int, Shape], tuple[Shape, Source] | None]
 _MAX_DEPTH = 50
 """Ops in a row that are looked back along for a value."""
 NOTHING: frozenset[str] = frozenset()
-HANDLES = (tf.resource, tf.variant)
 
 
 @dataclass
@@ -73,6 +73,7 @@ class OpSizes:
         override: see `Override`.
         rounds: overrides for numbers of rounds.
         before: the walk before; None where the traced shapes are what is known before.
+        varying: nodes whose sizes were not the same in all their executions.
     """
 
     trace: Trace
@@ -82,6 +83,7 @@ class OpSizes:
     override: Override
     rounds_overrides: Mapping[str, Rounds]
     before: OpSizes | None = None
+    varying: frozenset[str] = NOTHING
     refs: dict[Output, Ref] = field(default_factory=dict)
     """By node and output: the scratch graph's tensor, for what this walk looked at."""
     origins: dict[Output, frozenset[str]] = field(default_factory=dict)
@@ -108,6 +110,10 @@ class OpSizes:
         """What this walk knows of a tensor's shape."""
         ref = self.refs.get(output)
         return self._known_before(output) if ref is None else merged(self.scratch.shape(ref), self._known_before(output))
+
+    def origins_of_inputs(self, path: str) -> frozenset[str]:
+        """The nodes on whose undecided sizes the shapes of an op's inputs depend; none for a loop's or branch's value."""
+        return self._union(self.origins, self.shared.ops[path][1]) if path in self.shared.ops else NOTHING
 
     def _known_before(self, output: Output) -> Shape:
         if self.before is not None:
@@ -184,7 +190,8 @@ class OpSizes:
                         shapes[k], decided[k] = merged(shapes[k], shape), source
         if of_values and self.kind == "bound" and is_nonnegative(node, op, lambda k: inputs[k] in self._nonnegative):
             self._nonnegative.update(outputs)
-        largest = largest_value(node, op) if (limits and self.kind != "exact") or self.kind == "bound" else None
+        bounds = self.kind == "bound" and not (by_value and self._are_certain(by_value))
+        largest = largest_value(node, op) if bounds or (limits and self.kind != "exact") else None
         if largest is not None and is_known(shapes[0]):
             self.refs[outputs[0]] = self.scratch.constant(np.full(shapes[0], largest, results[0].dtype.as_numpy_dtype))
         else:
@@ -200,7 +207,8 @@ class OpSizes:
             if k in decided:
                 self._decide(output, decided[k])
             elif by_shape or by_value:
-                self.origins[output] = by_shape | by_value
+                deciding = [each for position, each in enumerate(inputs) if may_decide_size(node, op, position)]
+                self.origins[output] = by_shape | self._union(self.value_origins, deciding) or by_value
             else:
                 self._decide(output, "assumed")
 
@@ -239,16 +247,27 @@ class OpSizes:
         self, path: str, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]
     ) -> dict[int, tuple[Shape, Source]]:
         """By output: a shape that is given, or that a rule gives, with its source."""
-        same = self.shape(inputs[1]) if node.op == "LookupTableFindV2" and self.shape(inputs[2]) == () else None
-        follows = self.shared.partitions.stitched(node.op, inputs, self.shape) or same
-        if self.kind == "exact" or follows is not None:
-            return {} if follows is None else {0: (merged(shapes[0], follows), "bound")}
+        if (same := self._with_same_rows(node, inputs)) is not None:
+            return {0: (merged(shapes[0], same[0]), same[1])}
+        if self.kind == "exact":
+            return {}
         given = {k: known for k, shape in enumerate(shapes) if (known := self.override(path, k, shape)) is not None}
         if not has_rule(node.op):
             return given
         rule = bounded_outputs if self.kind == "bound" else likely_outputs
         ruled = rule(self._signature(node, inputs, results, shapes), lambda: self._constants(inputs))
         return {k: (merged(shapes[k], shape), "bound") for k, shape in enumerate(ruled or ())} | given
+
+    def _with_same_rows(self, node: NodeDef, inputs: Sequence[Output]) -> tuple[Shape, Source] | None:
+        """The shape of an op with as many rows as a tensor before it, and the source of these; None for any other op."""
+        if node.op == "LookupTableFindV2":
+            rows_of, shape = inputs[1], self.shape(inputs[1]) if self.shape(inputs[2]) == () else None
+        elif (parted := self.shared.partitions.stitched(node.op, inputs)) is not None:
+            rows, data, rows_of = self.shape(parted), self.shape(inputs[-1]), parted
+            shape = None if rows is None or data is None else (rows[0], *data[1:])
+        else:
+            return None
+        return None if shape is None else (shape, weakest(self.sources[origin] for origin in self.origins.get(rows_of, ())))
 
     def _signature(self, node: NodeDef, inputs: Sequence[Output], results: Sequence[Any], shapes: Sequence[Shape]) -> OpSignature:
         given = tuple(TensorSpec(self.traced[output].dtype.base_dtype.name, self.shape(output)) for output in inputs)
@@ -287,7 +306,7 @@ class OpSizes:
     def _gives_bound(self, node: NodeDef, op: Any, position: int, inputs: Sequence[Output]) -> bool:
         """Whether a bound of this input gives bounds of the outputs."""
         origins = self.value_origins[inputs[position]]
-        if all(self.sources[origin] in ("given", "seen") for origin in origins):
+        if self._are_certain(origins):
             return True
         if not is_monotone(node, op, position):
             return False
@@ -297,6 +316,10 @@ class OpSizes:
             value = None if unbounded else self._value(inputs[1])
             return value is not None and not (value < 0).any()
         return True
+
+    def _are_certain(self, origins: frozenset[str]) -> bool:
+        """Whether the sizes of these nodes are given, or are seen and were always the same."""
+        return self.varying.isdisjoint(origins) and all(self.sources[origin] in ("given", "seen") for origin in origins)
 
     def _ref(self, output: Output) -> Ref:
         """The scratch graph's tensor of an output. One that no walk looked at becomes a constant or a placeholder."""

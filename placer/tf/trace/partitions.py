@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from placer.graph.sizes import Shape
 from placer.tf.trace.scratch_shapes import small_value
 
 _Output: TypeAlias = tuple[str, int]
@@ -28,14 +27,11 @@ class Partitions:
         elif op_type == "DynamicPartition" and inputs[0] in self._counting:
             self._partitioned[path] = inputs[0], len(op.outputs)
 
-    def stitched(self, op_type: str, inputs: Sequence[_Output], shape_of: Callable[[_Output], Shape]) -> Shape:
-        """The shape of a stitch whose indices are all parts of such a partition; None for any other op."""
+    def stitched(self, op_type: str, inputs: Sequence[_Output]) -> _Output | None:
+        """What a stitch puts together again, if its indices are all parts of such a partition; None for any other op."""
         if op_type not in ("DynamicStitch", "ParallelDynamicStitch"):
             return None
         indices = inputs[: len(inputs) // 2]
         makers = {path for path, _ in indices}
-        parts = self._partitioned.get(makers.pop()) if len(makers) == 1 else None
-        if parts is None or {k for _, k in indices} != set(range(parts[1])):
-            return None
-        rows, data = shape_of(parts[0]), shape_of(inputs[-1])
-        return None if rows is None or data is None else (rows[0], *data[1:])
+        parted, count = self._partitioned.get(makers.pop(), (None, 0)) if len(makers) == 1 else (None, 0)
+        return parted if {k for _, k in indices} == set(range(count)) else None

@@ -12,8 +12,8 @@ from placer.graph.sizes import Shape, weakest
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, split_input
 from placer.tf.trace.graph_builder import Source as Output
 from placer.tf.trace.loop_sizes import LoopVariable, is_invariant, joined, list_after
-from placer.tf.trace.op_sizes import HANDLES, NOTHING, OpSizes
-from placer.tf.trace.size_rules import is_known, merged
+from placer.tf.trace.op_sizes import NOTHING, OpSizes
+from placer.tf.trace.size_rules import HANDLES, is_known, merged
 
 _ATTEMPTS = 4
 """Walks through a loop's body until its sizes hold; before the last one, sizes that do not are left open."""
@@ -75,7 +75,7 @@ class SizeWalk(OpSizes):
         self._walk(cond)
         for i, variable in variables.items():
             result = self.resolver.source(inner, *inner.outputs[i])
-            self._pass_through((f"{path}/out{i}", 0), variable.after, (operands[i], result), path, bool(variable.change))
+            self._pass_through((f"{path}/out{i}", 0), variable.after, (operands[i], result), path, variable.varies)
         for i in lists:
             result, leaving = self.resolver.source(inner, *inner.outputs[i]), (f"{path}/out{i}", 0)
             before, after = self.lists.sizes[operands[i]], self.lists.sizes.get(result)
@@ -88,7 +88,7 @@ class SizeWalk(OpSizes):
         """Walks through a loop's body until the shapes of the loop's variables hold for every round."""
         for attempts_left in reversed(range(_ATTEMPTS)):
             for i, variable in variables.items():
-                self._pass_through((f"{path}/in{i}", 0), variable.inside, (operands[i],), path, bool(variable.change))
+                self._pass_through((f"{path}/in{i}", 0), variable.inside, (operands[i],), path, variable.varies)
             self._walk(inner)
             if not attempts_left:
                 return

@@ -19,6 +19,8 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.sizes import Size
 from placer.options import MAX_GIVEN
 from placer.views.shared.words import headline
+from tests.helpers.harness import RandomLegal
+from tests.helpers.machines import two_cpus
 
 REPORTS = Path(os.environ.get("PLACER_REPORTS", Path(__file__).parents[4] / "shared" / "reports"))
 
@@ -200,27 +202,35 @@ STEPS = [
 ]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(
-    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
-    rows=st.integers(1, 9),
-    seed=st.integers(0, 5),
-    open_rows=st.booleans(),
-)
-def test_no_run_exceeds_a_bound_or_differs_from_an_exact_size(
-    steps: list[tuple[Any, int, int]], rows: int, seed: int, open_rows: bool
-) -> None:
-    def program(x: Any, y: Any) -> list[Any]:
+RANDOM = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+CHOSEN = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5)
+
+
+def program(steps: list[tuple[Any, int, int]], rows: int, open_rows: bool) -> Any:
+    """A function that returns its arguments and what each step makes of two earlier values."""
+
+    def made_by_steps(x: Any, y: Any) -> list[Any]:
         made = [x, y]
         for step, first, second in steps:
             made.append(step(made[first % len(made)], made[second % len(made)]))
             made[-1].set_shape([None, 3])
         return made
 
-    random = np.random.RandomState(seed)
-    args = [tf.constant(random.standard_normal((n, 3)), tf.float32) for n in (rows, rows + 2)]
     spec = tf.TensorSpec([None if open_rows else rows, 3], tf.float32)
-    concrete = tf.function(program, input_signature=[spec, tf.TensorSpec([rows + 2, 3], tf.float32)])
+    return tf.function(made_by_steps, input_signature=[spec, tf.TensorSpec([rows + 2, 3], tf.float32)])
+
+
+def arguments(rows: int, seed: int) -> list[Any]:
+    random = np.random.RandomState(seed)
+    return [tf.constant(random.standard_normal((n, 3)), tf.float32) for n in (rows, rows + 2)]
+
+
+@settings(max_examples=40, **RANDOM)
+@given(steps=CHOSEN, rows=st.integers(1, 9), seed=st.integers(0, 5), open_rows=st.booleans())
+def test_no_run_exceeds_a_bound_or_differs_from_an_exact_size(
+    steps: list[tuple[Any, int, int]], rows: int, seed: int, open_rows: bool
+) -> None:
+    args, concrete = arguments(rows, seed), program(steps, rows, open_rows)
     graph = placer.build_graph(concrete, *args)
     for made, (node, output) in zip(concrete(*args), graph.outputs, strict=True):
         source, shape = size_of(graph, node, output)
@@ -229,6 +239,25 @@ def test_no_run_exceeds_a_bound_or_differs_from_an_exact_size(
             assert shape == tuple(made.shape)
         for side, most in zip(made.shape, shape, strict=True):
             assert most is None or side <= most, (node, source, shape, made.shape)
+
+
+@settings(max_examples=15, **RANDOM)
+@given(steps=CHOSEN, rows=st.integers(1, 9), seed=st.integers(0, 5), by_plan=st.booleans())
+def test_sizes_seen_in_a_first_call_are_those_of_the_run_and_their_plan_gives_its_results(
+    steps: list[tuple[Any, int, int]], rows: int, seed: int, by_plan: bool
+) -> None:
+    args, plain = arguments(rows, seed), program(steps, rows, open_rows=True)
+    limits = {"CPU:1": "1GiB"} if by_plan else {}
+    placed = placer.place(plain, devices=two_cpus(), solver=RandomLegal(seed), memory_limits=limits)
+    expected = plain(*args)
+    for _ in range(2):
+        for result, want in zip(placed(*args), expected, strict=True):
+            np.testing.assert_allclose(result, want, rtol=1e-5)
+    graph = placed.placement.graph
+    for made, (node, output) in zip(expected, graph.outputs, strict=True):
+        assert graph.op(node).signature.outputs[output].shape == tuple(made.shape)
+        source, bound = size_of(graph, node, output)
+        assert (source, bound) in (("exact", tuple(made.shape)), ("seen", tuple(made.shape))), (node, source, bound)
 
 
 # -- given, said, counted ------------------------------------------------------------------------------------------------
@@ -266,6 +295,33 @@ def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
     assert set(given.rounds.values()) == {(300, "given")}
     with pytest.raises(placer.OptionError, match="build_graph"):
         placer.solve(plain, "h100", rounds={"while": 300})
+
+
+def test_what_was_given_and_seen_is_the_same_after_a_plan_is_saved(tmp_path: Path) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        while tf.reduce_sum(y) > 1.0:
+            y = 0.5 * y
+        while tf.reduce_sum(y) > 0.01:
+            y = 0.5 * y
+        return tf.boolean_mask(x, x[:, 0] > 0.0), tf.boolean_mask(x, x[:, 1] > 0.0), y
+
+    args = tf.reshape(tf.range(-8.0, 8.0), [8, 2]), tf.ones([4])
+    options = {"sizes": {"boolean_mask/*": [3, 1]}, "rounds": {"while": 300}, "devices": two_cpus()}
+    placed = placer.place(fn, **options)
+    placed(*args)
+    learnt = placed.placement
+    assert {rounds.source for rounds in learnt.graph.rounds.values()} == {"given", "seen"}
+    learnt.graph.save(tmp_path / "graph.json")
+    solved = placer.solve(OpGraph.load(tmp_path / "graph.json"), two_cpus())
+    for plan in (learnt, solved):
+        plan.save(tmp_path / "plan.json")
+        loaded = placer.Placement.load(tmp_path / "plan.json")
+        applied = placer.apply(fn, loaded)
+        for each, result in zip(applied(*args), fn(*args), strict=True):
+            np.testing.assert_allclose(each, result)
+        for graph in (loaded.graph, applied.placement.graph):
+            assert (graph.rounds, graph.sizes) == (learnt.graph.rounds, learnt.graph.sizes)
+            assert {size.source for sizes in graph.sizes.values() for size in sizes if size} == {"given", "seen"}
 
 
 def test_a_name_that_nothing_has_is_said() -> None:
@@ -333,6 +389,30 @@ def test_memory_counts_bounds_and_time_counts_likely_sizes() -> None:
     assert graph.size_of(mul.name, 0) == Size("bound", (4096, 64), low=(1, 64))
     peak = placer.solve(graph, "cpu2", pins={"*": "CPU:0"}).totals["CPU:0"].peak_bytes
     assert peak >= 3 * 4096 * 64 * 4  # the argument and two parts, each of which may have every row
+
+
+def test_memory_counts_the_largest_and_time_the_mean_of_what_was_seen() -> None:
+    kept = [512 * i for i in range(1, 9)]
+
+    def fn(x: Any) -> Any:
+        """In each round, a mask keeps more rows."""
+        total = tf.constant(0.0)
+        for i in tf.range(8):
+            rows = tf.boolean_mask(x, x[:, 0] <= tf.cast(i, tf.float32))
+            total += tf.reduce_sum(tf.tanh(rows @ tf.ones([8, 128])))
+        return total
+
+    x = tf.repeat(tf.range(8.0)[:, None], 8, 1)
+    x = tf.repeat(x, 512, 0)
+    options = {"devices": two_cpus(), "pins": {"while/*": "CPU:1"}, "race": "off"}
+    learnt = placer.place(fn, **options)
+    learnt(x)
+    at_mean, at_largest = (
+        placer.place(fn, **options, sizes={"while/body/boolean_mask/*": [rows]}).plan(x) for rows in (sum(kept) // 8, max(kept))
+    )
+    assert learnt.placement.step_time_ns == at_mean.step_time_ns < at_largest.step_time_ns
+    peaks = [plan.totals["CPU:1"].peak_bytes for plan in (at_mean, learnt.placement, at_largest)]
+    assert peaks[0] < peaks[1] == peaks[2]
 
 
 def test_a_dataset_of_uneven_batches_has_a_bound() -> None:
