@@ -15,7 +15,7 @@ from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_call, split_input
 from placer.tf.trace.body_tree import read_inner
 from placer.tf.trace.op_types import functions_of
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple
-from placer.tf.trace.size_rules import merged
+from placer.tf.trace.size_rules import is_open, merged
 
 
 class InnerOp(NamedTuple):
@@ -58,7 +58,7 @@ class InnerOps:
             body: see `body_of`.
             shapes: of its inputs, as far as they are better known than in the trace; there may be fewer than inputs.
         """
-        scratch = ScratchShapes(body.graph.graph_def_versions)
+        scratch = ScratchShapes(body.graph.graph_def_versions) if _has_open(body) else _StatedShapes()
         refs: dict[tuple[str, int], Ref] = {}
         listed: list[tuple[Any, list[Ref], list[Ref]] | InnerOp] = []
         for name, node in body.nodes.items():
@@ -105,5 +105,28 @@ class InnerOps:
         return [InnerOp(body.operations[name], given, results, rounds, tuple(ops))], results
 
 
-def _sized(scratch: ScratchShapes, op: Any, given: Sequence[Ref], made: Sequence[Ref]) -> InnerOp:
+class _StatedShapes:
+    """Takes the place of `ScratchShapes` where the trace knows every shape: a tensor is the shape that is stated for it."""
+
+    def placeholder(self, _traced: Any, shape: Shape) -> Any:
+        """The input."""
+        return shape
+
+    def add(self, _node: NodeDef, _inputs: Sequence[Any], _traced: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
+        """The outputs."""
+        return list(shapes)
+
+    def shape(self, ref: Any) -> Shape:
+        """The shape."""
+        known: Shape = ref
+        return known
+
+
+def _has_open(body: Body) -> bool:
+    """Whether it matters that the trace does not know the shape of some tensor of a body."""
+    operations = (body.operations[name] for name in body.nodes)
+    return any(is_open(op.type, tensor, as_tuple(tensor.shape)) for op in operations for tensor in op.outputs)
+
+
+def _sized(scratch: ScratchShapes | _StatedShapes, op: Any, given: Sequence[Ref], made: Sequence[Ref]) -> InnerOp:
     return InnerOp(op, list(map(scratch.shape, given)), list(map(scratch.shape, made)))

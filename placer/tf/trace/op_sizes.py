@@ -23,6 +23,7 @@ from placer.tf.trace.rounds import LoopRounds
 from placer.tf.trace.scratch_shapes import Ref, ScratchShapes, as_tuple, has_few, may_be_size, small_value
 from placer.tf.trace.signatures import Signatures
 from placer.tf.trace.size_rules import (
+    HANDLES,
     LABELLING,
     TensorLists,
     bounded_outputs,
@@ -42,7 +43,6 @@ Override: TypeAlias = Callable[[str, int, Shape], tuple[Shape, Source] | None]
 _MAX_DEPTH = 50
 """Ops in a row that are looked back along for a value."""
 NOTHING: frozenset[str] = frozenset()
-HANDLES = (tf.resource, tf.variant)
 
 
 @dataclass

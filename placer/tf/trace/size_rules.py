@@ -12,6 +12,8 @@ from cost_models.base import OpSignature, TensorSpec
 from cost_models.ops import entry_of, output_bounds
 from placer.graph.sizes import Shape
 
+HANDLES = (tf.resource, tf.variant)
+"""The types of tensors that stand for data elsewhere."""
 WORDS_PER_STRING = 8
 """Assumed of strings that are split."""
 
@@ -117,7 +119,7 @@ def is_open(op_type: str, tensor: Any, shape: Shape) -> bool:
 
     It does not of a handle, nor of the axes along which a gradient is summed: those are a few numbers in host memory.
     """
-    return not is_known(shape) and op_type != "BroadcastGradientArgs" and tensor.dtype not in (tf.resource, tf.variant)
+    return not is_known(shape) and op_type != "BroadcastGradientArgs" and tensor.dtype not in HANDLES
 
 
 class TensorLists:

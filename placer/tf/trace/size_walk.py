@@ -12,8 +12,8 @@ from placer.graph.sizes import Shape, weakest
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, split_input
 from placer.tf.trace.graph_builder import Source as Output
 from placer.tf.trace.loop_sizes import LoopVariable, is_invariant, joined, list_after
-from placer.tf.trace.op_sizes import HANDLES, NOTHING, OpSizes
-from placer.tf.trace.size_rules import is_known, merged
+from placer.tf.trace.op_sizes import NOTHING, OpSizes
+from placer.tf.trace.size_rules import HANDLES, is_known, merged
 
 _ATTEMPTS = 4
 """Walks through a loop's body until its sizes hold; before the last one, sizes that do not are left open."""
