@@ -138,7 +138,7 @@ class PlacedFunction:
         try:
             if (gate := signatures.unasked.gate) is None:
                 return prepared.call(*args, **kwargs)
-            with gate.call():
+            with gate:
                 return prepared.call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory

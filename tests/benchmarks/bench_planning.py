@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["PLACER_CACHE"] = os.devnull  # a plan that is remembered would not be planned
 
 import networkx as nx
 import tensorflow as tf
@@ -59,6 +58,7 @@ def main() -> int:
         "--layers", type=int, nargs="+", default=[12, 3, 6, 12, 25], help="encoder layers, in this order; 12 brings the last line"
     )
     args = parser.parse_args()
+    os.environ["PLACER_CACHE"] = os.devnull  # a plan that is remembered would not be planned
     machine = machine_to_plan_for()
     print_row(*(title for title, _ in COLUMNS))
     twelve: OpGraph | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from placer.placed.race import begin, calls
+from placer.placed.race import begin, calls, move_trial
 from placer.placed.race.candidates import Candidate
 from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.verdict import DEFAULT, PLAN
@@ -28,6 +28,16 @@ def random_races(seed: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(begin, "candidates", lambda solved: random_candidates(solved, seed))
         patch.setattr(calls, "SequentialTest", lambda names: RandomTest(names, seed))
+        yield
+
+
+@contextmanager
+def random_trials(seed: int) -> Iterator[None]:
+    """`random_races`, each followed by a trial with the variables in other places, decided by a `RandomTest`."""
+    with random_races(seed), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "SequentialTest", lambda names: RandomTest(names, seed, max_calls=1))
+        patch.setattr(move_trial, "SequentialTest", lambda names: RandomTest(names, seed))
+        patch.setattr(move_trial, "FIXED_CALLS", 1)
         yield
 
 
@@ -59,10 +69,10 @@ def random_clock(seed: int) -> Iterator[None]:
 class RandomTest(SequentialTest):
     """Gives no candidate two calls in a row; after a random number of calls, a random candidate is the fastest."""
 
-    def __init__(self, names: list[str], seed: int) -> None:
+    def __init__(self, names: list[str], seed: int, max_calls: int = MAX_RACED_CALLS) -> None:
         super().__init__(names)
         self._draw = random.Random(seed)
-        self._calls = self._draw.randint(1, MAX_RACED_CALLS)
+        self._calls = self._draw.randint(1, max_calls)
         self._latest = self._winner = ""
 
     def next(self) -> str:
@@ -82,5 +92,5 @@ class RandomTest(SequentialTest):
             self._winner = self._draw.choice([name for name in self.racing() if self.entrants[name].seconds] or self.racing())
         return self._winner
 
-    def winner(self, baseline: str) -> str:
+    def winner(self, baseline: str, min_gain: float = 0.0) -> str:
         return self.fastest

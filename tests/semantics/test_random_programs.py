@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import placer
 from placer.graph.op_graph import OpNode
+from placer.plan.verdict import MOVED
 from placer.tf.devices import full_name
 from placer.tf.run.compiling import compiled
 from placer.tf.run.outcomes import outcome
@@ -29,7 +30,7 @@ from tests.helpers.harness import (
     with_tape_inside,
 )
 from tests.helpers.programs import Source, every_row, programs
-from tests.helpers.racing import random_clock, random_races
+from tests.helpers.racing import random_clock, random_races, random_trials
 
 
 def random_pins(graph: placer.OpGraph, seed: int) -> dict[str, str]:
@@ -111,6 +112,27 @@ def test_tuned_is_plain(source: Source, seed: int, inside: bool) -> None:
     except placer.TraceError:
         assume(False)
     tuned_alike(build, RandomLegal(seed), random_clock(seed))
+
+
+@settings(max_examples=max(20, settings().max_examples // 2))
+@given(programs(), st.integers(0, 99))
+@example(every_row(), 0)
+def test_tried_with_variables_moved_is_plain(source: Source, seed: int) -> None:
+    races_alike(lambda: replace(source.build(), gradients=False), RandomLegal(seed), random_trials(seed))
+
+
+def test_variables_move_in_random_trials() -> None:
+    """Otherwise the test above would show nothing."""
+    used = set()
+    for seed in range(6):
+
+        def build() -> Program:
+            x = tf.Variable([1.0, 2.0])
+            return Program(fn=lambda: tf.tanh(x.assign_add([1.0, 1.0])), state=[x], gradients=False)
+
+        placed = races_alike(build, RandomLegal(seed), random_trials(seed))
+        used |= {plan.verdict.used for plan in placed.placements.values() if plan.verdict}
+    assert any(name.endswith(MOVED) for name in used)
 
 
 def test_every_candidate_of_a_random_race_runs() -> None:

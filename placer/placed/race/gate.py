@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,9 +17,10 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._running: Counter[int] = Counter()
-        """By thread: its calls that run, one inside the other."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._running: dict[int, int] = {}
+        """By id of a thread: how many calls it runs, one inside the other."""
         self._closed = False
         self._waiting: set[int] = set()
 
@@ -29,24 +29,30 @@ class Gate:
         """Ids of the threads that wait to make a call."""
         return frozenset(self._waiting)
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Around a call. It waits while another thread is alone; a call inside of a call never waits."""
+    def __enter__(self) -> None:
+        """Begins a call. It waits while another thread is alone; a call inside of a call never waits."""
         me = threading.get_ident()
-        with self._changed:
-            if not self._running[me]:
-                self._waiting.add(me)
-                try:
-                    self._changed.wait_for(lambda: not self._closed)
-                finally:
-                    self._waiting.discard(me)
-            self._running[me] += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running[me] -= 1
+        with self._lock:
+            calls = self._running.get(me, 0)
+            if self._closed and not calls:
+                self._wait(me)
+            self._running[me] = calls + 1
+
+    def __exit__(self, *raised: object) -> None:
+        me = threading.get_ident()
+        with self._lock:
+            calls = self._running.pop(me) - 1
+            if calls:
+                self._running[me] = calls
+            if self._closed:
                 self._changed.notify_all()
+
+    def _wait(self, me: int) -> None:
+        self._waiting.add(me)
+        try:
+            self._changed.wait_for(lambda: not self._closed)
+        finally:
+            self._waiting.discard(me)
 
     @contextmanager
     def alone(self, timeout_s: float, own_calls: int = 1) -> Iterator[bool]:
@@ -62,7 +68,7 @@ class Gate:
         me = threading.get_ident()
 
         def others() -> int:
-            return sum(self._running.values()) - min(own_calls, self._running[me])
+            return sum(self._running.values()) - min(own_calls, self._running.get(me, 0))
 
         with self._changed:
             closed = not self._closed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from placer.common.units import format_ns
 from placer.common.warning import no_warnings
 from placer.errors import MoveError, PlacerError
+from placer.placed.memory import remember
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, Candidate, exceeds_limit, is_same, with_dearer_copies
 from placer.placed.race.gate import MOVING_LOCK, Gate
@@ -149,10 +150,12 @@ def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:
     if found[0].predicted_ns <= (1 - CERTAIN_GAIN) * fixed.predicted_ns:
         moved = with_moved_variables(signatures, prepared, plan.changed(found[0].placement))
         if isinstance(moved, Prepared):
+            remember(moved.planned)
             return moved
         reason = moved
-    placement = replace(plan.placement, notes=(*plan.placement.notes, note_on_staying(found[0], fixed, reason)))
-    return replace(prepared, call_plan=plan.changed(placement))
+    noted = plan.changed(replace(plan.placement, notes=(*plan.placement.notes, note_on_staying(found[0], fixed, reason))))
+    remember(noted)
+    return replace(prepared, call_plan=noted)
 
 
 def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallPlan) -> Prepared | str:

@@ -454,14 +454,14 @@ def test_a_gate_lets_one_thread_be_alone() -> None:
     gate, inside, go = Gate(), threading.Event(), threading.Event()
 
     def call() -> None:
-        with gate.call():
+        with gate:
             inside.set()
             go.wait()
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(call)
         inside.wait()
-        with gate.call():
+        with gate:
             with gate.alone(0.01) as is_alone:
                 assert not is_alone
             go.set()
@@ -471,7 +471,7 @@ def test_a_gate_lets_one_thread_be_alone() -> None:
                 second = pool.submit(call)
                 while not gate.waiting:
                     pass
-                with gate.call(), gate.alone(0.01) as again:  # a call inside of a call does not wait, and cannot be alone
+                with gate, gate.alone(0.01) as again:  # a call inside of a call does not wait, and cannot be alone
                     assert not again
                 assert not second.done()
         second.result()
