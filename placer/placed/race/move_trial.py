@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from placer.errors import MoveError, PlacerError
+from placer.errors import MoveError
 from placer.placed.race.calls import Runner, first_line
 from placer.placed.race.gate import Gate
 from placer.placed.race.sequential_test import WARM_UP_CALLS, SequentialTest
@@ -180,8 +180,8 @@ class MoveTrial:
         choice = None
         try:
             choice = self._owner.choose()
-        except PlacerError:
-            pass  # there is no plan with variables in other places
+        except Exception:
+            pass  # there is no plan with variables in other places, or it cannot be applied
         except BaseException:
             self._state = "first calls"
             raise
@@ -251,7 +251,7 @@ class MoveTrial:
         except Exception as error:
             self._test.entrants[name].outcome = f"failed: {first_line(error)}"
             self._return(f"{name} failed")
-            if self._repeatable or isinstance(error, PlacerError):
+            if self._repeatable:
                 return self(*args, **kwargs)
             raise
         with self._lock:

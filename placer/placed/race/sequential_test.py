@@ -16,16 +16,20 @@ MAX_EXCESS_S = 1.2
 ERROR = 0.05
 """Probability that the fastest candidate leaves a race, if logarithms of times vary normally."""
 CLEARLY_SLOWER = 1.5
-"""A candidate leaves after two timed calls if both took this many times the median of the fastest."""
+"""An optional candidate leaves after two timed calls if both took this many times the median of the fastest."""
 FAR_SLOWER = 3.0
 """An optional candidate leaves after its second call, which is not timed yet, if that took this many times the same median."""
 MIN_CALLS_COMPARED = 3
 """Timed calls of a candidate before it is compared by its spread."""
 MIN_SPREAD = 0.01
 """Lower limit of the relative spread of a candidate's times, since few times can be equal by chance."""
+UNKNOWN_SPREAD = 0.25
+"""Relative spread that is assumed where no candidate has two timed calls."""
 MIN_GAIN = 0.02
-"""The baseline is kept unless another candidate takes less than its time by this share."""
+"""The baseline is kept unless another candidate takes less than its time by this share, and by more than chance explains."""
 
+_ONE_TEST = NormalDist().inv_cdf(1 - ERROR)
+"""The normal deviate of a single comparison."""
 _MAD_TO_DEVIATION, _MEDIAN_TO_MEAN = 1.4826, 1.2533
 """For normal values: the standard deviation in median absolute deviations, and a median's standard error in those of a mean."""
 
@@ -123,9 +127,10 @@ class SequentialTest:
             self._end_if_decided()
 
     def winner(self, baseline: str, min_gain: float = MIN_GAIN) -> str:
-        """The candidate to use: the fastest, but the baseline where the fastest gains less than the share `min_gain`."""
+        """The candidate to use: the fastest, but the baseline where it gains less than the share `min_gain`, or by chance."""
         fastest, entrant = self.fastest, self.entrants[baseline]
         gains = self.entrants[fastest].median_s < (1 - min_gain) * entrant.median_s
+        gains &= entrant.outcome != "" or _is_slower(entrant, self.entrants[fastest], self._spread(), _ONE_TEST)
         return fastest if gains or not entrant.seconds or _failed(entrant) else baseline
 
     def _is_too_dear(self, name: str) -> bool:
@@ -147,24 +152,24 @@ class SequentialTest:
             if name == fastest or not best.timed:
                 continue
             n, m = len(entrant.timed), len(best.timed)
-            clearly = n >= 2 and m >= 2 and min(entrant.timed) > CLEARLY_SLOWER * best.median_s
+            leaves = n >= MIN_CALLS_COMPARED and m >= MIN_CALLS_COMPARED and _is_slower(entrant, best, spread, self._deviate)
             if name not in self._certain and len(entrant.seconds) >= WARM_UP_CALLS:
-                clearly |= entrant.seconds[-1] > FAR_SLOWER * best.median_s
-            if n >= MIN_CALLS_COMPARED and m >= MIN_CALLS_COMPARED:
-                error = _MEDIAN_TO_MEAN * spread * math.sqrt(1 / n + 1 / m)
-                clearly |= math.log(entrant.median_s / best.median_s) > self._deviate * error
-            if clearly:
+                leaves |= entrant.seconds[-1] > FAR_SLOWER * best.median_s
+                leaves |= n >= 2 and m >= 2 and min(entrant.timed) > CLEARLY_SLOWER * best.median_s
+            if leaves:
                 entrant.outcome = "slower"
 
     def _spread(self) -> float:
-        """Standard deviation of log-times about their candidate's median, from all candidates."""
+        """Standard deviation of log-times about their candidate's median, from all candidates.
+
+        One deviation of each candidate is left out: few values are closer to their own median than to the true one.
+        """
         deviations = [
-            abs(math.log(seconds / entrant.median_s))
+            deviation
             for entrant in self.entrants.values()
-            for seconds in entrant.timed
-            if len(entrant.timed) > 1
+            for deviation in sorted(abs(math.log(seconds / entrant.median_s)) for seconds in entrant.timed)[1:]
         ]
-        return max(MIN_SPREAD, _MAD_TO_DEVIATION * median(deviations)) if deviations else math.inf
+        return max(MIN_SPREAD, _MAD_TO_DEVIATION * median(deviations)) if deviations else UNKNOWN_SPREAD
 
     def _end_if_decided(self) -> None:
         calls = sum(len(entrant.seconds) for entrant in self.entrants.values())
@@ -174,6 +179,12 @@ class SequentialTest:
             self.end = f"{MAX_CALLS} calls were made"
         elif self.excess_s > self._max_excess_s and all(self.entrants[name].seconds for name in self._certain):
             self.end = f"it had cost {self.excess_s:.2g} s"
+
+
+def _is_slower(entrant: Entrant, best: Entrant, spread: float, deviate: float) -> bool:
+    """Whether the median log-time of an entrant exceeds that of the best by so many standard errors of the difference."""
+    error = _MEDIAN_TO_MEAN * spread * math.sqrt(1 / max(1, len(entrant.timed)) + 1 / max(1, len(best.timed)))
+    return math.log(entrant.median_s / best.median_s) > deviate * error
 
 
 def _failed(entrant: Entrant) -> bool:

@@ -56,6 +56,12 @@ def test_the_fastest_rarely_leaves_a_race_of_noisy_candidates() -> None:
     assert lost <= 0.05 * 300
 
 
+def test_on_a_noisy_machine_a_slower_candidate_rarely_replaces_the_baseline() -> None:
+    for spread in (0.05, 0.2, 0.4):
+        chosen = [race({"a": 1.1e-3, "b": 1.0e-3, "c": 1.3e-3}, spread=spread, seed=seed).winner("b") for seed in range(300)]
+        assert sum(name != "b" for name in chosen) <= 0.05 * 300, spread
+
+
 def test_what_is_far_slower_costs_few_calls() -> None:
     test = race({"a": 27e-3, "b": 30e-3, "c": 350e-3}, spread=0.03)
     assert len(test.entrants["c"].seconds) == WARM_UP_CALLS
