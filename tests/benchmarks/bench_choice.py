@@ -38,8 +38,10 @@ from tests.benchmarks.choice_table import markdown, summary
 
 MAX_COMPILED_OPS = 6000
 """XLA takes about 10 ms for an op. Larger functions are not compiled."""
-MAX_RACED_CALLS, MAX_RACED_S = 60, 30.0
+MAX_RACED_CALLS, MAX_RACED_S = 160, 30.0
 """Limits of the calls in which a race may end."""
+SETTLED_CALLS = 40
+"""A race has ended, with the trial of moved variables after it, if the verdict is the same for this many calls."""
 SLOW = 10
 """A variant whose warm call takes this multiple of the shortest one has no part in the rounds; that call is its figure."""
 
@@ -249,12 +251,15 @@ class Variants:
         placed = placer.optimized_placement(work.fn, devices=self._machine)
         step = blocking_step(placed, work.args)
         seconds: list[float] = []
-        while len(seconds) < MAX_RACED_CALLS and sum(seconds) < MAX_RACED_S:
+        verdicts: list[object] = []
+        unchanged = 0
+        while unchanged < SETTLED_CALLS and len(seconds) < MAX_RACED_CALLS and sum(seconds) < MAX_RACED_S:
             started = time.perf_counter()
             step()
             seconds.append(time.perf_counter() - started)
-            if any(plan.verdict for plan in placed.placements.values()):
-                break
+            latest = [plan.verdict for plan in placed.placements.values() if plan.verdict]
+            unchanged = unchanged + 1 if latest and latest == verdicts else 0
+            verdicts = [*latest]
         self.said["race"] = {"seconds": seconds}
         for plan in placed.placements.values():  # there is one, unless the function is left as it is
             verdict = plan.verdict and plan.verdict.to_json()

@@ -12,8 +12,10 @@ import tensorflow as tf
 from placer.tf.run.timing import held_values, restored_variables
 
 TOLERANCES = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}
-"""By type: the largest difference between the numbers of two tensors that agree, as a share of the largest number. For float32, a
-GPU may have multiplied numbers of 10 bits (TF32). Values of other types must be equal."""
+"""By type: the largest difference between the numbers of two tensors that agree, as a share of the largest number. Values of
+other types must be equal."""
+TF32_TOLERANCE = 5e-3
+"""That of float32 where a GPU may multiply numbers of 10 bits (TF32). A product rounds by up to 5e-4, and a step has several."""
 FLOOR = 1e-3
 """Numbers below this share of the tolerance count as zero: they are what remains where terms cancel."""
 
@@ -54,12 +56,18 @@ def _array(value: Any) -> Any:
     return value.numpy() if tf.is_tensor(value) and value.dtype not in (tf.resource, tf.variant) else value
 
 
+def _multiplies_in_tf32() -> bool:
+    return bool(tf.config.list_logical_devices("GPU")) and bool(tf.config.experimental.tensor_float_32_execution_enabled())
+
+
 def _difference(one: Any, two: Any) -> str:
     if not isinstance(one, np.ndarray | np.generic):
         return "" if one is two or one == two else "is another value"
     if one.shape != two.shape or one.dtype != two.dtype:
         return f"has {two.dtype.name}{list(two.shape)} in place of {one.dtype.name}{list(one.shape)}"
     tolerance = TOLERANCES.get(one.dtype.name)
+    if one.dtype.name in ("float32", "complex64") and _multiplies_in_tf32():
+        tolerance = TF32_TOLERANCE
     if tolerance is None:
         unequal = int(np.sum(one != two))
         return f"differs in {unequal} of {one.size} values" if unequal else ""
