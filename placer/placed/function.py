@@ -135,11 +135,12 @@ class PlacedFunction:
                 except TraceError as error:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
         signatures.latest = prepared
+        call = prepared.call if key is None else prepared.eager_call
         try:
             if (gate := signatures.unasked.gate) is None:
-                return prepared.call(*args, **kwargs)
+                return call(*args, **kwargs)
             with gate:
-                return prepared.call(*args, **kwargs)
+                return call(*args, **kwargs)
         except Exception as error:
             from placer.placed import learn, out_of_memory
 

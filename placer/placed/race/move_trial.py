@@ -331,5 +331,5 @@ class MoveTrial:
             row = TimedCandidate(candidate.name, candidate.predicted_ns, median_ns, len(entrant.seconds), outcome)
             rows[candidate.name] = row if known is None else replace(row, calls=known.calls + row.calls)
         timed = sorted(rows.values(), key=lambda row: row.median_ns or float("inf"))
-        cost_s = self._test.excess_s + (0.0 if self._before is None else self._before.cost_s)
+        cost_s = self._test.cost_s(used) + (0.0 if self._before is None else self._before.cost_s)
         return Verdict(tuple(timed), used, why or self._test.end, cost_s)

@@ -17,6 +17,7 @@ from placer.plan.verdict import DEFAULT, PLAN
 from placer.problem.problem import Assignment
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.run import timing
+from tests.helpers.machines import two_cpus
 
 X = tf.reshape(tf.range(12, dtype=tf.float32), [3, 4])
 
@@ -256,3 +257,33 @@ def test_calls_under_a_tape_whose_gradient_is_not_taken_do_not_race_for_ever(clo
         tape.watch(X)
         step(X)
     assert len(ran) == timed
+
+
+@pytest.mark.parametrize(("rounds", "is_beyond_doubt"), [((8, 8), True), ((12, 3), False)])
+def test_without_a_race_a_plan_is_used_only_if_it_gains_beyond_doubt(rounds: tuple[int, int], is_beyond_doubt: bool) -> None:
+    """Two chains of products, one on each device by the plan. A seeded draw keeps the function from racing."""
+    weights = tf.constant(np.random.default_rng(0).standard_normal((512, 512)), tf.float32)
+
+    def chains(x: tf.Tensor) -> tf.Tensor:
+        results = []
+        for k, products in enumerate(rounds):
+            y = x
+            for i in range(products):
+                y = tf.matmul(y, weights, name=f"chain_{k}_{i}")
+            results.append(y)
+        return tf.add_n(results) * tf.random.uniform([], seed=3)
+
+    def by_chain(problem: Any) -> Assignment:
+        device = np.zeros(problem.num_units, np.int64)
+        device[problem.ops.unit[[name.startswith("chain_1") for name in problem.ops.names]]] = 1
+        return Assignment(device)
+
+    x = tf.ones([512, 512])
+    step = placer.place(chains, solver=by_chain, race="force", devices=two_cpus())
+    step(x)
+    devices = {plan.device for plan in step.placement.ops.values()}
+    assert devices == ({"CPU:0", "CPU:1"} if is_beyond_doubt else {"CPU:0"})
+    assert step.placement.verdict is None
+    assert any("do not race" in note for note in step.placement.notes)
+    ran = {device for name, device in step.observe(x).ran.items() if "chain" in name}
+    assert ran == devices

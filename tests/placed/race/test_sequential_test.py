@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placer.placed.race.sequential_test import MAX_CALLS, MAX_EXCESS_S, WARM_UP_CALLS, SequentialTest
@@ -81,3 +82,16 @@ def test_a_candidate_that_failed_is_not_chosen() -> None:
     test.drop("b", "failed: out of memory")
     assert test.end
     assert test.winner("b") == "a"
+
+
+@given(means=MEANS, first_call_s=st.sampled_from([0.0, 0.01, 2.0]))
+def test_the_cost_is_what_was_paid_beyond_calls_of_the_candidate_that_is_used(
+    means: dict[str, float], first_call_s: float
+) -> None:
+    test = race(means, first_call_s=first_call_s)
+    used = test.winner("b")
+    assume(test.entrants[used].timed)
+    calls = sum(len(entrant.seconds) for entrant in test.entrants.values())
+    paid_s = sum(sum(entrant.seconds) for entrant in test.entrants.values())
+    without_a_race_s = calls * means[used] + first_call_s
+    assert test.cost_s(used) == pytest.approx(paid_s - without_a_race_s, abs=1e-9 + 1e-9 * paid_s)
