@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+from io import BytesIO
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -18,12 +19,27 @@ def identity(value: Any) -> str | None:
     """
     try:
         if not isinstance(value, FunctionType):
-            return _hashed(_file(type(value)), pickle.dumps(value))
+            return _hashed(_file(type(value)), _pickled(value))
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        state = pickle.dumps((value.__defaults__, value.__kwdefaults__, cells))
+        state = _pickled((value.__defaults__, value.__kwdefaults__, cells))
         return _hashed(_file(value), value.__qualname__.encode(), repr(_code(value.__code__)).encode(), state)
     except Exception:  # pickling runs code of the user's, which may raise anything
         return None
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses objects of TensorFlow: pickling a variable reads its value, which it may not have before it is planned."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if any(base.__module__.partition(".")[0] in ("tensorflow", "keras") for base in type(value).__mro__):
+            raise pickle.PicklingError(f"{type(value).__name__} is an object of TensorFlow")
+        return NotImplemented
+
+
+def _pickled(value: Any) -> bytes:
+    file = BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
 
 
 def _hashed(*parts: bytes) -> str:
