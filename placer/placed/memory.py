@@ -51,7 +51,7 @@ class Memory:
         self._options = options
         self._store = PlanStore()
         self.key: MemoryKey | None = None
-        """By what the plan is found again; None where nothing is remembered."""
+        """The key that the plan is found by; None where nothing is remembered."""
         described = _described(options)
         if described is None or self._store.is_off:
             return
@@ -79,7 +79,7 @@ class Memory:
             seen: what was seen of the function, if anything was.
             read_graph: reads the graph of the trace with what was seen when the plan was made.
             plan_anew: makes the plan that replaces a remembered one which turns out to be of another graph.
-            may_race: whether calls may race, so that a plan about which they did not decide is not enough.
+            may_race: whether calls may race. Then a plan whose race is not over is not recalled.
         """
         key = self.key
         entry = None if key is None else self._store.get(key.key)

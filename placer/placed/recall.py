@@ -48,7 +48,7 @@ class Recall:
         self._memory = Memory(trace, options, signatures.name, text or signature.text)
 
     def plan(self) -> CallPlan | None:
-        """The remembered plan; None if there is none that calls of now can run by. What was seen is known again with it."""
+        """The remembered plan; None if there is none that current calls can run by. It also restores what was seen."""
         signature = self._signature
         plan = self._memory.recall(signature.seen, self._graph, self._plan_anew, may_race=self._may_race())
         if plan is None or not _may_move_now(self._signatures, plan):
@@ -57,7 +57,7 @@ class Recall:
         return plan
 
     def new(self, placement: Placement, *, races: bool) -> CallPlan:
-        """A new plan; `races` if calls decide whether it stays. It is remembered now, or when calls of now have decided."""
+        """A new plan; `races` says whether calls decide if it stays. It is remembered now, or when they have decided."""
         races = races and is_wanted(self._signatures)
         plan = replace(CallPlan.of(placement, self._signature.seen, self._memory.key), races=races)
         if not (races and self._may_race()):
@@ -65,7 +65,7 @@ class Recall:
         return plan
 
     def _may_race(self) -> bool:
-        """Whether calls of now can race, so that a plan which no race decided must be made again, with its candidates."""
+        """Whether current calls can race. Then a plan that no race decided must be made again, with its candidates."""
         from placer.tf.devices import process_devices
         from placer.tf.run import calling
 

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
 """Shares of the budget: for measuring single ops, and for what one race may take beyond calls of its fastest candidate."""
 MAX_HARVESTS, HARVESTED_STEPS = 2, 3
+"""How often times of ops are taken from real steps, and from how many steps each time."""
 COMPILE_S_PER_OP = 0.01
 """About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
 MAX_COMPILED_RATIO = 10
 """A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
 MAX_NAMES = 3
+"""The most ops that a message names."""
 
 Compile = Literal["try", "off"]
 SideEffects = Literal["refuse", "allow"]
@@ -123,7 +125,7 @@ class _Tuning:
         self._starts_anew = starts_anew(self._trace)
         self._contest = Contest(self._prepared.concrete, args, kwargs, self._left_s, RACE_SHARE * budget_s, self._at)
         self._planning_s = 0.0
-        """How long it took to plan with what was known."""
+        """How long the last planning took, in seconds."""
         self._learnt: list[str] = []
         self._notes: list[str] = []
         if self._prepared.planned.options.get("variables") == "move" and self._prepared.run is not None:
@@ -240,7 +242,9 @@ class _Tuning:
         from placer.tf.run.compiling import unchecked
 
         if is_deterministic():
-            self._notes.append("not compiled: TensorFlow is set to be deterministic, and last bits of compiled results differ")
+            self._notes.append(
+                "not compiled: TensorFlow is set to be deterministic, and last bits of compiled results can differ"
+            )
             return
         expected: list[Outcome] = []
         sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}

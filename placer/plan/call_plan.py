@@ -35,7 +35,7 @@ class CallPlan:
     seen: Seen | None = None
     """What was seen of the function when it was planned."""
     memory_key: MemoryKey | None = None
-    """By what the plan is found again; None for a plan that is not remembered."""
+    """The key that the plan is found by; None for a plan that is not remembered."""
     races: bool = False
     """Whether calls are still to decide, by a race, if it stays."""
 
@@ -56,7 +56,7 @@ class CallPlan:
         )
 
     def changed(self, placement: Placement) -> CallPlan:
-        """Another whole plan for the same trace, which stays."""
+        """Another plan for the same trace, with the same memory key and what was seen."""
         return CallPlan.of(placement, self.seen, self.memory_key)
 
     @cached_property

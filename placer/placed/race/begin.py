@@ -116,7 +116,7 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
-        return "TensorFlow's default does not fit the memory"
+        return "TensorFlow's default exceeds a memory limit"
     if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
         return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
@@ -137,7 +137,9 @@ def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Ca
     plan = prepared.plan
     if chosen is not None and chosen.name != PLAN:
         gain = three_digits(chosen.predicted_ns / plan.step_time_ns)
-        note += f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which is within the doubt."
+        note += (
+            f" {chosen.name} is used: the best plan is predicted to be {gain}x faster, which may be an error of the prediction."
+        )
         plan = chosen.placement
         assert prepared.trace is not None
         # Not the plain function: under a tape it would run without a plan for its gradient.

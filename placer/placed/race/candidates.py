@@ -72,7 +72,7 @@ def candidates(solved: Solved) -> list[Candidate]:
     shortest one.
 
     Returns:
-        None if TensorFlow's default exceeds a memory limit.
+        The candidates; none if TensorFlow's default exceeds a memory limit.
     """
     plan = Candidate(PLAN, solved, solved.solution)
     default = Candidate(DEFAULT, solved, _solution(solved, solved.problem, "tf_default"))

@@ -51,9 +51,10 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     """The placements that are worth a trial, the one with the fewest risks first; all have the variables in the same places.
 
     They are: the plan that may move variables, and everything on one kind of device with the variables there. The first one
-    takes least if copies take longer than predicted. One whose predicted step is far longer than another's is left out. Empty
-    if none is predicted to gain `MIN_GAIN`, unless the options force a
-    race: neither by the predicted times of copies nor with longer ones, since copies are the least certain.
+    takes least if copies take longer than predicted. One whose predicted step is far longer than another's is left out.
+
+    Empty if none is predicted to gain `MIN_GAIN`, with the predicted times of copies or with longer ones; copies are the least
+    certain. If the options force a race, none has to gain.
 
     Args:
         signatures: of the placed function.
@@ -220,8 +221,8 @@ def lend(signatures: Signatures, moves: TemporaryMoves, run: TapedFunction, afte
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:
     """A note of a plan whose variables stay where they are although other places are predicted to be better."""
     return (
-        f"Moving the variables is predicted to take {format_ns(moved.predicted_ns)} instead of "
-        f'{format_ns(fixed.predicted_ns)}: {reason}. Way out: variables="move".'
+        f"With the variables moved, a step is predicted to take {format_ns(moved.predicted_ns)} instead of "
+        f'{format_ns(fixed.predicted_ns)}. The variables stay: {reason}. Way out: variables="move".'
     )
 
 

@@ -14,7 +14,7 @@ WARM_UP_CALLS = 2
 MAX_EXCESS_S = 1.2
 """Limit of the time that a race may cost: 2% of the first minute."""
 ERROR = 0.05
-"""Probability that the fastest candidate leaves a race, if logarithms of times vary normally."""
+"""Limit of the probability that the fastest candidate leaves a race, if logarithms of times vary normally."""
 CLEARLY_SLOWER = 1.5
 """An optional candidate leaves after two timed calls if both took this many times the median of the fastest."""
 FAR_SLOWER = 3.0
@@ -26,7 +26,8 @@ MIN_SPREAD = 0.01
 UNKNOWN_SPREAD = 0.25
 """Relative spread that is assumed where no candidate has two timed calls."""
 MIN_GAIN = 0.02
-"""The baseline is kept unless another candidate takes less than its time by this share, and by more than chance explains."""
+"""The baseline is kept unless another candidate takes less time by at least this share of the baseline's time, and chance alone
+does not explain the difference."""
 
 _ONE_TEST = NormalDist().inv_cdf(1 - ERROR)
 """The normal deviate of a single comparison."""

@@ -17,7 +17,7 @@ from placer.tf.state.variables import Move, bytes_of, name_of, release_variables
 from placer.tf.trace.tracing import Trace
 
 MAX_BYTES = 256 << 20
-"""The most bytes that are moved unasked: a move of them takes about a tenth of a second."""
+"""The most bytes that are moved by default: a move of them takes about a tenth of a second."""
 
 _TENSORFLOW = os.path.dirname(tf.__file__) + os.sep
 
@@ -78,7 +78,7 @@ class TemporaryMoves:
     def reason_against(self) -> str:
         """Why the variables should stay where they are, in words; "" if they may move."""
         if (nbytes := sum(bytes_of(each.variable) for each in self._moves)) > MAX_BYTES:
-            return f"they have {nbytes >> 20} MiB, more than the {MAX_BYTES >> 20} MiB that are moved unasked"
+            return f"they have {nbytes >> 20} MiB, more than the {MAX_BYTES >> 20} MiB that are moved by default"
         variables = [each.variable for each in self._moves]
         if special := [name_of(variable) for variable in variables if not can_be_lent(variable)]:
             return f"{special[0]!r} is no plain tf.Variable"

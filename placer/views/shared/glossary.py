@@ -158,8 +158,8 @@ TERMS = (
     ),
     Term(
         "end",
-        "Everything that is assumed or only bounded as small (low) or as large (high) as it may well be: 1 round and 500, or the "
-        "bound; sizes of 1 and of 256, or the bound.",
+        "One of two values for everything whose source is assumed or bound: small (the low end: 1 round, sizes of 1) or large "
+        "(the high end: 500 rounds, sizes of 256, or the bound if there is one).",
         "At the high end, a loop of 10 assumed rounds runs 500 rounds, and the plan takes 9.5 ms instead of 0.6 ms.",
         in_report=True,
     ),
@@ -184,12 +184,14 @@ TERMS = (
     ),
     Term(
         "trial",
-        "Calls that time a function with its variables in other places. They stay there only if that is clearly faster.",
+        "Calls that time a function with its variables in other places. The variables stay there only if calls then take at "
+        "least 15% less time.",
         "A small model's variables move from GPU:0 to CPU:0, and the step takes 0.15 ms instead of 0.52 ms: they stay.",
     ),
     Term(
         "verdict",
-        "The result of a race: the measured time of each candidate, the candidate that later calls run, and why the race ended.",
+        "The result of a race or a tuning: the measured time of each candidate, the candidate that later calls run, and why the "
+        "race or the tuning ended.",
         "`step.placement.verdict.used` is `TensorFlow's default`.",
         in_report=True,
     ),

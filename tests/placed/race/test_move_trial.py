@@ -224,7 +224,7 @@ def test_variables_that_something_else_uses_stay(holder: Any, clock: Clock, w: t
         step(X)
     assert kept is not None
     assert set(clock.places) == {HERE}
-    notes = [note for note in step.placement.notes if note.startswith("Moving the variables is predicted to take")]
+    notes = [note for note in step.placement.notes if note.startswith("With the variables moved, a step is predicted to take")]
     assert all(HOLDERS[holder] in note and note.endswith('Way out: variables="move".') for note in notes)
     assert len(notes) == bool(HOLDERS[holder])  # no trial is planned for a function that has other users from the start
 
@@ -424,7 +424,7 @@ def test_large_variables_stay(clock: Clock, w: tf.Variable, monkeypatch: pytest.
     for _ in range(CALLS):
         step(X)
     assert set(clock.places) == {HERE}
-    assert any("moved unasked" in note for note in step.placement.notes)
+    assert any("moved by default" in note for note in step.placement.notes)
 
 
 @pytest.mark.parametrize("size", [8, 1024])

@@ -212,7 +212,7 @@ def test_a_candidate_over_a_memory_limit_never_runs(clock: Any) -> None:
     for _ in range(5):
         step(big)
     assert not ran
-    assert any("does not fit the memory" in note for note in step.placement.notes)
+    assert any("exceeds a memory limit" in note for note in step.placement.notes)
 
 
 @pytest.mark.parametrize("winner", [DEFAULT, PLAN])
