@@ -58,7 +58,9 @@ def _show(store: PlanStore, entries: list[Listed], save: Path | None) -> tuple[A
     from placer.plan.plan_store import unpacked
 
     if len(entries) != 1:
-        raise OptionError(f"{len(entries)} remembered plans fit: give more digits of a key. placer cache lists them.")
+        raise OptionError(
+            f"{len(entries)} remembered plans have a key that begins so: give more digits. placer cache lists them."
+        )
     entry = store.get(entries[0].key)
     if entry is None:
         raise PlacerError(f"the plan {entries[0].key[:_KEY_DIGITS]} is damaged; it is no longer remembered.")
@@ -82,4 +84,7 @@ def _clear(store: PlanStore, entries: list[Listed]) -> tuple[Any, str]:
             store.delete([entry.key for entry in entries])
     except FILE_ERRORS as error:
         raise PlacerError(f"{store.path} cannot be cleared: {error}") from error
-    return {"store": str(store.path), "cleared": len(entries)}, f"{len(entries)} plans are no longer remembered"
+    return {
+        "store": str(store.path),
+        "cleared": len(entries),
+    }, f"{len(entries)} plan{' is' if len(entries) == 1 else 's are'} no longer remembered"

@@ -15,6 +15,7 @@ from placer.placed.race.compiled_calls import CompiledCalls
 from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
 from placer.placed.race.moved_plans import lend, may_move, moved_choice, note_on_staying, other_use
+from placer.placed.race.sequential_test import MIN_GAIN
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
@@ -103,9 +104,9 @@ def is_wanted(signatures: Signatures) -> bool:
 
 
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
-    """Whether there are several candidates, and one is predicted to be faster than TensorFlow's default."""
+    """Whether there are several candidates, and one is predicted to gain what it must gain to be used."""
     default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
-    is_faster = min(each.predicted_ns for each in entrants) < default_ns
+    is_faster = min(each.predicted_ns for each in entrants) < (1 - MIN_GAIN) * default_ns
     return len(entrants) > 1 and (is_faster or signatures.options.race == "force")
 
 

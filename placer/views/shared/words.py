@@ -51,7 +51,9 @@ def verdict_headline(verdict: Verdict) -> str:
         return ""
     time = f"{format_ns(used.median_ns)} per step"
     if verdict.used == DEFAULT:
-        return f"measured: none of {len(verdict.candidates) - 1} others is clearly faster than {DEFAULT}, which is used: {time}"
+        others = len(verdict.candidates) - 1
+        none = "the other candidate is not" if others == 1 else f"none of {others} others is"
+        return f"measured: {none} clearly faster than {DEFAULT}, which is used: {time}"
     change = ratio(default.median_ns, used.median_ns, "faster than", "slower than", "as fast as")
     return f"measured {change} {DEFAULT}: {time} instead of {format_ns(default.median_ns)} ({verdict.used} is used)"
 
