@@ -36,6 +36,7 @@ PACKAGE_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 AtomicFunction = atomic_function.AtomicFunction
 ConcreteFunction = concrete_function.ConcreteFunction
+PolymorphicFunction = polymorphic_function.Function
 UnliftableError = op_selector.UnliftableError
 
 # Finds the names of functions in an error's message. TensorFlow's own pattern skips names such as "<lambda>" and names that are
@@ -112,7 +113,7 @@ def variable_creation_function(function: Any) -> Any:
 @contextmanager
 def deferred_initialisers(function: Any, initialisers: list[Any]) -> Iterator[None]:
     """While a tf.function is first traced inside, its variables' initialisers are appended to `initialisers` and not run."""
-    if not isinstance(function, polymorphic_function.Function):
+    if not isinstance(function, PolymorphicFunction):
         yield
         return
     function._initialize_uninitialized_variables = initialisers.extend
