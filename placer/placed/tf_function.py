@@ -85,7 +85,8 @@ class TfFunction:
     # -- what TensorFlow asks of a tf.function ---------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not name.startswith("_"):
+        # Not every attribute: one such as `_tf_decorator` leads from the function around this one back to this one.
+        if name != "_jit_compile" and (name[:2] == "__" or name[:1] != "_" or not hasattr(self.__class__, name)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._around, name)
 

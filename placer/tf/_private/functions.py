@@ -9,6 +9,7 @@ import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,19 @@ def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]
     return concrete
 
 
+_keeps_devices: ContextVar[bool] = ContextVar("keeps_devices", default=False)
+
+
+@contextmanager
+def keeping_devices() -> Iterator[None]:
+    """While the block runs, a SavedModel is written with the devices of private copies."""
+    token = _keeps_devices.set(True)
+    try:
+        yield
+    finally:
+        _keeps_devices.reset(token)
+
+
 class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
     """A registered function of a private copy.
 
@@ -175,7 +189,7 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
 
     @property
     def _c_func(self) -> Any:
-        if not is_saving():
+        if not is_saving() or _keeps_devices.get():
             return super()._c_func
         definition = self.definition
         for node in definition.node_def:
