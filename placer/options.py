@@ -94,6 +94,13 @@ class Options:
             "kept: auto, where one is predicted to be faster than the default; off; force, wherever that is possible"
         },
     )
+    planning: Literal["wait", "background"] = field(
+        default="wait",
+        metadata={
+            "help": "wait: the first call of a signature waits for its plan; background: calls run as the plain function while a "
+            "thread makes the plan"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
@@ -147,6 +154,7 @@ _CHOICES = {
     "on_missing_device": ("relax", "error"),
     "trace_for": ("target", "here"),
     "race": ("auto", "off", "force"),
+    "planning": ("wait", "background"),
 }
 
 

@@ -26,7 +26,7 @@ class LoadedModel:
     model: Any
     """What `tf.saved_model.load` gives. It owns the variables."""
     signatures: Mapping[str, Any]
-    """By name: a `PlacedFunction`, or the ConcreteFunction of a signature that is not placed or has its devices in its graph."""
+    """By name: a `PlacedFunction`. A ConcreteFunction for a signature that cannot be placed, or whose graph has the devices."""
 
 
 def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool = False, **options: Any) -> ModelPlans:
@@ -60,11 +60,11 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
             raise OptionError(f"{source} has no signatures: save it with signatures=...")
         functions: dict[str, Any] = dict(model.signatures)
         plans: dict[str, Placement] = {}
-        left: dict[str, str] = {}
+        unplaced: dict[str, str] = {}
         for name, concrete in model.signatures.items():
             trace, reason = trace_if_placeable(concrete, (), {})
             if trace is None:
-                left[name] = reason
+                unplaced[name] = reason
                 continue
             plans[name] = plan = PlacedFunction(concrete, checked).plan()
             if with_devices:
@@ -72,7 +72,7 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
         if with_devices:
             written = drafts / "with_devices"
             save_with_devices(model, functions, written)
-        placed = ModelPlans(plans, left, with_devices)
+        placed = ModelPlans(plans, unplaced, with_devices)
         placed.save(written)
         written.rename(out)
     return placed
@@ -101,7 +101,7 @@ def load(path: str | Path, **options: Any) -> LoadedModel:
         concrete.model = model  # keeps its variables alive as long as the signature
     signatures = {
         name: concrete
-        if saved.in_graph or name in saved.left
+        if saved.in_graph or name in saved.unplaced
         else _applied(concrete, saved.plans.get(name), checked, f"the plan for signature {name!r} of {folder}")
         for name, concrete in model.signatures.items()
     }
