@@ -80,7 +80,7 @@ def end_of_race(verdict: Verdict) -> str:
     """Why a race ended, and what it cost; how long a tuning took."""
     if verdict.end == TUNED:
         return f"tuned in {three_digits(verdict.cost_s)} s, with {verdict.calls} timed calls"
-    return f"the race ended after {verdict.calls} calls: {verdict.end}; it cost {three_digits(verdict.cost_s)} s"
+    return f"the race ended after {verdict.calls} calls: {verdict.end}; it cost {verdict.cost_s:.2g} s"
 
 
 def _predicted(placement: Placement) -> str:
