@@ -50,10 +50,10 @@ def read_target(
 
     if path.is_dir():
         start()
-        from placer.tf.trace.targets import load_saved_model
+        from placer.tf.trace.targets import load_signature
 
         chosen = Options.of(overrides)
-        model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
+        model, function = load_signature(path, signature or DEFAULT_SIGNATURE)
         graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()
