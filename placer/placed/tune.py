@@ -231,14 +231,7 @@ class _Tuning:
             raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
 
     def _with_earlier(self, new: list[str]) -> list[str]:
-        """Adds the placement that calls have run so far, and makes sure that it is timed, however short the budget is.
-
-        Args:
-            new: the candidates that are timed next, with TensorFlow's default among them.
-
-        Returns:
-            The same, with those first that have to be timed.
-        """
+        """Adds the placement that calls have run so far to the candidates that are timed next; those that must be come first."""
         verdict = self._earlier.verdict
         if verdict is None or verdict.compiled_for:
             return new
