@@ -126,6 +126,11 @@ class Options:
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def may_try_moves(self) -> bool:
+        """Whether calls may be tried with variables in other places. The plain function, which runs meanwhile, needs them here."""
+        return self.variables == "auto" and self.race != "off" and self.planning == "wait"
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
         """Options from keywords.
