@@ -128,7 +128,7 @@ class Options:
 
     @property
     def may_try_moves(self) -> bool:
-        """Whether calls may be tried with variables in other places. The plain function, which runs meanwhile, needs them here."""
+        """Whether calls may be tried with variables in other places. Not if the plain function runs meanwhile."""
         return self.variables == "auto" and self.race != "off" and self.planning == "wait"
 
     @classmethod
