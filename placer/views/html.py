@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from placer.common.escaping import markup
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
+from placer.plan.why import decisive_op
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.glossary import TERMS
 from placer.views.shared.scopes import Part, scopes
@@ -97,6 +98,7 @@ def payload(placement: Placement) -> dict[str, Any]:
     return {
         "title": graph.name,
         "headline": headline(p),
+        "decisive": number.get(decisive_op(p), -1),
         "machine": p.machine,
         "figures": {
             **{
