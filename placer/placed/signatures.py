@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
 from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
@@ -269,6 +270,7 @@ class Signatures:
 
     # -- applying --------------------------------------------------------------------------------------------------
 
+    @paused_collection()
     def _apply(self, prepared: Prepared, watched: frozenset[tuple[int, int]]) -> Prepared:
         """Rewrites the function by its plan and, where the plan may, moves variables.
 
@@ -341,8 +343,9 @@ class Signatures:
         missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
         if missing:
             raise DeviceError(
-                f"the plan for {self.name} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
-                f"read the plan through .placement, or plan again with devices=None for this machine"
+                f"calls of {self.name} cannot run here: the plan uses {', '.join(missing)}, and this process has "
+                f"{', '.join(process_devices())}. Way out: leave devices out to plan for this process. The plan itself is in "
+                ".placement."
             )
 
     def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
