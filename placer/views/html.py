@@ -23,11 +23,9 @@ from placer.views.shared.words import (
     against,
     cost_source,
     cost_sources,
-    end_of_race,
     headline,
     optimality,
     solver_words,
-    verdict_rows,
 )
 from placer.views.timeline import memory_over_time
 
@@ -121,7 +119,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             }
             for name, b in p.baselines.items()
         ],
-        "verdict": {"rows": verdict_rows(p.verdict), "end": end_of_race(p.verdict)} if p.verdict is not None else None,
+        "verdict": {"rows": p.verdict.rows, "end": p.verdict.cost} if p.verdict is not None else None,
         "notes": list(p.notes),
         "terms": [[term.name, term.meaning, term.example] for term in TERMS if term.in_report],
         "ops": columns,

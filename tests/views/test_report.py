@@ -27,7 +27,7 @@ from placer.views.html import LIBRARIES, payload
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.facts import op_facts
 from placer.views.shared.scopes import Part, first, scopes
-from placer.views.shared.words import headline, source_words, verdict_rows
+from placer.views.shared.words import headline, source_words
 from tests.helpers.browser import chromium, open_report, wait
 from tests.helpers.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 
@@ -414,7 +414,7 @@ def test_the_page_shows_the_verdict_of_a_race(browser: Any, tmp_path: Path) -> N
         assert shown.is_displayed() == raced
         if raced:
             cells = [cell.text for cell in shown.find_elements("css selector", "tbody td")]
-            assert cells == [cell for row in verdict_rows(verdict) for cell in row]
+            assert cells == [cell for row in verdict.rows for cell in row]
             assert "the race ended after 13 calls: all others are slower; it cost 0.25 s" in shown.text
 
 
