@@ -99,7 +99,7 @@ def seen_in_short(graph: OpGraph) -> str:
     parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
     ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == "seen" for size in sizes)]
     begun = [name for name in ops if _begins(graph, name, _SEEN)]
-    return _all(parts + [f"sizes of {name!r}" for name in begun])
+    return _all(parts + [f"sizes {_shape_seen(graph, name)} of {name!r}" for name in begun])
 
 
 def without_bound(graph: OpGraph) -> tuple[str, ...]:
@@ -123,6 +123,11 @@ def given_too_late(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) 
         if any(known.source != "given" for loop, known in graph.rounds.items() if fnmatchcase(loop, name)):
             return name
     return ""
+
+
+def _shape_seen(graph: OpGraph, name: str) -> str:
+    sizes = zip(graph.op(name).signature.outputs, graph.sizes[name], strict=True)
+    return next(f"[{','.join(map(str, spec.shape or ()))}]" for spec, size in sizes if size and size.source == "seen")
 
 
 def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:
