@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
+from placer.placed.many_plans import warn_of_many_plans
 from placer.placed.signatures import Signatures
+from placer.placed.tf_function import TfFunction
 
 if TYPE_CHECKING:
     from placer.graph.seen import Seen
@@ -25,15 +27,13 @@ if TYPE_CHECKING:
     from placer.verbs.profile import Profile
 
 
-class PlacedFunction:
+class PlacedFunction(TfFunction):
     """A function whose ops run where a solved plan says.
 
     It is called like the function it wraps, with the same results, side effects and gradients. There is one trace and one plan
     for each input signature; signatures are distinguished as `tf.function` does.
     """
 
-    autograph_info__ = None
-    """Tells AutoGraph not to convert this class when it is called inside a tf.function."""
     __wrapped__: Callable[..., Any]
 
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
@@ -46,7 +46,6 @@ class PlacedFunction:
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
-        """The state of each input signature."""
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
         """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
         method."""
@@ -76,23 +75,11 @@ class PlacedFunction:
         """The options of its plans, without the lower limits of signatures that ran out of memory."""
         return self.signatures.options
 
-    def __tf_tracing_type__(self, context: Any) -> Any:
-        """As an argument of a tf.function it stands for itself, not for the function it wraps."""
-        from placer.tf._private.functions import trace_type_by_identity
-
-        return trace_type_by_identity(self)
-
-    @property
-    def _traceable(self) -> Any:
-        """What `placer.tf.trace.tracing.traceable` takes for a placed function."""
-        return self.signatures.traceable
-
     # -- methods ---------------------------------------------------------------------------------------------------
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        from placer.tf._private.runtime import is_saving
         from placer.tf.run.calling import is_composite
 
         if is_composite(instance):
@@ -101,8 +88,7 @@ class PlacedFunction:
         with self.signatures.lock:
             if key not in self._methods:
                 self._methods[key] = self._bind(instance, owner)
-            method = self._methods[key][1]
-            return method._method_to_save() if is_saving() else method
+            return self._methods[key][1]
 
     def _bind(self, instance: Any, owner: type | None) -> tuple[Any, PlacedFunction]:
         from placer.tf.trace.tracing import traceable
@@ -134,6 +120,7 @@ class PlacedFunction:
                     prepared = learn.first_call(signatures, args, kwargs) or signatures.prepare(args, kwargs, key)
                 except TraceError as error:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
+                warn_of_many_plans(signatures)
         signatures.latest = prepared
         call = prepared.call if key is None else prepared.eager_call
         try:
@@ -190,7 +177,9 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         with self.signatures.lock:
-            return self.signatures.plan(args, kwargs).plan
+            prepared = self.signatures.plan(args, kwargs)
+            prepared.signature.asked_for = True
+            return prepared.plan
 
     @property
     def placement(self) -> Placement:
@@ -299,8 +288,7 @@ class PlacedFunction:
         """The ConcreteFunction for a call with these arguments or TensorSpecs: calls of it run by plan.
 
         `tf.saved_model.save` accepts it as a signature or as an attribute of the saved object. It is written without devices, so
-        that it runs on other machines. The same holds for a tf.function that calls the placed function, and for a method that is
-        decorated in its class. A placed function that is an attribute of an instance is left out: assign the result of this.
+        that it runs on other machines. The same holds for the placed function itself, and for a tf.function that calls it.
 
         Raises:
             PlacerError: planning failed, or the plan's devices are not here.
@@ -309,19 +297,6 @@ class PlacedFunction:
         from placer.placed.saving import exportable
 
         return exportable(self.signatures, args, kwargs)
-
-    def _method_to_save(self) -> Any:
-        """What `tf.saved_model.save` gets for a method: a tf.function without devices, with the signatures planned so far."""
-        for signature in self.signatures.known():
-            args, kwargs = signature.concrete.structured_input_signature
-            self._around.get_concrete_function(*args, **kwargs)
-        return self._around
-
-    @functools.cached_property
-    def _around(self) -> Any:
-        from placer.tf.rewrite.exporting import calling_function
-
-        return calling_function(self)
 
 
 def _with_defaults(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
 from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
@@ -269,6 +270,7 @@ class Signatures:
 
     # -- applying --------------------------------------------------------------------------------------------------
 
+    @paused_collection()
     def _apply(self, prepared: Prepared, watched: frozenset[tuple[int, int]]) -> Prepared:
         """Rewrites the function by its plan and, where the plan may, moves variables.
 

@@ -48,12 +48,12 @@ def read_target(
     from placer.tf.run.starting import start
 
     start()
-    from placer.tf.trace.targets import load_saved_model
+    from placer.tf.trace.targets import load_signature
     from placer.verbs.build_graph import build_graph
 
     if path.is_dir():
         chosen = Options.of(overrides)
-        model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
+        model, function = load_signature(path, signature or DEFAULT_SIGNATURE)
         graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()

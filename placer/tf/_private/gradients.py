@@ -30,11 +30,12 @@ def is_recording() -> bool:
     return tf.executing_eagerly() and bool(record.could_possibly_record())
 
 
-def watches(recorder: Any, variable: Any) -> bool:
-    """Whether a GradientTape can still give a gradient for the variable, or a ForwardAccumulator watches it."""
+def watched_of(recorder: Any, variables: Sequence[Any]) -> list[Any]:
+    """Those variables for which a GradientTape can still give a gradient, or that a ForwardAccumulator watches."""
     if isinstance(recorder, tf.GradientTape):
-        return recorder._tape is not None and any(watched is variable for watched in recorder.watched_variables())
-    return bool(recorder._recording) and recorder.jvp(variable) is not None
+        watched = set(map(id, recorder.watched_variables())) if recorder._tape is not None else ()
+        return [variable for variable in variables if id(variable) in watched]
+    return [variable for variable in variables if recorder._recording and recorder.jvp(variable) is not None]
 
 
 def recorded_call(pair: Any, args: Sequence[Any]) -> Any:
