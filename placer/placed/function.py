@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
 from placer.placed.many_plans import warn_of_many_plans
@@ -122,7 +123,9 @@ class PlacedFunction(TfFunction):
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
                 warn_of_many_plans(signatures)
         signatures.latest = prepared
-        call = prepared.call if key is None else prepared.eager_call
+        call = prepared.run
+        if (timing := prepared.timing) is not None:  # a key is that of an eager call
+            call = timing if key is None else timing.alone if timing.no_tape() else timing.taped
         try:
             if (gate := signatures.unasked.gate) is None:
                 return call(*args, **kwargs)
@@ -131,7 +134,7 @@ class PlacedFunction(TfFunction):
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
-            if prepared.timing is not None and prepared.timing.races:
+            if timing is not None and timing.races:
                 raise
             recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
@@ -150,7 +153,26 @@ class PlacedFunction(TfFunction):
 
         return call_key
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Sequence[str] = ()
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with default values.
+
+        Args:
+            args, kwargs: of the call.
+            options: keywords that a method takes beside them.
+
+        Raises:
+            OptionError: a keyword that is neither a parameter of the function nor an option.
+        """
+        parameters = getattr(self, "__signature__", None) if options and kwargs else None
+        if parameters and not any(each.kind is each.VAR_KEYWORD for each in parameters.parameters.values()):
+            for name in kwargs:
+                if name not in parameters.parameters:
+                    raise OptionError(
+                        f"{name!r} is no parameter of {self.__name__} and no option{did_you_mean(name, options)} "
+                        f"The options are {', '.join(options)}."
+                    )
         return (args, kwargs) if self._parameters is None else _with_defaults(self._parameters, args, kwargs)
 
     # -- plans -----------------------------------------------------------------------------------------------------
@@ -224,6 +246,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.verbs.profile import profile
 
+        args, kwargs = self._arguments(args, kwargs, ("budget_s",))
         with self.signatures.provisional_plan(args, kwargs) as plan:
             measured = profile(plan.graph, budget_s)
         self.plan(*args, **kwargs)
@@ -242,7 +265,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.learn import learn
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self._arguments(args, kwargs, ("keep_state",))
         return learn(self.signatures, args, kwargs, keep_state)
 
     def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
@@ -256,7 +279,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.harvest import harvest
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self._arguments(args, kwargs, ("steps",))
         return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
 
     def tune(
@@ -279,7 +302,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.tune import tune
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self._arguments(args, kwargs, ("budget_s", "compile", "side_effects"))
         return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------

@@ -343,8 +343,9 @@ class Signatures:
         missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
         if missing:
             raise DeviceError(
-                f"the plan for {self.name} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
-                f"read the plan through .placement, or plan again with devices=None for this machine"
+                f"calls of {self.name} cannot run here: the plan uses {', '.join(missing)}, and this process has "
+                f"{', '.join(process_devices())}. Way out: leave devices out to plan for this process. The plan itself is in "
+                ".placement."
             )
 
     def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:

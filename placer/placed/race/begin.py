@@ -201,14 +201,10 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     if gate is None or unasked.give_back is not None or unasked.trial is not None:
         return False
     before = Dispatch(dispatch.alone, dispatch.taped, dispatch.traced)
-    chosen: list[MoveChoice] = []
-
-    def choose() -> MoveChoice | None:
-        chosen[:] = moved_choice(signatures, prepared, fixed)
-        return chosen[0] if chosen else None
 
     def reason_against(choice: MoveChoice) -> str:
-        return other_use(signatures, prepared) or choice.moves.reason_against()
+        assert prepared.trace is not None
+        return other_use(signatures, prepared) or choice.moves.reason_against(prepared.trace)
 
     def settle(settled: Prepared) -> bool:
         unasked.trial = None
@@ -223,10 +219,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         if not settle(prepared):
             signatures.forget(signature)
 
-    def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
-        release_variables(chosen[0].first)
+    def keep(choice: MoveChoice, verdict: Verdict, winner: Candidate) -> None:
+        run = choice.runners[winner.name]
+        release_variables(choice.first)
         rely_on_variables(run)
-        lend(signatures, chosen[0].moves, run, go_back)
+        lend(signatures, choice.moves, run, go_back)
         plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
         remember(plan)
         settled = replace(prepared, call_plan=plan, run=run)
@@ -234,11 +231,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
         settle(settled)
 
-    def leave(verdict: Verdict | None, reason: str) -> None:
+    def leave(choice: MoveChoice | None, verdict: Verdict | None, reason: str) -> None:
         unasked.gate = None
         placement = prepared.plan
-        if reason:
-            note = note_on_staying(chosen[0].candidates[0], fixed, reason)
+        if choice is not None and reason:
+            note = note_on_staying(choice.candidates[0], fixed, reason)
             placement = replace(placement, notes=(*placement.notes, note))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
@@ -256,7 +253,8 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
 
         return call
 
-    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, lambda: signatures.forget(signature), leave)
+    choose, plan_again = partial(moved_choice, signatures, prepared, fixed), partial(signatures.forget, signature)
+    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, plan_again, leave)
     repeatable = changes_nothing(fixed.solved.placement.graph)
     verdict = prepared.planned.verdict
     trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)

@@ -81,12 +81,13 @@ class TrialOwner:
     """Why variables should stay where they are, in words; "" if they may move. Called when no other call runs."""
     locks: Sequence[Any]
     """Locks of plans and moves."""
-    keep: Callable[[Verdict, Candidate, Any], None]
-    """Called if the variables stay where they have moved, with the candidate that is used and the function that runs it."""
+    keep: Callable[[MoveChoice, Verdict, Candidate], None]
+    """Called if the variables stay where they have moved, with the candidate that is used."""
     plan_again: Callable[[], None]
     """Called if some variables are in other places than any plan has them."""
-    leave: Callable[[Verdict | None, str], None]
-    """Called if the variables are where they were, with the verdict if there is one, and the reason if no trial was made."""
+    leave: Callable[[MoveChoice | None, Verdict | None, str], None]
+    """Called if the variables are where they were: with what was to be tried, the verdict if there is one, and the reason if no
+    trial was made."""
 
 
 class MoveTrial:
@@ -123,6 +124,8 @@ class MoveTrial:
         self._attempts = 0
         self._why = ""
         self._choice: MoveChoice | None = None
+        self._places: list[str] = []
+        """Where calls leave their results before the variables move."""
         self._test = SequentialTest([fixed.name])
         self._lock = threading.RLock()
 
@@ -194,9 +197,10 @@ class MoveTrial:
             self._state = "timing"
 
     def _timed_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        from placer.tf.run.timing import timed_call
+        from placer.tf.run.timing import places_of, timed_call
 
         results, seconds = timed_call(self._run, args, kwargs)
+        self._places = places_of(results)
         with self._lock:
             if self._state == "timing":
                 self._test.add(self._fixed.name, seconds)
@@ -216,8 +220,8 @@ class MoveTrial:
                 if is_alone:
                     reason = self._owner.reason_against(choice)
                     if not reason:
-                        choice.moves.give_back = self._end_for_trace
                         choice.moves.make(choice.first)
+                        choice.moves.lend(self._end_for_trace)
                         state = "moved"
                 elif self._attempts >= MAX_ATTEMPTS:
                     reason = "other threads use TensorFlow all the time"
@@ -247,7 +251,7 @@ class MoveTrial:
 
         assert self._choice is not None
         try:
-            results, seconds = timed_call(self._choice.runners[name], args, kwargs)
+            results, seconds = timed_call(self._choice.runners[name], args, kwargs, self._places)
         except Exception as error:
             self._test.entrants[name].outcome = f"failed: {first_line(error)}"
             self._return(f"{name} failed")
@@ -278,7 +282,7 @@ class MoveTrial:
                 return
             self._state, self._run = "over", choice.runners[name]
         candidate = next(candidate for candidate in choice.candidates if candidate.name == name)
-        self._owner.keep(self._verdict(name, why), candidate, self._run)
+        self._owner.keep(choice, self._verdict(name, why), candidate)
 
     def _return(self, why: str, own_calls: int = 1) -> None:
         """Moves variables back, now or, while other calls run, in a later call.
@@ -317,7 +321,7 @@ class MoveTrial:
 
     def _leave(self, verdict: Verdict | None, reason: str) -> None:
         self._state = "over"
-        self._owner.leave(verdict, reason)
+        self._owner.leave(self._choice, verdict, reason)
 
     def _verdict(self, used: str, why: str) -> Verdict:
         """The verdict of the race with the candidates of the trial."""

@@ -64,11 +64,8 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     Raises:
         PlacerError: there is no such plan.
     """
-    limits = prepared.signature.reduced_limits
     with no_warnings():
-        solved = signatures.solve(
-            fixed.solved.placement.graph, signatures.options.memory_limits if limits is None else limits, variables="move"
-        )
+        solved = signatures.solve(fixed.solved.placement.graph, signatures.limits_of(prepared.signature), variables="move")
     found = [Candidate(PLAN + MOVED, solved, solved.solution)]
     for rule in ("all_cpu", "all_gpu"):
         if rule in solved.placement.baselines:
@@ -87,19 +84,19 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     return tried if is_promising or signatures.options.race == "force" else []
 
 
-def moved_choice(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> list[MoveChoice]:
-    """What to try with variables in other places, ready to run, as a list of one; empty if nothing is worth a trial.
+def moved_choice(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> MoveChoice | None:
+    """What to try with variables in other places, ready to run; None if nothing is worth a trial.
 
     Raises:
         PlacerError: there is no such plan, or a variable cannot be moved.
     """
     assert prepared.trace is not None
     found = moved_candidates(signatures, prepared, fixed)
-    plans = [CallPlan.of(candidate.placement) for candidate in found]
-    runners = {
-        candidate.name: signatures.rewritten(prepared, prepared.trace, plan) for candidate, plan in zip(found, plans, strict=True)
-    }
-    return [MoveChoice(found, runners, moves_of(prepared, plan)) for plan in plans[:1]]
+    if not found:
+        return None
+    plans = {candidate.name: CallPlan.of(candidate.placement) for candidate in found}
+    runners = {name: signatures.rewritten(prepared, prepared.trace, plan) for name, plan in plans.items()}
+    return MoveChoice(found, runners, moves_of(prepared, plans[found[0].name]))
 
 
 def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
@@ -113,7 +110,7 @@ def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
     from placer.tf.state.variables import needed_moves
 
     assert prepared.trace is not None
-    return TemporaryMoves(needed_moves(prepared.trace, full_names(plan.device_of)), prepared.trace)
+    return TemporaryMoves(needed_moves(prepared.trace, full_names(plan.device_of)))
 
 
 def other_use(signatures: Signatures, prepared: Prepared) -> str:
@@ -181,7 +178,7 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
             return "another plan moves variables at this moment"
         try:
             reason = "other threads use TensorFlow" if other_threads_use_tensorflow() else other_use(signatures, prepared)
-            if reason := reason or moves.reason_against():
+            if reason := reason or moves.reason_against(prepared.trace):
                 return reason
             moves.make(run)
             lend(signatures, moves, run, lambda: signatures.forget(prepared.signature))
@@ -215,7 +212,8 @@ def lend(signatures: Signatures, moves: TemporaryMoves, run: TapedFunction, afte
             unasked.other_use = "other functions use them"
             afterwards()
 
-    moves.give_back = unasked.give_back = give_back
+    unasked.give_back = give_back
+    moves.lend(give_back)
 
 
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:

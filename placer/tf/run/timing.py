@@ -43,13 +43,41 @@ def blocking_step(run: Callable[..., Any], args: Sequence[Any]) -> Callable[[], 
     return step
 
 
-def timed_call(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
-    """The results of a call, and its seconds from when all devices are idle until they are idle again."""
+def timed_call(
+    run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], places: Sequence[str] | None = None
+) -> tuple[Any, float]:
+    """The results of a call, and its seconds from when all devices are idle until they are idle again.
+
+    Args:
+        run: what is called.
+        args, kwargs: of the call.
+        places: the devices that the results are needed on, see `places_of`. Copies to these devices are made and timed, too.
+            None: no copies are made.
+    """
     tf.test.experimental.sync_devices()
     start = time.perf_counter()
     results = run(*args, **kwargs)
+    if places is not None:
+        copied_to(places, results)
     tf.test.experimental.sync_devices()
     return results, time.perf_counter() - start
+
+
+def places_of(results: Any) -> list[str]:
+    """The device whose memory holds each flat result of an eager call; "" for a result that is no eager tensor."""
+    return [getattr(each, "backing_device", "") for each in tf.nest.flatten(results, expand_composites=True)]
+
+
+def copied_to(places: Sequence[str], results: Any) -> list[Any]:
+    """Copies of the flat results that are not where they are needed. No tape records them."""
+    flat = tf.nest.flatten(results, expand_composites=True)
+    copies = []
+    with tf.init_scope():
+        for tensor, here, place in zip(flat, places_of(flat), places, strict=False):
+            if here and place and here != place:
+                with tf.device(place):
+                    copies.append(tf.identity(tensor))
+    return copies
 
 
 def warm_up(step: Callable[[], None]) -> str:

@@ -54,7 +54,7 @@ class Clock:
         self.fail: Callable[[], None] = lambda: None
         self.places: list[str] = []
 
-    def timed_call(self, run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed_call(self, run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         self.places.append(where(self.variable))
         self.fail()
         results = run(*args, **kwargs)
