@@ -193,6 +193,8 @@ def test_a_function_whose_signature_leaves_a_size_open_is_planned_for_that_of_it
     assert [step(tf.ones([size, 6])).shape for size in (20, 3)] == [[20], [3]]
     assert list(step.placements) == ["float32[?,6]"]
     assert "seen       sizes [20,6] of 'x'" in step.placement.summary()
+    given = placer.place(step, tf.ones([20, 6]), sizes={"x": [64, 6]})
+    assert "given      sizes [64,6] of 'x'" in given.placement.summary()
 
 
 def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_the_optimizer() -> None:

@@ -57,8 +57,8 @@ class KnownSizes:
         self._exact: SizeWalk | None = None
         self._ends: dict[End, SizeWalk] = {}
         self.rounds = LoopRounds(overrides)
-        self._of_call: dict[tuple[str, int], Shape] = {}
-        """Shapes that the arguments of the example call had and that the function's signature leaves open."""
+        self._of_call: dict[tuple[str, int], Size] = {}
+        """The sizes of arguments that the function's signature leaves open: the given ones, or those of the example call."""
         if _has_unknown(trace):
             self._derive(trace, overrides)
 
@@ -67,9 +67,12 @@ class KnownSizes:
         scratch = ScratchShapes(trace.root.graph.graph_def_versions)
         arguments = [_argument_shape(value) for value in trace.arguments]
         for name, position in trace.root.inputs.items():
-            shape = arguments[position] if position < len(arguments) else None
-            if is_known(shape) and not is_known(as_tuple(trace.root.input_tensors[position].shape)):
-                self._of_call[trace.root.names[name], 0] = shape
+            path, traced = trace.root.names[name], as_tuple(trace.root.input_tensors[position].shape)
+            if position < len(arguments) and not is_known(traced):
+                known = self._override("likely", path, 0, traced)
+                shape, source = known if known and known[1] == "given" else (arguments[position], "seen")
+                if is_known(shape):
+                    arguments[position], self._of_call[path, 0] = shape, Size(source, shape)
 
         varying = frozenset(path for (path, _), shape in self.seen.sizes.items() if shape.mean != shape.largest)
 
@@ -147,7 +150,7 @@ class KnownSizes:
         """What is known of an output whose shape is not exact; None for one whose shape is."""
         output = path, index
         if output in self._of_call:
-            return Size("seen", self._of_call[output])
+            return self._of_call[output]
         if self._bound is None or self._exact is None or output not in self._bound.origins:
             return None
         if is_known(self._exact.shape(output)):
