@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from placer.placed.plan_then_create import plan_then_create
     from placer.placed.predict import predict
     from placer.placed.saved_model import load, place_saved_model
+    from placer.placed.serve import serve
     from placer.plan.placement import Placement
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
@@ -72,6 +73,7 @@ _HOME = {
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
     "trace": "placer.verbs.build_graph",
@@ -107,6 +109,7 @@ __all__ = [
     "plan_then_create",
     "predict",
     "profile",
+    "serve",
     "simulate",
     "solve",
     "trace",

@@ -48,7 +48,7 @@ class PlacedStep:
             batch: nested tensors or arrays.
             specs: the types of all batches, if they are known; without them, batches of another size have the same type.
         """
-        from placer.tf.run.batches import layout, tensors
+        from placer.tf.run.keras_steps import layout, tensors
 
         of = layout(batch, open_batch=True) if specs is None else layout(specs, open_batch=False)
         flat = tuple(tensors(batch, of))
@@ -59,7 +59,7 @@ class PlacedStep:
         return function(*flat)
 
     def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
-        from placer.tf.run.batches import layout, step_function
+        from placer.tf.run.keras_steps import layout, step_function
 
         def placed(of: Hashable) -> PlacedFunction:
             return PlacedFunction(step_function(self._model, getattr(self._model, self._name), of, self._name), self._options)

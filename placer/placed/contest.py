@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import MoveError
 from placer.placed.race.calls import first_line
-from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.sequential_test import FAR_SLOWER, MIN_GAIN, WARM_UP_CALLS, SequentialTest
+from placer.placed.race.unasked_moves import MOVING_LOCK
 from placer.plan.verdict import DEFAULT, TimedCandidate
 
 if TYPE_CHECKING:

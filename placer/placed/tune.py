@@ -19,7 +19,7 @@ from placer.placed.memory import remember
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
-from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.race.unasked_moves import MOVING_LOCK
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
 from placer.plan.notes import in_short

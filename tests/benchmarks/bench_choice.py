@@ -68,8 +68,10 @@ def main() -> int:
     parser.add_argument("--budget-s", type=float, default=30.0, help="of tune, for each step: %(default)s")
     parser.add_argument("--no-tune", action="store_true", help="leaves out the variant after tune")
     parser.add_argument("--timeout-s", type=float, default=300.0, help="of each process: %(default)s")
-    parser.add_argument("--compile-s", type=float, default=40.0, help="limit for making a compiled variant: %(default)s")
-    parser.add_argument("--without", action="append", default=[], choices=COMPILED, help="a variant to leave out; repeatable")
+    parser.add_argument(
+        "--compile-s", type=float, default=30.0, help="limit for each compiled variant, until it is warm: %(default)s"
+    )
+    parser.add_argument("--without", action="append", default=[], choices=COMPILED, help=argparse.SUPPRESS)
     parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
     parser.add_argument("--size", choices=("full", "small"), default="full", help="of the package's own steps")
     parser.add_argument("--json", type=Path, default=Path("choice.json"), help="results, read first to skip what is there")

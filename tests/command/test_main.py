@@ -138,6 +138,7 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
         "trace_for": "here",
         "time_limit_s": "2.5",
         "race": "off",
+        "planning": "background",
         "seed": "7",
     }
     of_functions = {"sizes", "rounds", "learn_sizes"}  # a saved graph has them

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from placer.errors import MoveError
 from placer.placed.race.calls import Runner, first_line
-from placer.placed.race.gate import Gate
 from placer.placed.race.sequential_test import WARM_UP_CALLS, SequentialTest
 from placer.plan.verdict import TimedCandidate, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from placer.placed.race.candidates import Candidate
     from placer.tf.state.temporary_moves import TemporaryMoves
 
@@ -24,36 +21,14 @@ FIRST_CALLS = 8
 """Calls before the trial is planned: a program that makes fewer pays nothing for it."""
 FIXED_CALLS = WARM_UP_CALLS + 5
 """Timed calls with the variables where they are, just before they move. The first ones do not count, as in a race."""
-WAIT_S, MAX_ATTEMPTS = 1.0, 20
-"""How long a call waits until no other one runs, so that variables can move, and how many calls try that."""
-
+MAX_ATTEMPTS = 20
+"""How many calls try to find a moment at which no other one runs, so that variables can move."""
 MIN_GAIN = 0.15
 """Share of the step time that variables in other places must gain, predicted and measured, to be moved there."""
 RETRY_CALLS = 8
 """Of this many calls, one tries to move variables back if that was not possible at once."""
 
 State = Literal["first calls", "planning", "timing", "ready", "moving", "moved", "returning", "over"]
-
-
-@contextmanager
-def alone(gate: Gate, locks: Sequence[Any], own_calls: int = 1) -> Iterator[bool]:
-    """Around a move of variables that calls use; gives whether no other thread can notice it.
-
-    Args:
-        gate: passed by all calls of the placed function.
-        locks: of its plans and of all moves.
-        own_calls: how many calls this thread has begun in which the function does not run yet.
-    """
-    from placer.tf.state.temporary_moves import other_threads_use_tensorflow
-
-    with gate.alone(WAIT_S, own_calls) as is_alone, ExitStack() as held:
-        for lock in locks if is_alone else ():
-            if lock.acquire(blocking=False):
-                held.callback(lock.release)
-            else:
-                yield False
-                return
-        yield is_alone and not other_threads_use_tensorflow(gate.waiting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +54,8 @@ class TrialOwner:
     """Plans the trial; None if there is nothing to try. May raise PlacerError."""
     reason_against: Callable[[MoveChoice], str]
     """Why variables should stay where they are, in words; "" if they may move. Called when no other call runs."""
-    locks: Sequence[Any]
-    """Locks of plans and moves."""
+    alone: Callable[[int], AbstractContextManager[bool]]
+    """See `UnaskedMoves.alone`."""
     keep: Callable[[MoveChoice, Verdict, Candidate], None]
     """Called if the variables stay where they have moved, with the candidate that is used."""
     plan_again: Callable[[], None]
@@ -103,7 +78,6 @@ class MoveTrial:
         plain: the function that TensorFlow runs, wherever the variables are.
         before: the verdict of the race; None if there was none.
         repeatable: whether a call changes nothing, so that a call that failed can be made again.
-        gate: passed by all calls of the placed function.
         owner: see `TrialOwner`.
     """
 
@@ -114,11 +88,10 @@ class MoveTrial:
         plain: Runner,
         before: Verdict | None,
         repeatable: bool,
-        gate: Gate,
         owner: TrialOwner,
     ) -> None:
         self._fixed, self._run, self._plain = fixed, run, plain
-        self._before, self._repeatable, self._gate, self._owner = before, repeatable, gate, owner
+        self._before, self._repeatable, self._owner = before, repeatable, owner
         self._state: State = "first calls"
         self._first_calls = FIRST_CALLS if before is None else 0
         self._attempts = 0
@@ -215,7 +188,7 @@ class MoveTrial:
         state: State = "ready"
         reason = ""
         try:
-            with alone(self._gate, self._owner.locks) as is_alone:
+            with self._owner.alone(1) as is_alone:
                 self._attempts += 1
                 if is_alone:
                     reason = self._owner.reason_against(choice)
@@ -299,7 +272,7 @@ class MoveTrial:
         choice = self._choice
         assert choice is not None
         try:
-            with alone(self._gate, self._owner.locks, own_calls) as is_alone:
+            with self._owner.alone(own_calls) as is_alone:
                 if not is_alone or self._state != "returning":
                     return
                 choice.moves.undo(choice.first)

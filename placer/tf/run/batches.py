@@ -1,107 +1,67 @@
-"""Batches of a model's data as flat tensors, and the step of a model as a function of them."""
+"""The arguments of a function of batches: which ones are batches, how large a call's batch is, and examples."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from placer.tf._private.keras_scopes import name_ops_by_layer
-
-NAMES = ("x", "y", "sample_weight")
-"""Names of the parts of a batch."""
-
-Layout = Hashable
-"""The structure of a batch, with a TypeSpec for each tensor in it. Equal structures are equal."""
+from placer.errors import OptionError
+from placer.tf.rewrite.exporting import call_types
 
 
-def layout(batch: Any, *, open_batch: bool) -> Layout:
-    """The layout of a batch, or of the TypeSpecs of batches.
+class BatchTypes:
+    """The types of a ConcreteFunction's arguments, of which some leave their first dimension open: the size of the batch.
 
     Args:
-        batch: nested tuples, lists and mappings of tensors, arrays or TypeSpecs.
-        open_batch: whether tensors of other first dimensions belong to this layout, too.
+        concrete: the function.
+
+    Raises:
+        OptionError: no argument does, or a batch leaves other sizes open, too.
     """
-    if isinstance(batch, Mapping):
-        return (type(batch), *((key, layout(part, open_batch=open_batch)) for key, part in batch.items()))
-    if isinstance(batch, tuple | list):
-        return (type(batch), *(layout(part, open_batch=open_batch) for part in batch))
-    if batch is None or isinstance(batch, tf.experimental.Optional | tf.OptionalSpec | type(tf.type_spec_from_value(None))):
-        return None
-    spec = batch if isinstance(batch, tf.TypeSpec) else tf.type_spec_from_value(batch)
-    of: Layout = _with_open_batch(spec) if open_batch else spec
-    return of
+
+    def __init__(self, concrete: Any) -> None:
+        self._args, self._kwargs = call_types(concrete)
+        own = concrete.inputs[: len(concrete.inputs) - len(concrete.captured_inputs)]
+        batches = [tensor for tensor in own if _is_batch(tensor)]
+        if several := [tensor.op.name for tensor in batches if tensor.shape.as_list().count(None) > 1]:
+            raise OptionError(f"{several[0]!r} leaves more open than the size of the batch: give its other sizes in its type.")
+        self.inputs = [tensor.op.name for tensor in batches]
+        """The names of the inputs that are batches, in the graph."""
+        positions = [k for k, spec in enumerate(self._args) if _is_batch(spec)]
+        names = [name for name, spec in self._kwargs.items() if _is_batch(spec)]
+        if not (positions or names):
+            raise OptionError(
+                f"no argument of {concrete.graph.name} is a batch: give types whose first dimension is None, such as "
+                "tf.TensorSpec([None, 224, 224, 3])."
+            )
+        parameters = list(concrete.function_type.parameters) or names
+        self._name = names[0] if names else parameters[positions[0]]
+        # A function of one keyword can be called with its value alone.
+        self._position = positions[0] if positions else 0
+
+    def batch_size(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """The size of a call's batch; None if it is not known."""
+        batch = kwargs.get(self._name)
+        if batch is None:
+            if self._position >= len(args):
+                return None
+            batch = args[self._position]
+        shape = getattr(batch, "shape", None)
+        size = len(batch) if shape is None else shape[0]
+        return None if size is None else int(size)
+
+    def example(self, size: int) -> Any:
+        """Arguments of a call, as TensorSpecs: keywords, or a tuple."""
+
+        def of_size(spec: Any) -> Any:
+            return tf.TensorSpec([size, *spec.shape[1:]], spec.dtype) if _is_batch(spec) else spec
+
+        args, kwargs = tf.nest.map_structure(of_size, (self._args, self._kwargs))
+        return kwargs or args
 
 
-def tensors(batch: Any, of: Layout) -> Iterator[Any]:
-    """The tensors of a batch in the order in which `step_function` takes them."""
-    if not isinstance(of, tuple):
-        if of is not None:
-            yield batch
-    elif issubclass(of[0], Mapping):
-        for key, part in of[1:]:
-            yield from tensors(batch[key], part)
-    else:
-        for value, part in zip(batch, of[1:], strict=True):
-            yield from tensors(value, part)
-
-
-def step_function(model: Any, step: Callable[[Any], Any], of: Layout, name: str) -> Any:
-    """A step of a Keras model as a tf.function of the tensors of a batch.
-
-    Args:
-        model: the model.
-        step: runs the model's step on a batch, as `Model.train_step` does.
-        of: the layout of the batches.
-        name: of the function.
-    """
-    specs = list(_specs(of, ()))
-
-    def run(*flat: Any) -> Any:
-        name_ops_by_layer(model)
-        return tf.distribute.get_strategy().run(step, args=(_batch(of, iter(flat)),))
-
-    run.__name__ = name
-    # Like Keras, which lets AutoGraph convert no code of a step.
-    return tf.function(tf.autograph.experimental.do_not_convert(run), input_signature=specs)
-
-
-def _batch(of: Layout, flat: Iterator[Any]) -> Any:
-    if not isinstance(of, tuple):
-        return None if of is None else next(flat)
-    kind, *parts = of
-    if issubclass(kind, Mapping):
-        return kind((key, _batch(part, flat)) for key, part in parts)
-    values = [_batch(part, flat) for part in parts]
-    return kind(*values) if hasattr(kind, "_fields") else kind(values)
-
-
-def _specs(of: Layout, path: tuple[Any, ...]) -> Iterator[tf.TypeSpec]:
-    if not isinstance(of, tuple):
-        if of is not None:
-            yield tf.TensorSpec(of.shape, of.dtype, _name(path)) if isinstance(of, tf.TensorSpec) else of
-        return
-    kind, *parts = of
-    for k, part in enumerate(parts):
-        if issubclass(kind, Mapping):
-            yield from _specs(part[1], (*path, part[0]))
-        else:
-            yield from _specs(part, (*path, NAMES[k] if not path and k < len(NAMES) else k))
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    return re.sub(r"\W", "_", "_".join(map(str, path))) or "data"
-
-
-def _with_open_batch(spec: tf.TypeSpec) -> tf.TypeSpec:
-    shape = getattr(spec, "shape", None)
-    if shape is None or not shape.rank:
-        return spec
-    opened = [None, *shape[1:]]
-    if isinstance(spec, tf.TensorSpec):
-        return tf.TensorSpec(opened, spec.dtype)
-    if isinstance(spec, tf.RaggedTensorSpec):
-        return tf.RaggedTensorSpec(opened, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
-    return tf.SparseTensorSpec(opened, spec.dtype) if isinstance(spec, tf.SparseTensorSpec) else spec
+def _is_batch(value: Any) -> bool:
+    """Whether a tensor or its type leaves the first dimension open."""
+    return isinstance(value, (tf.TensorSpec, tf.Tensor)) and bool(value.shape.rank) and value.shape[0] is None

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.placed.race.gate import Gate
+from placer.placed.race.unasked_moves import Gate
 from placer.plan.verdict import MOVED, PLAN
 from placer.problem.problem import Assignment
 from placer.tf.run import timing

@@ -307,6 +307,22 @@ def test_copies_of_results_to_where_the_default_leaves_them_count(copy_s: float,
     assert ("CPU:0" in step(X).backing_device) == bool(copy_s), "a call returns what its candidate gives"
 
 
+def test_results_are_copied_without_a_record_and_handles_are_not() -> None:
+    with tf.device("CPU:1"):
+        results = {
+            "a": X + 1.0,
+            "list": tf.raw_ops.EmptyTensorList(element_shape=[-1], max_num_elements=1, element_dtype=tf.float32),
+        }
+    there = timing.places_of(results)
+    assert [place[-5:] for place in there] == ["CPU:1", ""]
+    x = tf.Variable(X)
+    with tf.GradientTape() as tape:
+        here = {"a": x * 2.0, "list": results["list"], "none": None}
+        (copy,) = timing.copied_to(there, here)
+    assert copy.backing_device == there[0]
+    assert tape.gradient(copy, x) is None
+
+
 def test_the_cost_of_a_race_is_what_it_took_beyond_as_many_calls_of_the_winner(clock: Any) -> None:
     calls: dict[bool, int] = {True: 0, False: 0}
     spent: list[float] = []
