@@ -20,6 +20,7 @@ from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
+    from placer.options import Options
     from placer.placed.signatures import Signatures
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
@@ -96,10 +97,14 @@ def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepar
 
 
 def is_wanted(signatures: Signatures) -> bool:
-    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
-    options = signatures.options
+    """Whether the options ask for a race."""
+    return not signatures.plans and asks_for_race(signatures.options)
+
+
+def asks_for_race(options: Options) -> bool:
+    """Whether options ask for a race. A solver or an objective that the user chose is not put to the test."""
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
-    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
+    return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
