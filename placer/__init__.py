@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
+    from placer import keras as keras
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction
     from placer.placed.plan_then_create import plan_then_create
     from placer.placed.predict import predict
+    from placer.placed.saved_model import load, place_saved_model
+    from placer.placed.serve import serve
     from placer.plan.placement import Placement
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
@@ -62,12 +65,15 @@ _HOME = {
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "load": "placer.placed.saved_model",
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.placed.decorators",
     "place": "placer.placed.decorators",
+    "place_saved_model": "placer.placed.saved_model",
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
     "trace": "placer.verbs.build_graph",
@@ -95,12 +101,15 @@ __all__ = [
     "arena",
     "build_graph",
     "calibrate",
+    "load",
     "load_machine",
     "optimized_placement",
     "place",
+    "place_saved_model",
     "plan_then_create",
     "predict",
     "profile",
+    "serve",
     "simulate",
     "solve",
     "trace",
@@ -108,6 +117,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "keras":
+        return importlib.import_module("placer.keras")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
@@ -115,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "keras"})

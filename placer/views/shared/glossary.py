@@ -32,6 +32,12 @@ TERMS = (
         "A variable and every op that reads or assigns it.",
     ),
     Term(
+        "layer",
+        "A name scope: the ops in it, the ops of their gradients, its variables, those that an optimizer keeps for them, and the "
+        "ops that serve to update them.",
+        "`embed`: the lookup, its gradient, the table and Adam's two tables for it.",
+    ),
+    Term(
         "machine",
         "A description of what to plan for: its devices, their memory and speed, and the links between them.",
         '`"h100"`: one CPU device and one H100.',
