@@ -4,8 +4,8 @@
     python -m tests.benchmarks.fit_ops ops.json --machine h200 Svd Cholesky
 
 The files are exports of measurements. For each op type and kind of device the table has the error of the formula as it is. The
-constants of a `Timed` formula are also fitted to all sizes but one, which they then price. Errors are factors (1.2 for a price that
-is 20% too high): the median over the sizes, then the 90th percentile.
+constants of a `Timed` formula are also fitted to all sizes but one, which they then price. Errors are factors, such as 1.2 for a
+price that is 20% too high: the median over the sizes, then the 90th percentile.
 """
 
 from __future__ import annotations
