@@ -125,6 +125,7 @@ def test_near_names_come_nearest_first() -> None:
         ("MatMull", False, [f"{side}/dense{k}/MatMul" for side in ("left", "right") for k in range(6)][:5]),
         ("left/dense1/MatMull", False, ["left/dense1/MatMul"]),
         ("dense1/MatMull", False, ["left/dense1/MatMul", "right/dense1/MatMul"]),
+        ("densse1", False, ["left/dense1/kernel"]),
         ("PartitionedCall/model/left/dense1/MatMul", False, ["left/dense1/MatMul"]),
         ("left/dense1/kernel:0", False, ["left/dense1/kernel"]),
         ("Matmull", True, ["MatMul"]),
