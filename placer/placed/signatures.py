@@ -57,7 +57,7 @@ class Signatures:
         """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
-        self.unasked = UnaskedMoves(name, options.variables == "auto" and options.race != "off" and not plans, self.lock)
+        self.unasked = UnaskedMoves(name, not plans and options.may_try_moves, self.lock)
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
