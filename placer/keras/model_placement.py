@@ -8,8 +8,7 @@ from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
-from placer.plan.verdict import Verdict
-from placer.views.shared.words import VERDICT_HEAD, end_of_race, verdict_rows
+from placer.plan.verdict import VERDICT_HEAD, Verdict
 
 STEPS = ("train", "test", "predict")
 """The steps of a model: `fit` runs the first, `evaluate` the second, `predict` the third."""
@@ -73,5 +72,5 @@ class ModelPlacement:
             return ""
         lines = [placement.summary(), "", placement.view("layers")]
         if (verdict := self.verdict(step)) is not None:
-            lines += ["", table(VERDICT_HEAD, verdict_rows(verdict)), end_of_race(verdict)]
+            lines += ["", table(VERDICT_HEAD, verdict.rows), verdict.cost]
         return "\n".join(map(str, lines))

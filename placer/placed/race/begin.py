@@ -149,7 +149,7 @@ def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Ca
         assert prepared.trace is not None
         # Not the plain function: under a tape it would run without a plan for its gradient.
         prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
-    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    noted = prepared.planned.changed(replace(plan, notes=(note, *plan.notes)))
     remember(noted)
     return replace(prepared, call_plan=noted)
 
@@ -234,7 +234,7 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         placement = prepared.plan
         if choice is not None and reason:
             note = note_on_staying(choice.candidates[0], fixed, reason)
-            placement = replace(placement, notes=(*placement.notes, note))
+            placement = replace(placement, notes=(note, *placement.notes))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
         plan = prepared.planned.changed(placement)

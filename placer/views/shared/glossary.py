@@ -60,6 +60,12 @@ TERMS = (
         in_report=True,
     ),
     Term(
+        "control edge",
+        "An edge without data: the op at its end runs after the op at its start. Between devices it is a transfer of 0 B.",
+        "`tf.print` on CPU:0 under the control dependency of an op on GPU:0: a transfer of 0 B in 44 us.",
+        in_report=True,
+    ),
+    Term(
         "copy",
         "One transfer of a tensor from one place to another. A tensor is copied once per place, however many ops read it there.",
         "Ten ops on CPU:0 read one tensor of GPU:0: one copy.",
