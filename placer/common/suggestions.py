@@ -11,6 +11,8 @@ MIN_SIMILARITY = 0.6
 """Least similarity of a suggestion, from 0 to 1."""
 MAX_DISTANCE_TO_BEST = 0.05
 """How much less similar than the best suggestion another one may be."""
+SCOPE_PENALTY = 0.06
+"""How much less a name counts whose scope is similar than one whose end is: names with such an end are then suggested alone."""
 MAX_SUGGESTIONS = 5
 
 
@@ -23,8 +25,9 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
     """The names that contain `wanted`, or else the names most similar to it; equally good names in the given order.
 
-    Only letters, digits and slashes count. Of names in scopes, the whole names are compared, and the end of `wanted` with each
-    part of the other name that has as many scopes; the best match counts. The similarity is that of `difflib.SequenceMatcher`.
+    Only letters, digits and slashes count. Of names in scopes, the whole names are compared, and the end of `wanted` with the end
+    of the other name, or with another part of it that has as many scopes. The best match counts. The similarity is that of
+    `difflib.SequenceMatcher`.
     """
     low = _plain(wanted)
     if not low:
@@ -46,8 +49,8 @@ def nearest(wanted: str, names: Iterable[str]) -> list[str]:
         wanted_parts, parts = low.split("/"), text.split("/")
         depth = min(len(wanted_parts), len(parts))
         end = "/".join(wanted_parts[-depth:])
-        scopes = ("/".join(parts[k : k + depth]) for k in range(len(parts) - depth + 1))
-        return max(similarity(low, text), *(similarity(end, scope) for scope in scopes))
+        first, *scopes = ("/".join(parts[k : k + depth]) for k in range(len(parts) - depth, -1, -1))
+        return max(similarity(low, text), similarity(end, first), *(similarity(end, s) - SCOPE_PENALTY for s in scopes))
 
     similarities = {name: best_similarity(text) for name, text in plain.items()}
     least = max(MIN_SIMILARITY, max(similarities.values(), default=0.0) - MAX_DISTANCE_TO_BEST)
