@@ -20,7 +20,14 @@ from placer.verbs.solve import machine_named
 EAGER = "run_eagerly=True runs it op by op, without a graph to plan: compile it with run_eagerly=False."
 
 
-def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options: Any) -> Any:
+def optimize(
+    model: Any,
+    *,
+    train: Mapping[str, Any] | None = None,
+    test: Mapping[str, Any] | None = None,
+    predict: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Lets `fit`, `evaluate`, `predict` and their `…_on_batch` forms of a Keras 3 model run by plan.
 
     The model may be compiled before or after. Its losses, metrics, weights and files are those of the plain model. Calls time the
@@ -29,7 +36,8 @@ def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options:
 
     Args:
         model: a model of Keras 3 on TensorFlow. It is changed: it gets the attribute `placement`, a `ModelPlacement`.
-        predict: options of `predict` and `predict_on_batch` that replace the others.
+        train, test, predict: options of one step alone, which replace the others: of `fit`, of `evaluate`, of `predict`, and of
+            their `…_on_batch` forms.
         **options: the fields of `placer.Options`. A pin may name a layer; then its variables go where its ops do, as with
             ``variables="move"``.
 
@@ -40,10 +48,11 @@ def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options:
         OptionError: the model is no Keras 3 model on TensorFlow or runs eagerly, or an option cannot be used.
     """
     _check(model)
-    if not (predict is None or isinstance(predict, Mapping)):
-        raise OptionError(f'predict={predict!r} is no mapping of options: write predict={{"solver": "all_cpu"}}.')
-    of_training = _options(options)
-    of_step = {"train": of_training, "test": of_training, "predict": _options({**options, **(predict or {})})}
+    of_step = {}
+    for step, own in {"train": train, "test": test, "predict": predict}.items():
+        if not (own is None or isinstance(own, Mapping)):
+            raise OptionError(f'{step}={own!r} is no mapping of options: write {step}={{"solver": "all_cpu"}}.')
+        of_step[step] = _options({**options, **(own or {})})
     placement = ModelPlacement(model.name)
     for step, chosen in of_step.items():
         _replace_maker(model, step, chosen, placement)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from placer.errors import PlanError, TraceError
+from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.verbs.build_graph import build_graph
+from placer.verbs.traced_for import traced_for
 
 
 class PlacedStep:
@@ -16,7 +20,7 @@ class PlacedStep:
     Args:
         model: the Keras model.
         name: of the step, such as "train_step".
-        options: of its plans.
+        options: of its plans. A pin that matches nothing is an error in training; the other steps do not have all its layers.
     """
 
     def __init__(self, model: Any, name: str, options: Options) -> None:
@@ -25,6 +29,8 @@ class PlacedStep:
         self._options = options
         self._functions: dict[Hashable, PlacedFunction] = {}
         self._latest: Hashable = None
+        self._layouts: dict[Hashable, Hashable] = {}
+        """By call key of a batch: its layout."""
 
     def function(self) -> PlacedFunction:
         """The placed function that ran the latest batch.
@@ -50,7 +56,7 @@ class PlacedStep:
         """
         from placer.tf.run.keras_steps import layout, tensors
 
-        of = layout(batch, open_batch=True) if specs is None else layout(specs, open_batch=False)
+        of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
         flat = tuple(tensors(batch, of))
         function = self._functions.get(of)
         if function is None:
@@ -58,18 +64,45 @@ class PlacedStep:
         self._latest = of
         return function(*flat)
 
+    def _layout_of(self, batch: Any) -> Hashable:
+        from placer.tf.run.call_keys import call_key
+        from placer.tf.run.keras_steps import layout
+
+        key = call_key((batch,), {})
+        of = self._layouts.get(key) if key is not None else None
+        if of is None:
+            of = layout(batch, open_batch=True)
+            if key is not None:
+                self._layouts[key] = of
+        return of
+
     def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
         from placer.tf.run.keras_steps import layout, step_function
+        from placer.tf.trace.tracing import concrete_function
 
         def placed(of: Hashable) -> PlacedFunction:
-            return PlacedFunction(step_function(self._model, getattr(self._model, self._name), of, self._name), self._options)
+            traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
+            with traced_for(self._options):
+                concrete_function(traced, flat)
+            return PlacedFunction(traced, replace(self._options, pins=self._pins(traced, flat)))
 
-        function = placed(of)
         try:
-            function.signatures.traced_function(flat, {})
-        except TraceError:
-            return placed(layout(batch, open_batch=False))  # the step's code may need the size of a batch
-        return function
+            return placed(of)
+        except TraceError:  # the step's code may need the size of a batch
+            return placed(layout(batch, open_batch=False))
+
+    def _pins(self, traced: Any, flat: tuple[Any, ...]) -> dict[str, str]:
+        """The pins of the step."""
+        pins = dict(self._options.pins)
+        if self._name == "train_step" or not pins:
+            return pins
+        graph = build_graph(traced, *flat, devices=self._options.devices)
+        matching = {}
+        for pin, device in pins.items():
+            with suppress(OptionError):
+                graph.matching(pin, "pin")
+                matching[pin] = device
+        return matching
 
 
 def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:
