@@ -25,6 +25,7 @@ from placer.views.shared.words import (
     end_of_race,
     headline,
     optimality,
+    predicted_step,
     solver_words,
     verdict_rows,
 )
@@ -105,6 +106,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             },
             "solver": solver_words(p),
             "status": p.status.value,
+            "step_time": predicted_step(p),
             "optimality": optimality(p),
             "costs": cost_sources(p),
         },
