@@ -1,0 +1,134 @@
+"""A step of a model, placed: one placed function for each structure of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from placer.errors import OptionError, PlanError, TraceError
+from placer.options import Options
+from placer.placed.function import PlacedFunction
+from placer.verbs.build_graph import build_graph
+from placer.verbs.traced_for import traced_for
+
+
+class PlacedStep:
+    """Runs a model's step on batches, by plan. A plan is made for the size of the first batch; smaller ones run by it, too.
+
+    Args:
+        model: the Keras model.
+        name: of the step, such as "train_step".
+        options: of its plans. A pin that matches nothing is an error in training; the other steps do not have all its layers.
+    """
+
+    def __init__(self, model: Any, name: str, options: Options) -> None:
+        self._model = model
+        self._name = name
+        self._options = options
+        self._functions: dict[Hashable, PlacedFunction] = {}
+        self._latest: Hashable = None
+        self._layouts: dict[Hashable, Hashable] = {}
+        """By call key of a batch: its layout."""
+
+    def function(self) -> PlacedFunction:
+        """The placed function that ran the latest batch.
+
+        Raises:
+            PlanError: no batch was run by plan yet.
+        """
+        if self._latest not in self._functions:
+            raise PlanError(f"the {self._name} of {self._model.name} has no plan yet: it has run no batch by plan")
+        return self._functions[self._latest]
+
+    def is_racing(self) -> bool:
+        """Whether placements run its batches in turn, or will do so from its first batch on."""
+        latest = self.function().signatures.latest if self._functions else None
+        return latest is None or (latest.timing is not None and latest.timing.races)
+
+    def __call__(self, batch: Any, specs: Any = None) -> Any:
+        """The results of the step on a batch.
+
+        Args:
+            batch: nested tensors or arrays.
+            specs: the types of all batches, if they are known; without them, batches of another size have the same type.
+        """
+        from placer.tf.run.keras_steps import layout, tensors
+
+        of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
+        flat = tuple(tensors(batch, of))
+        function = self._functions.get(of)
+        if function is None:
+            function = self._functions[of] = self._placed(batch, of, flat)
+        self._latest = of
+        return function(*flat)
+
+    def _layout_of(self, batch: Any) -> Hashable:
+        from placer.tf.run.call_keys import call_key
+        from placer.tf.run.keras_steps import layout
+
+        key = call_key((batch,), {})
+        of = self._layouts.get(key) if key is not None else None
+        if of is None:
+            of = layout(batch, open_batch=True)
+            if key is not None:
+                self._layouts[key] = of
+        return of
+
+    def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
+        from placer.tf.run.keras_steps import layout, step_function
+        from placer.tf.trace.tracing import concrete_function
+
+        def placed(of: Hashable) -> PlacedFunction:
+            traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
+            with traced_for(self._options):
+                concrete_function(traced, flat)
+            return PlacedFunction(traced, replace(self._options, pins=self._pins(traced, flat)))
+
+        try:
+            return placed(of)
+        except TraceError:  # the step's code may need the size of a batch
+            return placed(layout(batch, open_batch=False))
+
+    def _pins(self, traced: Any, flat: tuple[Any, ...]) -> dict[str, str]:
+        """The pins of the step."""
+        pins = dict(self._options.pins)
+        if self._name == "train_step" or not pins:
+            return pins
+        graph = build_graph(traced, *flat, devices=self._options.devices)
+        matching = {}
+        for pin, device in pins.items():
+            with suppress(OptionError):
+                graph.matching(pin, "pin")
+                matching[pin] = device
+        return matching
+
+
+def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:
+    """What `Model.train_function` and `Model.test_function` are: a function that runs the step on the next batches.
+
+    It runs `steps_per_execution` batches and returns the results of the last one. Without a batch it raises StopIteration.
+    """
+
+    def run(iterator: Iterator[Any]) -> Any:
+        specs = getattr(iterator, "element_spec", None)
+        results = step(next(iterator), specs)
+        for _, batch in zip(range(model.steps_per_execution - 1), iterator, strict=False):
+            results = step(batch, specs)
+        return results
+
+    return run
+
+
+def on_batches(step: PlacedStep) -> Callable[[list[Any]], Any]:
+    """What `Model.predict_function` is: a function that runs the step on some batches and joins the results."""
+
+    def run(batches: list[Any]) -> Any:
+        from keras import tree
+        from keras.src.backend.tensorflow.trainer import concat
+
+        first, *others = map(step, batches)
+        return tree.map_structure(lambda *parts: concat(list(parts)), first, *others) if others else first
+
+    return run
