@@ -187,7 +187,7 @@ def test_a_keyword_that_tune_does_not_have_is_named() -> None:
 
 def test_variables_are_where_the_used_candidate_needs_them(clock: Any) -> None:
     with tf.device("CPU:1"):
-        state = tf.Variable([1.0, 2.0])
+        state = tf.Variable([1.0, 2.0], name="state")
     reads = tf.function(lambda: state + 0.0)
     reads()
 
@@ -198,6 +198,7 @@ def test_variables_are_where_the_used_candidate_needs_them(clock: Any) -> None:
     clock(lambda run: 0.01 if state.device.endswith("CPU:0") and isinstance(run, CompiledFunction) else 0.02)
     step, report = tuned(fn, *args, solver="auto", variables="move", pins={"Sin": "CPU:1"})
     assert report.verdict.used == "compiled on CPU:0, variables moved", str(report)
+    assert "variables have other places now: 'state' on CPU:0" in str(report)
     assert state.device.endswith("CPU:0")
     assert state.numpy().tolist() == [1.0, 2.0]
     np.testing.assert_allclose(step(*args), [1 + np.sin(1.0), 2 + np.sin(2.0)], rtol=1e-6)

@@ -38,6 +38,11 @@ TERMS = (
         "`embed`: the lookup, its gradient, the table and Adam's two tables for it.",
     ),
     Term(
+        "bucket",
+        "A range of batch sizes that has one plan.",
+        "Batches of 1 to 8 run on the CPU, and those of 9 to 64 on the GPU: two buckets.",
+    ),
+    Term(
         "machine",
         "A description of what to plan for: its devices, their memory and speed, and the links between them.",
         '`"h100"`: one CPU device and one H100.',
