@@ -10,7 +10,7 @@ from placer.common.environment import is_disabled
 from placer.common.warning import warn
 from placer.errors import OptionError
 from placer.keras.model_placement import ModelPlacement
-from placer.keras.placed_step import PlacedStep, on_batches, on_iterator
+from placer.keras.placed_step import PlacedStep, on_batches, on_iterator, peeked
 from placer.keras.step_race import KERAS, PLACED, UNCOMPILED, Runner, StepRace
 from placer.options import Options
 from placer.placed.decorators import checked_options
@@ -119,9 +119,12 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         return keras_function
     if is_disabled():
         return keras_function
+    asked_for = _is_asked_for(options)
+    if not asked_for and not _may_race(options):
+        return keras_function
     placed = PlacedStep(model, f"{step}_step", options)
     run = on_batches(placed) if step == "predict" else on_iterator(placed, model)
-    if _is_asked_for(options):
+    if asked_for:
         placement.set(step, placed, None)
         return run
     ways = {KERAS: keras_function, PLACED: run}
@@ -130,9 +133,24 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         own(model, force=True)
         ways[UNCOMPILED] = getattr(model, attribute)
         model.jit_compile = True
-    race = StepRace(ways, placed.is_racing)
+
+    def reason_against(batches: Any) -> tuple[str, Any]:
+        anew, batches = peeked(placed, batches)
+        what = f"the {step} step of {model.name} runs as Keras runs it"
+        why = "each other function would begin anew with its own state, such as the position of a random seed"
+        return f'{what}: {why}. Way out: race="off" lets it run by plan.' if anew else "", batches
+
+    race = StepRace(ways, placed.is_racing, reason_against)
     placement.set(step, placed, race)
     return race
+
+
+def _may_race(options: Options) -> bool:
+    """Whether calls may run in several ways: there are several devices, and results may differ in last bits."""
+    from placer.tf.devices import process_devices
+    from placer.tf.run.calling import is_deterministic
+
+    return options.race == "force" or (len(process_devices()) > 1 and not is_deterministic())
 
 
 def _is_asked_for(options: Options) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from placer.errors import OptionError, PlanError, TraceError
@@ -54,15 +55,31 @@ class PlacedStep:
             batch: nested tensors or arrays.
             specs: the types of all batches, if they are known; without them, batches of another size have the same type.
         """
+        function, flat = self._function_of(batch, specs)
+        return function(*flat)
+
+    def starts_anew(self, batch: Any, specs: Any = None) -> bool:
+        """Whether another function for this step would begin anew with state of its own, such as the position of a random seed.
+
+        Args:
+            batch, specs: of a call. The types can stand for the batch.
+        """
+        from placer.tf.run.learning import starts_anew
+        from placer.tf.trace.tracing import trace_concrete
+
+        function, flat = self._function_of(batch, specs)
+        return starts_anew(trace_concrete(function.signatures.traced_function(flat, {})))
+
+    def _function_of(self, batch: Any, specs: Any) -> tuple[PlacedFunction, tuple[Any, ...]]:
+        """The placed function for a batch, and its arguments."""
         from placer.tf.run.keras_steps import layout, tensors
 
         of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
         flat = tuple(tensors(batch, of))
-        function = self._functions.get(of)
-        if function is None:
-            function = self._functions[of] = self._placed(batch, of, flat)
+        if of not in self._functions:
+            self._functions[of] = self._placed(batch, of, flat)
         self._latest = of
-        return function(*flat)
+        return self._functions[of], flat
 
     def _layout_of(self, batch: Any) -> Hashable:
         from placer.tf.run.call_keys import call_key
@@ -77,6 +94,7 @@ class PlacedStep:
         return of
 
     def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
+        from placer.tf.run.calling import error_of_function
         from placer.tf.run.keras_steps import layout, step_function
         from placer.tf.trace.tracing import concrete_function
 
@@ -86,10 +104,13 @@ class PlacedStep:
                 concrete_function(traced, flat)
             return PlacedFunction(traced, replace(self._options, pins=self._pins(traced, flat)))
 
-        try:
-            return placed(of)
-        except TraceError:  # the step's code may need the size of a batch
-            return placed(layout(batch, open_batch=False))
+        layouts = dict.fromkeys([of, layout(batch, open_batch=False)])  # the step's code may need the size of a batch
+        for each in layouts:
+            try:
+                return placed(each)
+            except TraceError as error:
+                failure = error
+        raise error_of_function(failure) or failure
 
     def _pins(self, traced: Any, flat: tuple[Any, ...]) -> dict[str, str]:
         """The pins of the step."""
@@ -132,3 +153,13 @@ def on_batches(step: PlacedStep) -> Callable[[list[Any]], Any]:
         return tree.map_structure(lambda *parts: concat(list(parts)), first, *others) if others else first
 
     return run
+
+
+def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:
+    """Whether a step starts anew on the next batches, see `PlacedStep.starts_anew`, and these batches, none of which is taken."""
+    if isinstance(batches, list):
+        return step.starts_anew(batches[0]), batches
+    if (specs := getattr(batches, "element_spec", None)) is not None:
+        return step.starts_anew(specs, specs), batches
+    first = next(batches)
+    return step.starts_anew(first), chain([first], batches)

@@ -305,6 +305,46 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
         replicated.fit(X, Y, batch_size=BATCH, verbose=0)
 
 
+def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placer.tf.devices.process_devices", lambda: ("CPU:0",))
+    model = placer.keras.optimize(dense())
+    model.fit(X, Y, verbose=0)
+    assert str(model.placement).endswith("makes one where there are several devices.")
+    assert not isinstance(model.train_function, step_race.StepRace)
+
+
+def test_a_step_with_random_state_of_its_own_runs_as_keras_runs_it_unless_a_plan_is_asked_for() -> None:
+    class Augmenting(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y, *_ = data
+            return super().train_step((x + tf.random.normal(tf.shape(x)), y))  # type: ignore[no-any-return]
+
+    def losses(**options: Any) -> Any:
+        keras.utils.set_random_seed(0)
+        model = Augmenting([keras.Input((6,)), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        if options:
+            placer.keras.optimize(model, **options)
+        return model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    expected = losses()
+    np.testing.assert_allclose(losses(race="off"), expected, rtol=1e-5)
+    with pytest.warns(placer.PlacementWarning, match="begin anew with its own state"):
+        np.testing.assert_allclose(losses(race="auto"), expected, rtol=1e-5)
+
+
+def test_an_error_of_a_step_is_its_own() -> None:
+    class Failing(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            raise RuntimeError("not today")
+
+    for race in ("auto", "off"):
+        model = Failing([keras.Input((6,)), keras.layers.Dense(3)])
+        model.compile("sgd", "mse")
+        with pytest.raises(RuntimeError, match="not today"):
+            placer.keras.optimize(model, race=race).fit(X, Y, verbose=0)
+
+
 def test_compiling_again_makes_new_plans() -> None:
     model = placer.keras.optimize(dense(), race="off")
     model.fit(X, Y, verbose=0)
