@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from placer.common.tables import table
 from placer.errors import PlanError
 from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
 from placer.plan.verdict import Verdict
-from placer.views.shared.words import VERDICT_HEAD, end_of_race, verdict_rows
 
 STEPS = ("train", "test", "predict")
 """The steps of a model: `fit` runs the first, `evaluate` the second, `predict` the third."""
@@ -71,7 +69,7 @@ class ModelPlacement:
             placement = getattr(self, step)
         except PlanError:
             return ""
-        lines = [placement.summary(), "", placement.view("layers")]
+        parts = [placement.summary(), str(placement.view("layers"))]
         if (verdict := self.verdict(step)) is not None:
-            lines += ["", table(VERDICT_HEAD, verdict_rows(verdict)), end_of_race(verdict)]
-        return "\n".join(map(str, lines))
+            parts.insert(0, f"{step}: {verdict}")
+        return "\n\n".join(parts)
