@@ -25,8 +25,8 @@ class ModelPlacement:
         return f"<placement of {self._model!r}>"
 
     def __str__(self) -> str:
-        shown = [self._shown(step) for step in STEPS]
-        return "\n\n".join(filter(None, shown)) or f"{self._model} has no plan yet: fit, evaluate or predict makes one."
+        none = f"{self._model} has no plan yet: fit, evaluate or predict makes one where there are several devices."
+        return "\n\n".join(filter(None, map(self._shown, STEPS))) or none
 
     @property
     def train(self) -> Placement:

@@ -110,8 +110,6 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         placement: is told what runs the step.
         own: the method by which Keras makes its function.
     """
-    from placer.tf.run.calling import is_deterministic
-
     attribute = f"{step}_function"
     keras_function: Runner = getattr(model, attribute)
     if model.run_eagerly:
@@ -122,8 +120,8 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
     if is_disabled():
         return keras_function
     asked_for = _is_asked_for(options)
-    if is_deterministic() and options.race == "auto" and not asked_for:
-        return keras_function  # the ways that a race compares can differ in last bits
+    if not asked_for and not _may_race(options):
+        return keras_function
     placed = PlacedStep(model, f"{step}_step", options)
     run = on_batches(placed) if step == "predict" else on_iterator(placed, model)
     if asked_for:
@@ -145,6 +143,14 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
     race = StepRace(ways, placed.is_racing, reason_against)
     placement.set(step, placed, race)
     return race
+
+
+def _may_race(options: Options) -> bool:
+    """Whether calls may run in several ways: there are several devices, and results may differ in last bits."""
+    from placer.tf.devices import process_devices
+    from placer.tf.run.calling import is_deterministic
+
+    return options.race == "force" or (len(process_devices()) > 1 and not is_deterministic())
 
 
 def _is_asked_for(options: Options) -> bool:

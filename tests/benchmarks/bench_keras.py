@@ -176,6 +176,7 @@ def measure(name: str, size: int, left_s: Callable[[], float], out: Path) -> Non
             placer.keras.optimize(model, race="off" if variant == PLANNED else "auto")
         models[variant], fits[variant] = model, _fit(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(32).repeat())
         first_s[variant] = _seconds(fits[variant], 3)
+        out.write_text(json.dumps({"first_s": first_s}))
     placement = models[OPTIMIZED].placement
     while placement.verdict("train") is None and left_s() > 18:
         fits[OPTIMIZED](SETTLING_STEPS)

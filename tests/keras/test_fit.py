@@ -305,6 +305,14 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
         replicated.fit(X, Y, batch_size=BATCH, verbose=0)
 
 
+def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placer.tf.devices.process_devices", lambda: ("CPU:0",))
+    model = placer.keras.optimize(dense())
+    model.fit(X, Y, verbose=0)
+    assert str(model.placement).endswith("makes one where there are several devices.")
+    assert not isinstance(model.train_function, step_race.StepRace)
+
+
 def test_a_step_with_random_state_of_its_own_runs_as_keras_runs_it_unless_a_plan_is_asked_for() -> None:
     class Augmenting(keras.Sequential):
         def train_step(self, data: Any) -> dict[str, Any]:
