@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
+    from placer import keras as keras
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from placer.placed.plan_then_create import plan_then_create
     from placer.placed.predict import predict
     from placer.placed.saved_model import load, place_saved_model
+    from placer.placed.serve import serve
     from placer.plan.placement import Placement
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
@@ -71,6 +73,7 @@ _HOME = {
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
     "trace": "placer.verbs.build_graph",
@@ -106,6 +109,7 @@ __all__ = [
     "plan_then_create",
     "predict",
     "profile",
+    "serve",
     "simulate",
     "solve",
     "trace",
@@ -113,6 +117,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "keras":
+        return importlib.import_module("placer.keras")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
@@ -120,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "keras"})

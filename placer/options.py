@@ -35,9 +35,13 @@ class Options:
         default_factory=dict,
         metadata={"help": "the most memory that a plan may take on each device of a spec, such as GPU:0=8GiB or GPU=8GiB"},
     )
+    share: float = field(
+        default=1.0,
+        metadata={"help": "the part of each GPU's time and memory to plan for, such as 0.5 if another program uses the GPU, too"},
+    )
     pins: Mapping[str, str] = field(
         default_factory=dict,
-        metadata={"help": "devices by name glob, op type or variable name, such as embed/*=CPU:0; every plan obeys them"},
+        metadata={"help": "devices by name glob, op type, variable name or layer, such as embed=CPU:0; every plan obeys them"},
     )
     objective: Objective = field(default="step_time", metadata={"help": "the value to minimise: step_time or total_cost"})
     solver: Solver | Rule | str = field(
@@ -94,6 +98,13 @@ class Options:
             "kept: auto, where one is predicted to be faster than the default; off; force, wherever that is possible"
         },
     )
+    planning: Literal["wait", "background"] = field(
+        default="wait",
+        metadata={
+            "help": "wait: the first call of a signature waits for its plan; background: calls run as the plain function while a "
+            "thread makes the plan"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
@@ -102,6 +113,8 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
         if not isinstance(self.learn_sizes, bool):
             raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
+        if not (isinstance(self.share, float | int) and 0 < self.share <= 1) or isinstance(self.share, bool):
+            raise OptionError(f"share={self.share!r} is no part of a GPU: give a number above 0 and up to 1, such as 0.5.")
         _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, _limit)
         limited: dict[DeviceSpec, str] = {}
         for device in self.memory_limits:
@@ -118,6 +131,11 @@ class Options:
             own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
         for name, value in own.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def may_try_moves(self) -> bool:
+        """Whether calls may be tried with variables in other places. Not if the plain function runs meanwhile."""
+        return self.variables == "auto" and self.race != "off" and self.planning == "wait"
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
@@ -147,6 +165,7 @@ _CHOICES = {
     "on_missing_device": ("relax", "error"),
     "trace_for": ("target", "here"),
     "race": ("auto", "off", "force"),
+    "planning": ("wait", "background"),
 }
 
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     with progress(f"placing the signatures of {args.source}"):
         placed = place_saved_model(args.source, args.out, with_devices=args.with_devices, **options)
     lines = [f"{name}: {headline(plan)}" for name, plan in placed.plans.items()]
-    lines += [f"{name}: left as it is: {reason}" for name, reason in placed.left.items()]
+    lines += [f"{name}: left as it is: {reason}" for name, reason in placed.unplaced.items()]
     by = "its graph has the devices of these plans" if args.with_devices else "placer.load runs it by these plans"
-    plain = {"plans": {name: plan_facts(plan) for name, plan in placed.plans.items()}, "left": dict(placed.left)}
+    plain = {"plans": {name: plan_facts(plan) for name, plan in placed.plans.items()}, "unplaced": dict(placed.unplaced)}
     return plain, "\n".join([*lines, "", f"saved as {args.out}; {by}"])

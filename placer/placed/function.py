@@ -7,12 +7,14 @@ import copy
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
+from placer.placed.background import BackgroundPlanning
 from placer.placed.many_plans import warn_of_many_plans
 from placer.placed.signatures import Signatures
 from placer.placed.tf_function import TfFunction
@@ -46,6 +48,7 @@ class PlacedFunction(TfFunction):
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
+        self._background = BackgroundPlanning(self.signatures) if options.planning == "background" and not plans else None
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
         """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
         method."""
@@ -115,6 +118,8 @@ class PlacedFunction(TfFunction):
 
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
+            if self._background is not None and (run := self._background.plain_function(key, args, kwargs)) is not None:
+                return run(*args, **kwargs)
             with signatures.lock:  # a second thread waits until the first has initialised the variables
                 try:
                     prepared = learn.first_call(signatures, args, kwargs) or signatures.prepare(args, kwargs, key)
@@ -122,7 +127,9 @@ class PlacedFunction(TfFunction):
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
                 warn_of_many_plans(signatures)
         signatures.latest = prepared
-        call = prepared.call if key is None else prepared.eager_call
+        call = prepared.run
+        if (timing := prepared.timing) is not None:  # a key is that of an eager call
+            call = timing if key is None else timing.alone if timing.no_tape() else timing.taped
         try:
             if (gate := signatures.unasked.gate) is None:
                 return call(*args, **kwargs)
@@ -131,7 +138,7 @@ class PlacedFunction(TfFunction):
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
-            if prepared.timing is not None and prepared.timing.races:
+            if timing is not None and timing.races:
                 raise
             recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
@@ -150,7 +157,26 @@ class PlacedFunction(TfFunction):
 
         return call_key
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Sequence[str] = ()
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with default values.
+
+        Args:
+            args, kwargs: of the call.
+            options: keywords that a method takes beside them.
+
+        Raises:
+            OptionError: a keyword that is neither a parameter of the function nor an option.
+        """
+        parameters = getattr(self, "__signature__", None) if options and kwargs else None
+        if parameters and not any(each.kind is each.VAR_KEYWORD for each in parameters.parameters.values()):
+            for name in kwargs:
+                if name not in parameters.parameters:
+                    raise OptionError(
+                        f"{name!r} is no parameter of {self.__name__} and no option{did_you_mean(name, options)} "
+                        f"The options are {', '.join(options)}."
+                    )
         return (args, kwargs) if self._parameters is None else _with_defaults(self._parameters, args, kwargs)
 
     # -- plans -----------------------------------------------------------------------------------------------------
@@ -162,7 +188,7 @@ class PlacedFunction(TfFunction):
             PlacerError: planning failed, the function is left as it is, or the plan's devices are not here.
             TypeError: it cannot be called with these arguments, as from a call.
         """
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         self.signatures.unasked.end_trial()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
@@ -202,18 +228,35 @@ class PlacedFunction(TfFunction):
         """
         return MappingProxyType({text: plan.placement for text, plan in self.signatures.call_plans().items()})
 
+    def warm_up(self, calls: Iterable[Any]) -> None:
+        """Makes calls, so that nothing is left to plan or to race when such calls come; see `placer.placed.warm_up.warm_up`.
+
+        Variables are put back. Other effects of the calls are not.
+
+        Args:
+            calls: an example of each kind: a tuple of arguments, a dict of keyword arguments, or one argument of another type.
+                A TensorSpec of known size stands for a tensor.
+
+        Raises:
+            OptionError: `calls` is no list of examples, or a size is not known.
+            PlacerError: a call cannot be planned, or the plan's devices are not here.
+        """
+        from placer.placed.warm_up import warm_up
+
+        warm_up(self, calls)
+
     def observe(self, *args: Any, **kwargs: Any) -> Observation:
         """Runs one call for real and reports where each op ran; see `placer.placed.observe`."""
         from placer.placed.observe import observe
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         return observe(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def observe_gradient(self, *args: Any, **kwargs: Any) -> Observation:
         """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
         from placer.placed.observe import observe_gradient
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         return observe_gradient(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
@@ -224,6 +267,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.verbs.profile import profile
 
+        args, kwargs = self.arguments(args, kwargs, ("budget_s",))
         with self.signatures.provisional_plan(args, kwargs) as plan:
             measured = profile(plan.graph, budget_s)
         self.plan(*args, **kwargs)
@@ -242,7 +286,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.learn import learn
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("keep_state",))
         return learn(self.signatures, args, kwargs, keep_state)
 
     def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
@@ -256,7 +300,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.harvest import harvest
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("steps",))
         return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
 
     def tune(
@@ -279,7 +323,7 @@ class PlacedFunction(TfFunction):
         """
         from placer.placed.tune import tune
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("budget_s", "compile", "side_effects"))
         return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------

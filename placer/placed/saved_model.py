@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placer.common.warning import warn
 from placer.errors import OptionError, PlanError
@@ -18,6 +18,9 @@ from placer.placed.function import PlacedFunction
 from placer.plan.model_plans import ModelPlans
 from placer.plan.placement import Placement
 
+if TYPE_CHECKING:
+    from placer.tf.trace.tracing import Trace
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
@@ -26,7 +29,7 @@ class LoadedModel:
     model: Any
     """What `tf.saved_model.load` gives. It owns the variables."""
     signatures: Mapping[str, Any]
-    """By name: a `PlacedFunction`, or the ConcreteFunction of a signature that is not placed or has its devices in its graph."""
+    """By name: a `PlacedFunction`. A ConcreteFunction for a signature that cannot be placed, or whose graph has the devices."""
 
 
 def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool = False, **options: Any) -> ModelPlans:
@@ -58,21 +61,17 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
         model = load_model(written)
         if not model.signatures:
             raise OptionError(f"{source} has no signatures: save it with signatures=...")
-        functions: dict[str, Any] = dict(model.signatures)
-        plans: dict[str, Placement] = {}
-        left: dict[str, str] = {}
-        for name, concrete in model.signatures.items():
-            trace, reason = trace_if_placeable(concrete, (), {})
-            if trace is None:
-                left[name] = reason
-                continue
-            plans[name] = plan = PlacedFunction(concrete, checked).plan()
-            if with_devices:
-                functions[name] = rewrite(trace, full_names({op: each.device for op, each in plan.ops.items()}))
+        found = {name: trace_if_placeable(concrete, (), {}) for name, concrete in model.signatures.items()}
+        traces = {name: trace for name, (trace, _) in found.items() if trace is not None}
+        _check_names(list(traces.values()), checked)
+        plans = {
+            name: PlacedFunction(model.signatures[name], _for_trace(trace, checked)).plan() for name, trace in traces.items()
+        }
         if with_devices:
             written = drafts / "with_devices"
-            save_with_devices(model, functions, written)
-        placed = ModelPlans(plans, left, with_devices)
+            functions = {name: rewrite(traces[name], full_names(_device_of(plan))) for name, plan in plans.items()}
+            save_with_devices(model, {**model.signatures, **functions}, written)
+        placed = ModelPlans(plans, {name: reason for name, (_, reason) in found.items() if reason}, with_devices)
         placed.save(written)
         written.rename(out)
     return placed
@@ -101,11 +100,29 @@ def load(path: str | Path, **options: Any) -> LoadedModel:
         concrete.model = model  # keeps its variables alive as long as the signature
     signatures = {
         name: concrete
-        if saved.in_graph or name in saved.left
+        if saved.in_graph or name in saved.unplaced
         else _applied(concrete, saved.plans.get(name), checked, f"the plan for signature {name!r} of {folder}")
         for name, concrete in model.signatures.items()
     }
     return LoadedModel(model, signatures)
+
+
+def _device_of(plan: Placement) -> dict[str, str]:
+    return {name: op.device for name, op in plan.ops.items()}
+
+
+def _for_trace(trace: Trace, options: Options) -> Options:
+    """The options with those given sizes and rounds that name something in a trace; others are for other signatures."""
+    sizes = {name: size for name, size in options.sizes.items() if trace.has(name)}
+    return replace(options, sizes=sizes, rounds={name: count for name, count in options.rounds.items() if trace.has(name)})
+
+
+def _check_names(traces: Sequence[Trace], options: Options) -> None:
+    """Raises OptionError for given sizes or rounds that name nothing in any signature."""
+    for option in ("sizes", "rounds"):
+        for name in getattr(options, option):
+            if not any(trace.has(name) for trace in traces):
+                raise OptionError(f"{option}, {name!r}: no signature has such an argument, op or loop.")
 
 
 def _applied(concrete: Any, plan: Placement | None, options: Options, named: str) -> PlacedFunction:
@@ -114,7 +131,7 @@ def _applied(concrete: Any, plan: Placement | None, options: Options, named: str
 
     if plan is None:
         return PlacedFunction(concrete, options)
-    if missing := sorted({op.device for op in plan.ops.values()}.difference(process_devices())):
+    if missing := sorted(set(_device_of(plan).values()).difference(process_devices())):
         warn(f"{named} uses {', '.join(missing)}, which this process does not have: its first call plans it for the devices here")
         return PlacedFunction(concrete, options)
     placed = PlacedFunction(concrete, Options(), plans=(plan,))

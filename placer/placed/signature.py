@@ -73,11 +73,6 @@ class Prepared:
         return self.run if self.timing is None else self.timing
 
     @property
-    def eager_call(self) -> Callable[..., Any]:
-        """What a call runs that is eager and under no distribution strategy."""
-        return self.run if self.timing is None else self.timing.eager
-
-    @property
     def concrete(self) -> Any:
         """The plain ConcreteFunction."""
         return self.signature.concrete

@@ -22,7 +22,7 @@ class ModelPlans:
     """What was planned of a SavedModel, by signature."""
 
     plans: Mapping[str, Placement] = field(default_factory=dict)
-    left: Mapping[str, str] = field(default_factory=dict)
+    unplaced: Mapping[str, str] = field(default_factory=dict)
     """Why a signature has no plan."""
     in_graph: bool = False
     """Whether the graph of the model has the planned devices."""
@@ -41,7 +41,7 @@ class ModelPlans:
         files = {name: f"{quote(name, safe='')}.json" for name in self.plans}
         for name, plan in self.plans.items():
             plan.save(folder / files[name])
-        index = {"format": FORMAT, "version": VERSION, "plans": files, "left": dict(self.left), "in_graph": self.in_graph}
+        index = {"format": FORMAT, "version": VERSION, "plans": files, "unplaced": dict(self.unplaced), "in_graph": self.in_graph}
         write_json(folder / INDEX, index)
 
     @classmethod
@@ -58,7 +58,9 @@ class ModelPlans:
         check_format(read, FORMAT, VERSION, str(index))
         try:
             files = {str(name): Path(file).name for name, file in read["plans"].items()}
-            left = {str(name): str(reason) for name, reason in read["left"].items()}
+            unplaced = {str(name): str(reason) for name, reason in read["unplaced"].items()}
         except (KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"{index} is broken ({type(error).__name__}: {error}). Place the model again.") from error
-        return cls({name: Placement.load(index.parent / file) for name, file in files.items()}, left, bool(read.get("in_graph")))
+        return cls(
+            {name: Placement.load(index.parent / file) for name, file in files.items()}, unplaced, bool(read.get("in_graph"))
+        )

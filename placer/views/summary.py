@@ -5,19 +5,17 @@ from __future__ import annotations
 from placer.common.escaping import printable
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
-from placer.graph.assumptions import seen_in_short
+from placer.graph.assumptions import known_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
+from placer.plan.verdict import VERDICT_HEAD
 from placer.views.shared.words import (
-    VERDICT_HEAD,
     against,
     at_end,
     cost_sources,
-    end_of_race,
     headline,
     optimality,
     solver_words,
-    verdict_rows,
 )
 
 MAX_NOTES_SHOWN = 8
@@ -26,7 +24,8 @@ MAX_NOTES_SHOWN = 8
 def summary(placement: Placement) -> str:
     """The measured or predicted speed; ops, time and memory of each device; transfers; objective; costs; baselines; notes.
 
-    If the graph leaves sizes or rounds open, also the step where these are low and where they are high, and what a run had.
+    If the graph leaves sizes or rounds open, also the step where these are low and where they are high, what a run had, and what
+    the user gave.
     If calls raced, also the verdict.
     """
     p = placement
@@ -59,12 +58,12 @@ def summary(placement: Placement) -> str:
         f"solver     {solver_words(p)}",
         f"costs      {cost_sources(p)}",
         *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
-        *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),
+        *(f"{source:<10} {known}" for source in ("seen", "given") if (known := known_in_short(p.graph, source))),
         "",
         table(["placement", "step time", "total cost", ""], placements),
     ]
     if p.verdict is not None:
-        blocks += ["", table(VERDICT_HEAD, verdict_rows(p.verdict)), end_of_race(p.verdict)]
+        blocks += ["", table(VERDICT_HEAD, p.verdict.rows), p.verdict.cost]
     if p.notes:
         blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
         blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []

@@ -88,7 +88,7 @@ def test_what_is_placed_and_loaded_runs_by_its_plans(kind: str, tmp_path: Path, 
     source, out = tmp_path / kind, tmp_path / "out"
     SOURCES[kind](source)
     placed = placer.place_saved_model(source, out, devices=machine, **OPTIONS)
-    assert not placed.left
+    assert not placed.unplaced
     assert not [note for plan in placed.plans.values() for note in plan.notes if "not used" in note]
     loaded = placer.load(out)
     assert loaded.signatures.keys() == placed.plans.keys()

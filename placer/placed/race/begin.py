@@ -12,15 +12,15 @@ from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
-from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
-from placer.placed.race.moved_plans import lend, may_move, moved_choice, note_on_staying, other_use
+from placer.placed.race.moved_plans import may_move, moved_choice, note_on_staying, other_use
 from placer.placed.race.sequential_test import MIN_GAIN
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
+    from placer.options import Options
     from placer.placed.signatures import Signatures
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
@@ -38,7 +38,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     prepared = replace(prepared, solved=None)
     may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
     if not is_wanted(signatures) or not may_try:
-        signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
+        signatures.unasked.stop()
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
@@ -56,7 +56,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         assert prepared.trace is not None
         reason = _reason_against(signatures, prepared.trace, solved, entrants)
         if reason:
-            signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
+            signatures.unasked.stop()
         if entrants and not _may_gain(signatures, entrants):
             if not _try_moves(signatures, prepared, dispatch, entrants[0]):
                 remember(plan.changed(plan.placement))
@@ -97,10 +97,14 @@ def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepar
 
 
 def is_wanted(signatures: Signatures) -> bool:
-    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
-    options = signatures.options
+    """Whether the options ask for a race."""
+    return not signatures.plans and asks_for_race(signatures.options)
+
+
+def asks_for_race(options: Options) -> bool:
+    """Whether options ask for a race. A solver or an objective that the user chose is not put to the test."""
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
-    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
+    return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
@@ -145,7 +149,7 @@ def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Ca
         assert prepared.trace is not None
         # Not the plain function: under a tape it would run without a plan for its gradient.
         prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
-    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    noted = prepared.planned.changed(replace(plan, notes=(note, *plan.notes)))
     remember(noted)
     return replace(prepared, call_plan=noted)
 
@@ -192,18 +196,13 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     from placer.tf.state.variables import release_variables, rely_on_variables
 
     unasked, signature = signatures.unasked, prepared.signature
-    gate = unasked.gate
-    if gate is None or unasked.give_back is not None or unasked.trial is not None:
+    if unasked.gate is None or unasked.give_back is not None or unasked.trial is not None:
         return False
     before = Dispatch(dispatch.alone, dispatch.taped, dispatch.traced)
-    chosen: list[MoveChoice] = []
-
-    def choose() -> MoveChoice | None:
-        chosen[:] = moved_choice(signatures, prepared, fixed)
-        return chosen[0] if chosen else None
 
     def reason_against(choice: MoveChoice) -> str:
-        return other_use(signatures, prepared) or choice.moves.reason_against()
+        assert prepared.trace is not None
+        return other_use(signatures, prepared) or choice.moves.reason_against(prepared.trace)
 
     def settle(settled: Prepared) -> bool:
         unasked.trial = None
@@ -218,10 +217,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         if not settle(prepared):
             signatures.forget(signature)
 
-    def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
-        release_variables(chosen[0].first)
+    def keep(choice: MoveChoice, verdict: Verdict, winner: Candidate) -> None:
+        run = choice.runners[winner.name]
+        release_variables(choice.first)
         rely_on_variables(run)
-        lend(signatures, chosen[0].moves, run, go_back)
+        unasked.lend(choice.moves, run, go_back)
         plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
         remember(plan)
         settled = replace(prepared, call_plan=plan, run=run)
@@ -229,12 +229,12 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
         settle(settled)
 
-    def leave(verdict: Verdict | None, reason: str) -> None:
+    def leave(choice: MoveChoice | None, verdict: Verdict | None, reason: str) -> None:
         unasked.gate = None
         placement = prepared.plan
-        if reason:
-            note = note_on_staying(chosen[0].candidates[0], fixed, reason)
-            placement = replace(placement, notes=(*placement.notes, note))
+        if choice is not None and reason:
+            note = note_on_staying(choice.candidates[0], fixed, reason)
+            placement = replace(placement, notes=(note, *placement.notes))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
         plan = prepared.planned.changed(placement)
@@ -251,10 +251,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
 
         return call
 
-    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, lambda: signatures.forget(signature), leave)
+    choose, plan_again = partial(moved_choice, signatures, prepared, fixed), partial(signatures.forget, signature)
+    owner = TrialOwner(choose, reason_against, unasked.alone, keep, plan_again, leave)
     repeatable = changes_nothing(fixed.solved.placement.graph)
     verdict = prepared.planned.verdict
-    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)
+    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, owner)
     dispatch.alone, dispatch.taped, dispatch.traced = trial, at_home(dispatch.taped), at_home(dispatch.traced)
     unasked.trial = trial
     return True

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.placed.race.gate import Gate
+from placer.placed.race.unasked_moves import Gate
 from placer.plan.verdict import MOVED, PLAN
 from placer.problem.problem import Assignment
 from placer.tf.run import timing
@@ -54,7 +54,7 @@ class Clock:
         self.fail: Callable[[], None] = lambda: None
         self.places: list[str] = []
 
-    def timed_call(self, run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed_call(self, run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         self.places.append(where(self.variable))
         self.fail()
         results = run(*args, **kwargs)
