@@ -40,7 +40,9 @@ def jumping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("jumping")
-@pytest.mark.parametrize(("solver", "objective"), [("step_time", "step_time"), ("annealing", "step_time"), ("cp_sat", "total_cost")])
+@pytest.mark.parametrize(
+    ("solver", "objective"), [("step_time", "step_time"), ("annealing", "step_time"), ("cp_sat", "total_cost")]
+)
 def test_a_search_is_not_cut_off(solver: str, objective: Any) -> None:
     found = placer.solve(layers(), "h100", time_limit_s=30, solver=solver, objective=objective)
     default = found.baselines["tf_default"]

@@ -414,5 +414,5 @@ def test_two_releases_share_a_folder_and_leave_each_other_alone(tmp_path: Path) 
         assert len(files) == 2
         for file in files:
             with closing(sqlite3.connect(file)) as connection:
-                assert connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (40,)  # noqa: S608
+                assert connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (40,)
     assert not list(tmp_path.glob("*aside*"))

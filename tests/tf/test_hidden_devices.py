@@ -18,7 +18,8 @@ import placer
 from placer.errors import DeviceError
 from placer.tf.devices import local_machine, process_devices
 
-visible = [f"{d.device_type}:{d.name.rpartition(':')[2]}" for kind in ("CPU", "GPU") for d in tf.config.list_logical_devices(kind)]
+logical = [*tf.config.list_logical_devices("CPU"), *tf.config.list_logical_devices("GPU")]
+visible = [f"{device.device_type}:{device.name.rpartition(':')[2]}" for device in logical]
 machine = local_machine()
 assert [device.name for device in machine.devices] == [*process_devices()] == visible == EXPECTED, machine.devices
 assert all(device.memory_bytes > 0 for device in machine.devices)
@@ -42,19 +43,19 @@ else:
     raise SystemExit("it ran on a device that is hidden")
 print("as planned")
 """
+SPLIT = """
+tf.config.set_visible_devices(cpus[:1])
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 3)
+"""
+PART_OF_LAST = """
+tf.config.set_visible_devices(gpus[-1:], "GPU")
+for gpu in gpus[-1:]:
+    tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=512)])
+"""
 HIDDEN = {
     "all GPUs": ('tf.config.set_visible_devices([], "GPU")', '["CPU:0"]'),
-    "split CPU": (
-        'tf.config.set_visible_devices(cpus[:1])\n'
-        "tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 3)",
-        '["CPU:0", "CPU:1", "CPU:2"]',
-    ),
-    "all but a part of a GPU": (
-        'tf.config.set_visible_devices(gpus[-1:], "GPU")\n'
-        "limits = [tf.config.LogicalDeviceConfiguration(memory_limit=512)]\n"
-        "for gpu in gpus[-1:]:\n    tf.config.set_logical_device_configuration(gpu, limits)",
-        '["CPU:0"] + ["GPU:0"] * bool(gpus)',
-    ),
+    "all but a CPU, which is split": (SPLIT, '["CPU:0", "CPU:1", "CPU:2"]'),
+    "all but a part of a GPU": (PART_OF_LAST, '["CPU:0"] + ["GPU:0"] * bool(gpus)'),
 }
 
 
