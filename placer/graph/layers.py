@@ -4,8 +4,8 @@ A layer is a name scope. Its ops are
 
 - those of its forward pass, "model/dense/MatMul", and of its backward pass, "gradient_tape/model/dense/MatMul/MatMul";
 - its variables, "model/dense/kernel", and those that an optimizer keeps for them, "adam/model_dense_kernel_momentum";
-- the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others, but not the reads of other variables, such as
-  the learning rate.
+- the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others. A read of another variable,
+  such as the learning rate, is not one of them.
 
 The name of an op is no scope: "range/start" belongs to "range", and both are in no layer.
 """
