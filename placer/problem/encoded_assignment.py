@@ -20,7 +20,7 @@ class EncodedAssignment:
     by_op: tuple[list[Any], ...]
     """Columns by op, times in ns:
 
-    - the device; whether the op enters its stream; how it shares threads;
+    - the device that runs it (`Devices.runner`); whether the op enters its stream; how it shares threads;
     - the time to wake these threads, and the time after which they sleep;
     - time, dispatch and compute of all runs; dispatch of the first run; compute of the last run;
     - the time in which its thread sends its results;
@@ -87,7 +87,7 @@ class EncodedAssignment:
         dispatch, compute, runs = problem.ops.dispatch_ns[ops, device], problem.ops.compute_ns[ops, device], tables.runs[ops]
         sharing = tables.sharing[ops, device]
         by_op = (
-            device,
+            problem.devices.runner[device],
             problem.devices.asynchronous[device] & ~tables.host_only[ops, device],
             sharing,
             np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
@@ -102,6 +102,7 @@ class EncodedAssignment:
             problem.ops.count[ops],
         )
         into = np.where((dst < problem.num_devices) & problem.devices.asynchronous[dst % problem.num_devices], dst, -1)
-        link, is_control = src * 2 * problem.num_devices + dst, message >= problem.num_tensors
-        by_copy = (copied, np.maximum(moved, handled), link, is_control, into, handled, count)
+        link = src * 2 * problem.num_devices + dst
+        out_of = np.where((src < problem.num_devices) & problem.devices.asynchronous[src % problem.num_devices], src, -1)
+        by_copy = (copied, np.maximum(moved, handled), link, out_of, into, handled, count)
         return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)

@@ -24,6 +24,8 @@ class Devices(Part):
     """The device computes in a stream, to which the host only dispatches ops."""
     threads: Ints = array("D", default=1)
     """Number of ops that a device that is not asynchronous runs at once."""
+    shares_cores: Bools = array("D", default=False)
+    """The device is a logical CPU of the host: its ops run on the threads of the first CPU."""
     call_ns: Ints = array("D", default=0)
     """Time that a call takes longer if any op is on the device. A call is charged the largest of its devices."""
     wake_ns: Ints = array("D", default=0)
@@ -42,6 +44,11 @@ class Devices(Part):
     def host(self) -> int:
         """The device whose memory holds every host view: the first CPU, the first device where there is none."""
         return self.kinds.index("CPU") if "CPU" in self.kinds else 0
+
+    @derived
+    def runner(self) -> Ints:
+        """[D]: the device whose threads and stream run the ops of each device."""
+        return np.where(self.shares_cores, self.host, np.arange(len(self)))
 
     @derived
     def place_device(self) -> Ints:

@@ -14,7 +14,7 @@ from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.model_tables import WIDE
 from placer.problem.problem import Assignment
 from placer.problem.schedule import Simulator
-from placer.problem.step_state import NEVER_NS, StepState
+from placer.problem.step_state import StepState
 
 MAX_CHECKPOINTS = 48
 """Checkpoints of a schedule. More of them shorten each replay, and take longer to make."""
@@ -75,14 +75,14 @@ class Replay:
         growing = [*encoded.by_copy, encoded.began, encoded.arrived]
         for column, more in zip(growing, [*new.by_copy, new.began, new.arrived], strict=True):
             column.extend(more)
-        latest = self._latest_ns(np.sort(self._position[changed]).tolist())
+        latest = self._latest_ns(np.sort(self._position[changed]).tolist(), set(edges.tolist()))
         _write(columns, rows, old)
         for column in growing:
             del column[copies:]
         return simulator.whole_ns(latest, simulator.call_of_ns(used > 0))
 
-    def _latest_ns(self, changed: list[int]) -> int:
-        """When the last op ends, after changes to the ops at these positions in the order of starts."""
+    def _latest_ns(self, changed: list[int], edges: set[int]) -> int:
+        """When the last op ends, after changes to the ops at these positions in the order of starts, and to these edges."""
         checkpoints, stride = self._checkpoints, self._stride
         number, latest = changed[0] // stride, 0
         state = checkpoints[number].state.copy()
@@ -92,7 +92,7 @@ class Replay:
             number += 1
             following = bisect_left(changed, number * stride)
             until = changed[following] // stride if following < len(changed) else len(checkpoints)
-            if number < until and (shift := checkpoints[number].shift_ns(state)) is not None:
+            if number < until and (shift := checkpoints[number].shift_ns(state, edges)) is not None:
                 latest = max(latest, state.latest_ns, shift + max(each.latest_ns for each in checkpoints[number:until]))
                 if until == len(checkpoints):
                     break
@@ -117,10 +117,19 @@ class Checkpoint:
         return [op for op, n in enumerate(self.state.waits) if n]
 
     @cached_property
+    def queued(self) -> list[int]:
+        """The ops and the copies that are ready: numbers as in `StepState.queue`."""
+        return [key % self.simulator.base for key in self.state.queue]
+
+    @cached_property
+    def ready(self) -> list[int]:
+        """Ops that are ready."""
+        return [number for number in self.queued if number < self.simulator.problem.num_ops]
+
+    @cached_property
     def kinds_to_come(self) -> int:
         """The kinds of ops that have not started yet."""
-        to_start = (*self.waiting, *(key % self.simulator.problem.num_ops for key in self.state.queue))
-        return reduce(or_, (self.simulator.tables.kinds[op] for op in to_start), 0)
+        return reduce(or_, (self.simulator.tables.kinds[op] for op in (*self.waiting, *self.ready)), 0)
 
     def later(self, shift_ns: int) -> StepState:
         """The state with all times later by `shift_ns`."""
@@ -134,27 +143,29 @@ class Checkpoint:
             state.follows.copy(),
             state.warm.copy(),
             state.waits.copy(),
-            [key + shift_ns * self.simulator.problem.num_ops for key in state.queue],
+            [key + shift_ns * self.simulator.base for key in state.queue],
         )
 
-    def shift_ns(self, other: StepState) -> int | None:
+    def shift_ns(self, other: StepState, changed: set[int]) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        Past times at which a resource became free or an op became ready make no difference, with two exceptions. The time at
-        which the threads of a CPU last worked matters until they sleep. The time at which a feeding thread became free always
-        matters, because copies add to it.
+        They differ if a copy along an edge that changed is still to begin.
+
+        Past times at which a resource became free or an op became ready make no difference, with one exception: the time at
+        which the threads of a CPU last worked matters until they sleep.
         """
-        mine, ops = self.state, self.simulator.problem.num_ops
+        mine, ops, base = self.state, self.simulator.problem.num_ops, self.simulator.base
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
             return None
-        earlier = mine.queue[0] // ops
-        shift = other.queue[0] // ops - earlier
-        if sum(mine.queue) + shift * ops * len(mine.queue) != sum(other.queue):  # most others, without sorting
+        earlier = mine.queue[0] // base
+        shift = other.queue[0] // base - earlier
+        if sum(mine.queue) + shift * base * len(mine.queue) != sum(other.queue):  # most others, without sorting
             return None
-        if [key + shift * ops for key in sorted(mine.queue)] != sorted(other.queue):
+        if [key + shift * base for key in sorted(mine.queue)] != sorted(other.queue):
+            return None
+        if any(number - ops in changed for number in self.queued):
             return None
         parts: list[tuple[Callable[[StepState], Iterable[int]], int]] = [
-            (self._feeders, NEVER_NS),
             (_resources, earlier),
             (lambda state: state.alone_free[WIDE], earlier - self.simulator.tables.awake_ns),
         ]
@@ -167,12 +178,12 @@ class Checkpoint:
         Copies are equal if they are made as often and the same kinds of ops have not followed them yet. Messages that arrived in
         the past make no difference to an op that waits for more messages.
         """
-        mine, ops = self.state, self.simulator.problem.num_ops
+        mine = self.state
         times, ready, late = self.encoded.by_copy[-1], mine.ready, other.ready
         pending = [op for op in self.waiting if ready[op] >= earlier or late[op] >= earlier + shift]
         if any(late[op] - ready[op] != shift for op in pending):
             return False
-        pairs = {(mine.follows[op], other.follows[op]) for op in (*pending, *(key % ops for key in mine.queue))}
+        pairs = {(mine.follows[op], other.follows[op]) for op in (*pending, *self.ready)}
         behind = [(a, b) for a, b in pairs if self._cold(mine, a) or self._cold(other, b)]
         if not len(behind) == len({a for a, _ in behind}) == len({b for _, b in behind}):
             return False
@@ -181,11 +192,6 @@ class Checkpoint:
     def _cold(self, state: StepState, copy: int) -> int:
         """The kinds of ops still to start of which none has followed a copy so far."""
         return self.kinds_to_come & ~state.warm.get(copy, 0)
-
-    def _feeders(self, state: StepState) -> list[int]:
-        return [
-            pool[0] for pool, fed in zip(state.pools, self.simulator.problem.devices.asynchronous.tolist(), strict=True) if fed
-        ]
 
 
 def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:

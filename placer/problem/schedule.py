@@ -101,6 +101,8 @@ class Simulator:
         self.problem = problem
         self.tables = tables_of(problem)
         self.edges = step_edges_of(problem)
+        self.base = problem.num_ops + len(self.edges.consumer_list)
+        """What `StepState.queue` multiplies times with."""
         self._known_ns = step_lengths_of(problem)
 
     def step_ns(self, assignment: Assignment) -> int:
@@ -169,21 +171,48 @@ class Simulator:
         return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
 
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
-        """Starts the next ops, at most `limit` of them; all by default. Writes their times into `encoded` and `state`."""
+        """Starts the next ops, at most `limit` of them, and the copies that are ready before; all by default.
+
+        Writes their times into `encoded` and `state`.
+        """
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
-        ops = self.problem.num_ops
+        ops, base = self.problem.num_ops, self.base
         device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = encoded.by_op
-        edge_wait, (total, busy, link, is_control, into, handled, times) = encoded.edge_wait, encoded.by_copy
+        edge_wait, (total, busy, link, out_of, into, handled, times) = encoded.edge_wait, encoded.by_copy
         start, end, began, arrived, order = encoded.start, encoded.end, encoded.began, encoded.arrived, encoded.order
-        consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
+        consumer, begin_edge, message_end = self.edges.consumer_list, self.edges.start_list, self.edges.message_end_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
         ready, waits, queue, follows, warm = state.ready, state.waits, state.queue, state.follows, state.warm
         kinds = self.tables.kinds
         latest = state.latest_ns
-        for _ in range(ops if limit is None else limit):
-            if not queue:
-                break
-            at, i = divmod(heappop(queue), ops)
+        until = ops if limit is None else len(order) + limit
+        while queue and len(order) < until:
+            at, i = divmod(heappop(queue), base)
+            if i >= ops:
+                e = i - ops
+                k = edge_wait[e] >> 1
+                if into[k] >= 0:
+                    feeder = pools[into[k]]
+                    pass
+                    if stream_free[into[k]] > at:
+                        at = stream_free[into[k]]
+                if out_of[k] >= 0 and stream_free[out_of[k]] > at:
+                    at = stream_free[out_of[k]]
+                if link_free[link[k]] > at:
+                    at = link_free[link[k]]
+                began[k] = at
+                link_free[link[k]] = at + busy[k]
+                arrived[k] = at = at + total[k]
+                for f in range(e, message_end[e]):
+                    if edge_wait[f] >> 1 == k:
+                        j = consumer[f]
+                        if at > ready[j]:
+                            ready[j] = at
+                            follows[j] = k
+                        waits[j] -= 1
+                        if not waits[j]:
+                            heappush(queue, ready[j] * base + j)
+                continue
             order.append(i)
             d = device[i]
             pool = pools[d]
@@ -225,35 +254,18 @@ class Simulator:
                 latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = edge_wait[e]
-                behind = copy
-                if k == DONE:
-                    when = done
-                elif k == ISSUED:
-                    when = issued
-                elif k & 1:
-                    behind = k >> 1
-                    when = arrived[behind]
-                else:
-                    behind = k = k >> 1
-                    when = done
-                    if is_control[k] and stream_free[d] > when:
-                        when = stream_free[d]
-                    if link_free[link[k]] > when:
-                        when = link_free[link[k]]
-                    if into[k] >= 0:
-                        if stream_free[into[k]] > when:
-                            when = stream_free[into[k]]
-                        pools[into[k]][0] += handled[k]
-                    began[k] = when
-                    link_free[link[k]] = when + busy[k]
-                    arrived[k] = when = when + total[k]
+                if k >= 0:
+                    if not k & 1:  # the first edge of a copy
+                        heappush(queue, (issued if out_of[k >> 1] >= 0 else done) * base + ops + e)
+                    continue
+                when = done if k == DONE else issued
                 j = consumer[e]
                 if when > ready[j]:
                     ready[j] = when
-                    follows[j] = behind
+                    follows[j] = copy
                 waits[j] -= 1
                 if not waits[j]:
-                    heappush(queue, ready[j] * ops + j)
+                    heappush(queue, ready[j] * base + j)
         state.latest_ns = latest
 
     def _played(self, assignment: Assignment) -> StepState:

@@ -35,7 +35,8 @@ class StepState:
     waits: list[int]
     """By op: the number of edges that it still waits for."""
     queue: list[int]
-    """A heap of ready ops: op i of N, ready at time t, is t * N + i."""
+    """A heap of what is ready. Of N ops and E edges, op i that is ready at time t is t * (N + E) + i. A copy that is ready then is
+    t * (N + E) + N + e, where e is the first edge that waits for it."""
     latest_ns: int = 0
     """The latest end of an op so far."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from placer.problem.problem import Assignment, PlacementProblem
 
@@ -10,6 +11,20 @@ from placer.problem.problem import Assignment, PlacementProblem
 def described_step(problem: PlacementProblem, assignment: Assignment) -> tuple[int, list[int], list[int]]:
     """How long the step takes, and when each op starts to compute and ends."""
     return _Step(problem, [int(assignment.device[unit]) for unit in problem.ops.unit]).run()
+
+
+_LetGo: TypeAlias = tuple[int, int, tuple[int, int, int] | None]
+"""An op that waited, when it may go on, and the copy that this follows, if any."""
+
+
+@dataclass
+class _Copy:
+    """What is to be copied, from when on."""
+
+    ready: int
+    op: int
+    tensor: int
+    there: int
 
 
 @dataclass
@@ -34,12 +49,16 @@ class _Step:
         for _, user, _ in (edge for op in ops for edge in self._edges(op)):
             waits[user] += 1
         ready, start, end = ([0] * problem.num_ops for _ in range(3))
-        left = set(ops)
-        while left:
-            at, op = min((ready[op], op) for op in left if not waits[op])
-            left.remove(op)
-            start[op], end[op], goes_on = self._start(op, at)
-            for user, when, copy in goes_on:
+        ops_to_start, copies = set(ops), list[_Copy]()
+        while ops_to_start:
+            events: list[tuple[int, int, int]] = [(ready[op], -1, op) for op in ops_to_start if not waits[op]]
+            at, number, op = min(events + [(copy.ready, copy.op, k) for k, copy in enumerate(copies)])
+            if number < 0:
+                ops_to_start.remove(op)
+                start[op], end[op], lets_go = self._start(op, at, copies)
+            else:
+                lets_go = self._copy(copies.pop(op))
+            for user, when, copy in lets_go:
                 if when > ready[user]:
                     ready[user] = when
                     self.follows.pop(user, None)
@@ -49,11 +68,11 @@ class _Step:
         took = max(end)
         return took + self._call_ns() + problem.devices.waiting_ns * min(took, 1_000_000) // 1_000_000, start, end
 
-    def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int, tuple[int, int, int] | None]]]:
-        """When it starts and ends, and when each of those that wait for it may go on, after which copy if any."""
+    def _start(self, op: int, at: int, copies: list[_Copy]) -> tuple[int, int, list[_LetGo]]:
+        """When it starts and ends, and when each of those that wait for it alone may go on. Adds what it copies to the copies."""
         problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.ops.count[op]))
-        copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
-        sends = sum(self._interval_ns(op, *copy) for copy in copies)
+        sent = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
+        sends = sum(self._interval_ns(op, *copy) for copy in sent)
         cold, at_first = self._cold_ns(op)
         if problem.devices.asynchronous[d] and not self._in_host_memory(op):
             dispatch, compute = int(problem.ops.dispatch_ns[op, d]), int(problem.ops.compute_ns[op, d])
@@ -66,19 +85,16 @@ class _Step:
             start, end = self._on_a_thread(op, at, runs, sends, cold)
             issued = end
         awaited = problem.ops.awaited is not None and bool(problem.ops.awaited[op])
-        arrived: dict[tuple[int, int], int] = {}
-        goes_on = []
+        lets_go = []
         for tensor, user, there in self._edges(op):
             if not self._crosses(op, tensor, there):
                 here = self._made(op, tensor) == there
                 in_stream = here and there == d and bool(problem.devices.asynchronous[d])
                 when = issued if (in_stream or (here and tensor < 0)) and not awaited else end
-                goes_on.append((user, when, self.follows.get(op)))
-                continue
-            if (tensor, there) not in arrived:
-                arrived[tensor, there] = self._copy(op, tensor, there, end)
-            goes_on.append((user, arrived[tensor, there], (op, tensor, there)))
-        return start, end, goes_on
+                lets_go.append((user, when, self.follows.get(op)))
+        for tensor, there in sent:
+            copies.append(_Copy(max(end, self.streams.get(d, 0) if tensor < 0 else 0), op, tensor, there))
+        return start, end, lets_go
 
     def _cold_ns(self, op: int) -> tuple[int, int]:
         """What it takes more if it is the first of its kind to follow a copy, and what its first run does."""
@@ -100,31 +116,34 @@ class _Step:
         serial = problem.ops.serial is not None and bool(problem.ops.serial[op])
         wide = problem.ops.compute_ns[op, d] > 20_000 * runs and not serial
         small = not wide and problem.ops.time_ns[op, d] < 3_000 * runs
-        thread = self.threads[d].index(min(self.threads[d]))
-        start = max(at, self.threads[d][thread])
+        threads = self.threads[self._runner(d)]
+        thread = threads.index(min(threads))
+        start = max(at, threads[thread])
         if wide or small:
-            kind = d, "wide" if wide else "small"
+            kind = self._runner(d), "wide" if wide else "small"
             before = self.alone.get(kind)
             if wide and problem.devices.wake_ns is not None and (before is None or start - before > round(50_000 * runs)):
                 takes += round(int(problem.devices.wake_ns[d]) * runs)
             start = max(start, before or 0)
             self.alone[kind] = start + takes + sends
-        self.threads[d][thread] = start + takes + sends
+        threads[thread] = start + takes + sends
         return start, start + takes
 
-    def _copy(self, op: int, tensor: int, there: int, end: int) -> int:
-        """Sends it on its way; when it is there."""
-        problem, link = self.problem, (self._made(op, tensor), there)
+    def _copy(self, copy: _Copy) -> list[_LetGo]:
+        """Sends it on its way; when those that wait for it may go on."""
+        problem, op, tensor, there = self.problem, copy.op, copy.tensor, copy.there
+        link = self._made(op, tensor), there
         count, interval = self._count(op, tensor), self._interval_ns(op, tensor, there)
         sizes = problem.tensors.nbytes if problem.tensors.copy_bytes is None else problem.tensors.copy_bytes
         nbytes = 0 if tensor < 0 else int(sizes[tensor])
         takes = round(count * (int(problem.links.latency_ns[link]) + nbytes * float(problem.links.ns_per_byte[link])))
-        begins = max(end, self.links.get(link, 0), self.streams.get(self.device[op], 0) if tensor < 0 else 0)
+        begins = max(copy.ready, self.links.get(link, 0))
         if there < problem.num_devices and problem.devices.asynchronous[there]:
             begins = max(begins, self.streams.get(there, 0))
-            self.threads[there][0] += interval
+            self.threads[there][0] = max(copy.ready, self.threads[there][0]) + interval
         self.links[link] = begins + max(takes - round(count * int(problem.links.latency_ns[link])), interval)
-        return begins + takes
+        users = [user for carried, user, place in self._edges(op) if (carried, place) == (tensor, there)]
+        return [(user, begins + takes, (op, tensor, there)) for user in users]
 
     def _edges(self, op: int) -> list[tuple[int, int, int]]:
         """What leaves it, -1 for a control edge; for whom; in which place that takes it."""
@@ -161,6 +180,10 @@ class _Step:
     def _in_host_memory(self, op: int) -> bool:
         made = [t for t in range(self.problem.num_tensors) if self.problem.tensors.op[t] == op]
         return bool(made) and all(self.problem.tensors.on_host[t, self.device[op]] for t in made)
+
+    def _runner(self, d: int) -> int:
+        """The device whose threads run its ops: the first CPU for each logical CPU of the host."""
+        return self.problem.devices.kinds.index("CPU") if self.problem.devices.shares_cores[d] else d
 
     def _threads(self, d: int) -> int:
         return 1 if self.problem.devices.threads is None else int(self.problem.devices.threads[d])
