@@ -76,8 +76,6 @@ def formulate(
             follows_input=np.array([_follows_input(graph, op) for op in ops], np.bool_),
             serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
             awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
-            kind=costs.kind,
-            cold_ns=costs.cold_ns,
             moment=flow.moment,
             control_src=flow.controls[:, 0],
             control_dst=flow.controls[:, 1],

@@ -28,16 +28,12 @@ class OpCosts:
     """The costs of N ops on D devices; S distinct signatures. Zero where a device has no kernel."""
 
     time_ns: Ints
-    """[N, D]: this and the next four are the fields of `Ops` of the same names."""
+    """[N, D]: this and the next three are the fields of `Ops` of the same names."""
     dispatch_ns: Ints
     """[N, D]"""
     compute_ns: Ints
     """[N, D]"""
     workspace_bytes: Ints
-    """[N, D]"""
-    kind: Ints
-    """[N]"""
-    cold_ns: Ints
     """[N, D]"""
     first_of_type_ns: Ints
     """[N, D]: the part of `time_ns` that an op takes because it is the first of its type."""
@@ -87,7 +83,7 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
     time_ns, dispatch_ns, compute_ns = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
     types: dict[str, int] = {}
     kind = np.array([types.setdefault(op.op_type, len(types)) for op in ops], np.int64)
-    first_ns, cold_ns = _cold_ns(ops, kind, machine, rows, sources, time_ns)
+    first_ns = _cold_ns(ops, kind, machine, rows, sources, time_ns)
     dispatch_ns += first_ns
     overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
     added_ns = np.where(overlapping & (first_ns > 0), np.maximum(0, dispatch_ns - time_ns), first_ns)
@@ -96,8 +92,6 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
         dispatch_ns=dispatch_ns,
         compute_ns=compute_ns,
         workspace_bytes=each[:, :, 3] + _layout_workspace(graph, ops, machine),
-        kind=kind,
-        cold_ns=cold_ns,
         first_of_type_ns=added_ns,
         signature=rows,
         sources=tuple(sources),
@@ -157,15 +151,12 @@ def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[s
 
 def _cold_ns(
     ops: Sequence[OpNode], kind: Ints, machine: Machine, rows: Ints, sources: Sequence[tuple[str, ...]], times: Ints
-) -> tuple[Ints, Ints]:
-    """How much longer the host takes with the first op of each type, in ns.
+) -> Ints:
+    """[N, D]: how much longer the host takes with the first op of each type, in ns for all runs of a step.
 
     The first op in graph order is charged, whatever its device, since ops of a type are mostly on one device. An op that runs in
     a part of the steps is the first of its type in those steps only; the next ops of the type are charged for the other steps.
     Ops of one body run in the same steps. An op whose time the user gave is not charged.
-
-    Returns:
-        [N, D] for all runs of a step, and [N, D] for one run that is the first of its type to follow a copy.
     """
     count = np.array([op.count for op in ops], np.float64)[:, None]
     works = times > 0
@@ -183,10 +174,9 @@ def _cold_ns(
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
     first = np.empty(times.shape)
     first[order] = np.clip(1.0 - before, 0.0, runs)
-    uncharged = works - first / np.where(count > 0, count, 1.0)
     from_user = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
     more = np.where(from_user[rows], 0.0, [device.cold_ns for device in machine.devices])
-    return np.rint(first * more).astype(np.int64), np.rint(uncharged * more).astype(np.int64)
+    return np.rint(first * more).astype(np.int64)
 
 
 def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -> Ints:

@@ -114,10 +114,6 @@ class Ops(Part):
     """The kernel uses one thread of a CPU however long it takes, so several such ops run at once."""
     awaited: Bools = array("N", default=False)
     """The host needs the result of the kernel to continue, so all consumers wait for its end on asynchronous devices too."""
-    kind: Ints = array("N", default=0)
-    """Ops with the same number run the same code. Must be given with `cold_ns`."""
-    cold_ns: Ints = array("ND", default=0)
-    """Time that one run takes longer on the host if it is the first of its kind to follow a copy."""
     moment: Ints = array("N", default=np.arange)
     """The position of each op in the order in which ops take and give back memory: a permutation of 0..N-1, topological."""
     control_src: Ints = array("K", default=())
@@ -125,8 +121,6 @@ class Ops(Part):
     """`control_src` and `control_dst` are the two ops of each control edge."""
 
     def __post_init__(self) -> None:
-        if self.cold_ns is not None and self.kind is None:
-            raise ValueError("ops.cold_ns is given and ops.kind is not.")
         super().__post_init__()
         if (np.sort(self.moment) != np.arange(len(self))).any():
             raise ValueError("ops.moment is no order of the ops.")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class Replay:
         self._checkpoints: list[Checkpoint] = []
         state = StepState.first(problem)
         while state.queue:
-            self._checkpoints.append(Checkpoint(simulator, self._encoded, state.copy()))
+            self._checkpoints.append(Checkpoint(simulator, state.copy()))
             simulator.advance(self._encoded, state, self._stride)
         self._position = np.empty(problem.num_ops, np.int64)
         self._position[self._encoded.order] = np.arange(problem.num_ops)
@@ -106,7 +105,6 @@ class Checkpoint:
     """The state of a schedule before the start of one of its ops."""
 
     simulator: Simulator
-    encoded: EncodedAssignment
     state: StepState
     latest_ns: int = 0
     """When the last of the ops that start between this checkpoint and the next one ends."""
@@ -121,16 +119,6 @@ class Checkpoint:
         """The ops and the copies that are ready: numbers as in `StepState.queue`."""
         return [key % self.simulator.base for key in self.state.queue]
 
-    @cached_property
-    def ready(self) -> list[int]:
-        """Ops that are ready."""
-        return [number for number in self.queued if number < self.simulator.problem.num_ops]
-
-    @cached_property
-    def kinds_to_come(self) -> int:
-        """The kinds of ops that have not started yet."""
-        return reduce(or_, (self.simulator.tables.kinds[op] for op in (*self.waiting, *self.ready)), 0)
-
     def later(self, shift_ns: int) -> StepState:
         """The state with all times later by `shift_ns`."""
         state = self.state
@@ -140,8 +128,6 @@ class Checkpoint:
             [[free + shift_ns for free in each] for each in state.alone_free],
             [free + shift_ns for free in state.link_free],
             [ready + shift_ns for ready in state.ready],
-            state.follows.copy(),
-            state.warm.copy(),
             state.waits.copy(),
             [key + shift_ns * self.simulator.base for key in state.queue],
         )
@@ -149,9 +135,7 @@ class Checkpoint:
     def shift_ns(self, other: StepState, changed: set[int]) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        They differ if a copy along an edge that changed is still to begin.
-
-        Past times at which a resource became free or an op became ready make no difference, with one exception: the time at
+        They differ if a copy along an edge that changed is still to begin. Past times at which a resource became free or an op became ready make no difference, with one exception: the time at
         which the threads of a CPU last worked matters until they sleep.
         """
         mine, ops, base = self.state, self.simulator.problem.num_ops, self.simulator.base
@@ -168,30 +152,10 @@ class Checkpoint:
         parts: list[tuple[Callable[[StepState], Iterable[int]], int]] = [
             (_resources, earlier),
             (lambda state: state.alone_free[WIDE], earlier - self.simulator.tables.awake_ns),
+            (lambda state: (state.ready[op] for op in self.waiting), earlier),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
-        return shift if same and self._follow_alike(other, earlier, shift) else None
-
-    def _follow_alike(self, other: StepState, earlier: int, shift: int) -> bool:
-        """Whether the ops still to start follow equal copies in both states, whatever the numbers of the copies.
-
-        Copies are equal if they are made as often and the same kinds of ops have not followed them yet. Messages that arrived in
-        the past make no difference to an op that waits for more messages.
-        """
-        mine = self.state
-        times, ready, late = self.encoded.by_copy[-1], mine.ready, other.ready
-        pending = [op for op in self.waiting if ready[op] >= earlier or late[op] >= earlier + shift]
-        if any(late[op] - ready[op] != shift for op in pending):
-            return False
-        pairs = {(mine.follows[op], other.follows[op]) for op in (*pending, *self.ready)}
-        behind = [(a, b) for a, b in pairs if self._cold(mine, a) or self._cold(other, b)]
-        if not len(behind) == len({a for a, _ in behind}) == len({b for _, b in behind}):
-            return False
-        return all(self._cold(mine, a) == self._cold(other, b) and times[a] == times[b] for a, b in behind)
-
-    def _cold(self, state: StepState, copy: int) -> int:
-        """The kinds of ops still to start of which none has followed a copy so far."""
-        return self.kinds_to_come & ~state.warm.get(copy, 0)
+        return shift if same else None
 
 
 def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:

@@ -177,13 +177,12 @@ class Simulator:
         """
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops, base = self.problem.num_ops, self.base
-        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = encoded.by_op
-        edge_wait, (total, busy, link, out_of, into, handled, times) = encoded.edge_wait, encoded.by_copy
+        device, stream, sharing, wake, awake, spent, dispatch, compute, send = encoded.by_op
+        edge_wait, (total, busy, link, out_of, into, handled) = encoded.edge_wait, encoded.by_copy
         start, end, began, arrived, order = encoded.start, encoded.end, encoded.began, encoded.arrived, encoded.order
         consumer, begin_edge, message_end = self.edges.consumer_list, self.edges.start_list, self.edges.message_end_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
-        ready, waits, queue, follows, warm = state.ready, state.waits, state.queue, state.follows, state.warm
-        kinds = self.tables.kinds
+        ready, waits, queue = state.ready, state.waits, state.queue
         latest = state.latest_ns
         until = ops if limit is None else len(order) + limit
         while queue and len(order) < until:
@@ -193,7 +192,7 @@ class Simulator:
                 k = edge_wait[e] >> 1
                 if into[k] >= 0:
                     feeder = pools[into[k]]
-                    pass
+                    feeder[0] = (feeder[0] if feeder[0] > at else at) + handled[k]
                     if stream_free[into[k]] > at:
                         at = stream_free[into[k]]
                 if out_of[k] >= 0 and stream_free[out_of[k]] > at:
@@ -208,7 +207,6 @@ class Simulator:
                         j = consumer[f]
                         if at > ready[j]:
                             ready[j] = at
-                            follows[j] = k
                         waits[j] -= 1
                         if not waits[j]:
                             heappush(queue, ready[j] * base + j)
@@ -216,27 +214,16 @@ class Simulator:
             order.append(i)
             d = device[i]
             pool = pools[d]
-            more = 0
-            copy = follows[i]
-            if kinds[i] and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
-                warm[copy] = known | kinds[i]
-                more = int(cold[i] * (count[i] if count[i] < times[copy] else times[copy]))
             if stream[i]:
-                feeder = pool[0]
-                begin = at if at > feeder else feeder
-                issued = begin + dispatch[i]
-                begin += first[i]
-                if more:
-                    issued += more
-                    begin += more if more < cold[i] else cold[i]  # of the first run, if any
+                issued = (at if at > pool[0] else pool[0]) + dispatch[i]
                 pool[0] = issued + send[i]
-                if stream_free[d] > begin:
-                    begin = stream_free[d]
-                done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
-                stream_free[d] = done = done if done > tail else tail
+                begin = stream_free[d] if stream_free[d] > issued else issued
+                done = begin + compute[i]
+                if compute[i]:
+                    stream_free[d] = done
             else:
                 begin = at
-                takes = spent[i] + more
+                takes = spent[i]
                 if takes:
                     if pool[0] > begin:
                         begin = pool[0]
@@ -262,7 +249,6 @@ class Simulator:
                 j = consumer[e]
                 if when > ready[j]:
                     ready[j] = when
-                    follows[j] = copy
                 waits[j] -= 1
                 if not waits[j]:
                     heappush(queue, ready[j] * base + j)

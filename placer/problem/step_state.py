@@ -10,8 +10,6 @@ from placer.problem.step_edges import step_edges_of
 
 NEVER_NS = -(2**62)
 """The time of an event that has not happened."""
-START = -1
-"""Stands for a copy: the op follows the start of the step."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,10 +26,6 @@ class StepState:
     """By link."""
     ready: list[int]
     """By op: the latest arrival of a message so far."""
-    follows: list[int]
-    """By op: the copy that it follows, as known so far (see `Simulator`); `START` if it follows none."""
-    warm: dict[int, int]
-    """By copy: the kinds of ops that followed it so far. For `START` all kinds, as op times include what is cold there."""
     waits: list[int]
     """By op: the number of edges that it still waits for."""
     queue: list[int]
@@ -52,8 +46,6 @@ class StepState:
             alone_free=[[NEVER_NS] * problem.num_devices for _ in range(1 + WIDE)],
             link_free=[0] * (2 * problem.num_devices) ** 2,
             ready=[0] * problem.num_ops,
-            follows=[START] * problem.num_ops,
-            warm={START: -1},
             waits=waits,
             queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
         )
@@ -65,8 +57,6 @@ class StepState:
             [each.copy() for each in self.alone_free],
             self.link_free.copy(),
             self.ready.copy(),
-            self.follows.copy(),
-            self.warm.copy(),
             self.waits.copy(),
             self.queue.copy(),
             self.latest_ns,

@@ -74,8 +74,6 @@ def random_problem(
             control_src=np.array([a for a, _ in control], np.int64),
             control_dst=np.array([b for _, b in control], np.int64),
             awaited=rng.random(ops) < 0.1,
-            kind=rng.integers(0, 3, size=ops),
-            cold_ns=rng.integers(0, 60, size=(ops, devices)) * int(rng.integers(2)),
         ),
         units=Units(
             allowed=allowed,

@@ -160,41 +160,6 @@ def test_what_a_cpu_sends_to_a_gpu_takes_its_thread_and_the_one_that_feeds_the_g
     assert step(beside, [0, 1, 1, 1]) == 400 + 3 * 5 + 1 + 7
 
 
-def test_the_first_op_of_each_kind_behind_a_copy_takes_longer_to_issue() -> None:
-    """However far behind; anew behind the next copy; as often as both run; what starts a step is never behind one."""
-    kinds, cold = np.array([0, 1, 1, 2, 1]), np.tile([400, 30], (5, 1))
-    line = ops_of([(0, 1), (1, 2), (2, 3), (3, 4)], 1000, 5, 1, ops_kind=kinds, ops_cold_ns=cold)
-    assert step(line, [1] * 5) == 5 * 5 + 1 + 7
-    assert step(line, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 1 + 7
-    assert step(line, [0, 1, 0, 1, 1]) == (1000 + 100) + (5 + 30 + 1 + 100) + (1000 + 400 + 100) + 2 * (5 + 30) + 1 + 7
-    looped = changed(line, ops_count=np.array([1.0, 10.0, 10.0, 10.0, 10.0]))
-    assert step(looped, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 30 + 7
-    every_round = changed(looped, tensors_count=np.array([4.0, 1.0, 1.0, 1.0]))
-    assert step(every_round, [0, 1, 1, 1, 1]) == 1000 + 4 * 100 + 4 * 5 + 2 * 4 * 30 + 7
-    long = changed(line, ops_time_ns=100 * line.ops.time_ns, ops_compute_ns=100 * line.ops.compute_ns)
-    at_first = changed(long, ops_count=looped.ops.count)
-    assert step(at_first, [0, 1, 1, 1, 1]) == 100_000 + 100 + (0 + 30) + 4 * 100 + 7
-    at_times = changed(line, ops_count=np.array([1.0, 0.5, 0.5, 0.5, 0.5]))
-    assert step(at_times, [0, 1, 1, 1, 1]) == 1000 + 100 + 4 * 5 + 2 * 15 + 1 + 7
-
-
-def test_what_takes_no_time_makes_nothing_warm() -> None:
-    """As parts of what runs as one op, and what never runs."""
-    idle = (np.arange(3) != 1)[:, None]
-    line = ops_of([(0, 1), (1, 2)], 1000, 5, 1, ops_kind=np.array([0, 1, 1]), ops_cold_ns=30 * np.tile(idle, 2))
-    times = {f"ops_{name}": getattr(line.ops, name) * idle for name in ("time_ns", "dispatch_ns", "compute_ns")}
-    assert step(changed(line, **times), [0, 1, 1]) == 1000 + 100 + (5 + 30) + 1 + 7
-
-
-def test_an_op_is_behind_what_it_waits_for_longest() -> None:
-    """A copy that was there before what the GPU made itself starts nothing."""
-    kinds, cold = np.array([0, 1, 1, 1, 1]), np.tile([0, 30], (5, 1))
-    joined = ops_of([(0, 3), (1, 2), (2, 3), (3, 4)], 10, 500, 1, ops_kind=kinds, ops_cold_ns=cold)
-    assert step(joined, [0, 1, 1, 1, 1]) == 4 * 500 + 1 + 7
-    slower = changed(joined, ops_time_ns=200 * joined.ops.time_ns)
-    assert step(slower, [0, 1, 1, 1, 1]) == 2000 + 100 + 2 * 500 + 30 + 1 + 7
-
-
 def test_a_tensor_crosses_once_for_all_who_wait() -> None:
     problem = ops_of([(0, 2)], 0, 0, 0, nbytes=1000)
     both = changed(
@@ -328,16 +293,6 @@ def test_a_replay_waits_for_what_a_move_sends() -> None:
     after = [1, 0, 0, 0, 0]
     kept = replay.Replay(Simulator(late), Assignment(np.zeros(5, np.int64)))
     assert kept.moved_ns(Assignment(np.array(after))) == step(late, after) != kept.step_ns
-
-
-def test_a_replay_is_short_once_nothing_is_cold_behind_a_copy_that_a_move_adds() -> None:
-    line = ops_of(
-        [(i, i + 1) for i in range(199)], 1_000, 500, 100, ops_kind=np.arange(200) % 3, ops_cold_ns=np.full((200, 2), 30)
-    )
-    kept = replay.Replay(Simulator(line), Assignment(np.ones(200, np.int64)))
-    moved = np.where(np.arange(200) == 10, 0, 1)
-    assert kept.moved_ns(Assignment(moved)) == step(line, moved.tolist()) > kept.step_ns
-    assert kept.played < 220
 
 
 @settings(deadline=None, max_examples=300)
