@@ -113,4 +113,5 @@ def with_constants(machine: Machine, calibrated: Machine) -> Machine:
         passed_ns=calibrated.passed_ns,
         waiting_ns=calibrated.waiting_ns,
         provenance=calibrated.provenance,
+        from_data_sheets=calibrated.from_data_sheets,
     )

@@ -175,6 +175,8 @@ class Machine:
 
     A call whose ops take t ns, less than that, pays the share ``t / 1e6`` of it.
     """
+    from_data_sheets: bool = False
+    """Whether its rates are from data sheets and nothing of it was measured. Every plan for it says so."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]

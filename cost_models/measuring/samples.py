@@ -100,7 +100,8 @@ def _softmax(rows: int) -> OpSignature:
     return _op("Softmax", [_floats(rows, 64)], _floats(rows, 64))
 
 
-def _transpose(rows: int) -> OpSignature:
+def _transpose(scale: int) -> OpSignature:
+    rows = scale + 1  # one row would not be moved
     return _op("Transpose", [_floats(rows, 63), _ints(2)], _floats(63, rows), Tperm="int32")
 
 

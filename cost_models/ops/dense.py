@@ -9,22 +9,20 @@ from dataclasses import replace
 from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, Fusion, OpType
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_NS, Work, elements, matrix_product, nbytes, sides
+from cost_models.ops.work import LIBRARY_DTYPES, LIBRARY_NS, Work, elements, matrix_product, nbytes, sides
 
 PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
 """Why a product's results depend on the device."""
-_LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
-"""Types that oneDNN multiplies, on one core if the matrices fit its cache."""
 
 
 def _matmul(op: OpSignature) -> Work:
-    """2·m·n·k for each matrix of the batch."""
+    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache."""
     left = sides(op.inputs, 0)
     transposed = op.attr("transpose_a") or op.attr("adj_x")
     depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
     outputs = elements(op.outputs[:1])
     work = matrix_product(2.0 * outputs * depth, nbytes(op.inputs) + nbytes(op.outputs), outputs, depth)
-    return replace(work, one_core=op.outputs[0].dtype in _LIBRARY_DTYPES) if op.outputs else work
+    return replace(work, one_core=op.outputs[0].dtype in LIBRARY_DTYPES) if op.outputs else work
 
 
 def _einsum(op: OpSignature) -> Work:

@@ -20,18 +20,29 @@ from cost_models.ops.recipes import (
     shape_out,
 )
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_NS, Work, is_known, moves, nbytes, sides
+from cost_models.ops.work import LIBRARY_DTYPES, LIBRARY_NS, Work, elements, is_known, moves, nbytes, sides
+
+_SMALL_TRANSPOSE, _SMALL_TRANSPOSE_NS = 1024, 2_000.0
+"""Elements of the largest tensor that oneDNN transposes on one core, and the time of its call."""
 
 
 def _transposed(op: OpSignature) -> View:
-    """The input's memory if no more than one axis is longer than one (`TransposeOp` in transpose_op.cc)."""
-    long_axes = sum(side > 1 for side in sides(op.outputs, 0))
-    return View.INPUT if is_known(op.outputs) and long_axes <= 1 else View.NONE
+    """The input's memory if the axes that are longer than one keep their order (`TransposeOp` in transpose_op.cc).
+
+    The shapes show that only if these axes have different lengths.
+    """
+    before, after = ([side for side in sides(specs, 0) if side > 1] for specs in (op.inputs, op.outputs))
+    keeps_order = before == after and len(set(before)) == len(before)
+    return View.INPUT if is_known(op.inputs[:1] + op.outputs) and keeps_order else View.NONE
 
 
 def _transpose(op: OpSignature) -> Work:
+    """On a CPU the types of oneDNN are its work: with one core for a small tensor, and with all cores for others."""
     work = moves(2)(op)
-    return replace(work, cpu_serial_ns=work.cpu_serial_ns + LIBRARY_NS)
+    if op.outputs and op.outputs[0].dtype in LIBRARY_DTYPES:
+        library_ns = _SMALL_TRANSPOSE_NS if elements(op.outputs) <= _SMALL_TRANSPOSE else LIBRARY_NS
+        return replace(work, cpu_serial_ns=library_ns)
+    return work
 
 
 def _fill(op: OpSignature) -> Work:

@@ -57,6 +57,11 @@ def _well_conditioned(op: OpSignature) -> Mapping[int, Any]:
     return {0: Data(np.broadcast_to(np.eye(rows, columns) * rows + 0.5, (*batch, rows, columns)))}
 
 
+def _random_matrices(op: OpSignature) -> Mapping[int, Any]:
+    """Matrices of full rank, which values that repeat would not be."""
+    return {0: Data(np.random.default_rng(1).standard_normal(shape_in(op, 0)))}
+
+
 def _lengths_in(op: OpSignature) -> Mapping[int, Any]:
     return {1: shape_in(op, 0)[-op.inputs[1].elements :]}
 
@@ -75,11 +80,11 @@ register(
     OpType(work=_elimination, awaited=True, recipe=_well_conditioned),
 )
 register("CholeskyGrad", OpType(work=_elimination, recipe=_well_conditioned))
-register("Qr", OpType(work=_solver(3, 10, 1), awaited=True, differs=_SIGN))
+register("Qr", OpType(work=_solver(3, 10, 1), awaited=True, differs=_SIGN, recipe=_random_matrices))
 register("MatrixSolveLs", OpType(work=_solver(3, 10, 1)))
-register("SelfAdjointEigV2", OpType(work=_solver(9, 30, 2), awaited=True, differs=_SIGN))
+register("SelfAdjointEigV2", OpType(work=_solver(9, 30, 2), awaited=True, differs=_SIGN, recipe=_random_matrices))
 register("Eig", OpType(work=_solver(9, 30, 2)))
-register("Svd", OpType(work=_solver(20, 60, 4), awaited=True, differs=_SIGN))
+register("Svd", OpType(work=_solver(20, 60, 4), awaited=True, differs=_SIGN, recipe=_random_matrices))
 register("MatrixSquareRoot MatrixExponential MatrixLogarithm", OpType(work=_solver(20, 60, 4)))
 register("FFT FFT2D FFT3D FFTND IFFT IFFT2D IFFT3D IFFTND RFFTND IRFFTND", OpType(work=_fourier))
 register("RFFT RFFT2D RFFT3D", OpType(work=_fourier, recipe=_lengths_in))

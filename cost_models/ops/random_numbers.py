@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
-from cost_models.ops.recipes import output_shape_at
+from cost_models.ops.recipes import output_shape_at, shape_out
 from cost_models.ops.table import register
 from cost_models.ops.work import Work, elements, host_only, nbytes
 
@@ -19,6 +22,10 @@ def _generate(op: OpSignature) -> Work:
     return Work(flops=_FLOPS_PER_NUMBER * elements(op.outputs), nbytes=nbytes(op.outputs))
 
 
+def _draws_each(op: OpSignature) -> Mapping[int, Any]:
+    return {1: shape_out(op)[1]}
+
+
 _OWN = frozenset({Difference.RANDOM})
 
 register(
@@ -29,7 +36,12 @@ register(
     "RandomUniformInt",
     OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN, recipe=output_shape_at(0, {1: 0, 2: 1000})),
 )
-register("Multinomial", OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN))
+register("Multinomial", OpType(draws=True, work=_generate, own_state_only=True, differs=_OWN, recipe=_draws_each))
+register(
+    """UniformCandidateSampler LogUniformCandidateSampler LearnedUnigramCandidateSampler ThreadUnsafeUnigramCandidateSampler
+    AllCandidateSampler""",
+    OpType(draws=True, own_state_only=True),
+)
 register("ParameterizedTruncatedNormal", OpType(draws=True, differs=_OWN))
 register("RandomShuffle RandomGamma RandomPoissonV2", OpType(draws=True, work=_generate, own_state_only=True))
 register(
@@ -42,8 +54,9 @@ register(
     OpType(draws=True, work=_generate, recipe=output_shape_at(0, _KEY)),
 )
 register("StatelessRandomUniformIntV2", OpType(draws=True, work=_generate, recipe=output_shape_at(0, {**_KEY, 4: 0, 5: 1000})))
+register("StatelessMultinomial", OpType(draws=True, work=_generate, recipe=lambda op: {**_draws_each(op), 2: (1, 2)}))
 register(
-    """StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV3 StatefulUniform StatefulStandardNormalV2
+    """StatelessRandomBinomial StatelessRandomGammaV3 StatefulUniform StatefulStandardNormalV2
     StatefulTruncatedNormal StatefulUniformInt StatefulUniformFullInt""",
     OpType(draws=True, work=_generate),
 )

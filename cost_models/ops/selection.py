@@ -200,6 +200,11 @@ def _partitions(op: OpSignature) -> Mapping[int, Any]:
     return {1: indices_below(len(op.outputs), op.inputs[1])}
 
 
+def _all_steps(op: OpSignature) -> Mapping[int, Any]:
+    """Every sequence has all steps."""
+    return {1: [shape_in(op, 0)[0]] * op.inputs[1].elements}
+
+
 def _largest_count(op: OpSignature) -> Mapping[int, Any]:
     return {1: shape_out(op)[-1]}
 
@@ -246,4 +251,7 @@ register("NonMaxSuppressionWithOverlaps", replace(_SUPPRESSION, work=_suppressio
 register("CombinedNonMaxSuppression", OpType(work=_combined_suppression, recipe=_boxes_of_classes))
 register("GenerateBoundingBoxProposals", OpType(awaited=True))
 register("SparseFillEmptyRows", OpType(awaited=True, output_bounds=_filled_rows, data_sized=(0, 1)))
-register("CTCGreedyDecoder CTCBeamSearchDecoder", OpType(work=reduces(200), output_bounds=_decoded))
+register(
+    "CTCGreedyDecoder CTCBeamSearchDecoder",
+    OpType(work=reduces(200), output_bounds=_decoded, data_sized=(0, 1), recipe=_all_steps),
+)

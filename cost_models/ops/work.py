@@ -48,6 +48,8 @@ Formula: TypeAlias = Callable[[OpSignature], Work]
 
 CORE_NS_PER_BYTE = 1 / 15
 """Memory traffic of one core: 15 GB/s."""
+LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
+"""Types that oneDNN multiplies and transposes on a CPU."""
 LIBRARY_NS = 20_000.0
 """Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen."""
 STRING_COPY_NS = 10.0

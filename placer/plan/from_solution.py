@@ -11,7 +11,13 @@ from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
-from placer.plan.notes import limits_above_memory, results_that_may_differ, sizes_without_bound, variables_to_move
+from placer.plan.notes import (
+    limits_above_memory,
+    rates_not_measured,
+    results_that_may_differ,
+    sizes_without_bound,
+    variables_to_move,
+)
 from placer.plan.parts import AtEnd, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.placement import Placement
 from placer.problem.arrays import Ints
@@ -78,6 +84,7 @@ def expand(
         stop_reason=solution.stop_text,
         chosen_because=solution.chosen_because,
         notes=(
+            *rates_not_measured(machine),
             *graph.notes,
             *constraints.notes,
             *sizes_without_bound(graph, options),

@@ -24,6 +24,11 @@ DEVICE_DEPENDENT = {
 """By flag of an op: why its result may depend on the device."""
 
 
+def rates_not_measured(machine: Machine) -> list[str]:
+    """A note on a machine whose rates are from data sheets."""
+    return [f"the rates of {machine.name} are from data sheets, not measured."] if machine.from_data_sheets else []
+
+
 def limits_above_memory(machine: Machine, limit_bytes: Ints) -> list[str]:
     """A note for each device whose limit is above its memory. `limit_bytes` is [D]."""
     return [

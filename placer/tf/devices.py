@@ -18,7 +18,15 @@ from cost_models.calibrations import with_calibration
 from cost_models.cpu_names import cpu_name
 from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
-from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine, load_machine
+from cost_models.machines import (
+    DEFAULT_CORE_CACHE_BYTES,
+    DEFAULT_THREADS_PER_CORE,
+    Device,
+    Link,
+    Machine,
+    load_machine,
+    shipped_machines,
+)
 from placer.common.device_spec import parse
 
 
@@ -94,15 +102,15 @@ def machine_of(
 ) -> Machine:
     """A machine of logical CPUs and GPUs, with the constants of a shipped machine.
 
-    The host's rates are the shipped host's, scaled by cores. GPUs of all models have the rates of the shipped GPU, since
-    TensorFlow does not give their speed.
+    The host's rates are the shipped host's, scaled by cores. A GPU of a model that no shipped machine has is priced as an H100,
+    since TensorFlow does not give its speed.
 
     Args:
         cpus: how many logical CPUs the host has.
         gpus: the model and the memory in bytes of each GPU.
         cores, host_bytes, host_model, threads_per_core, core_cache_bytes: of the host.
     """
-    shipped = load_machine("cpu2" if not gpus else "h100" if len(gpus) == 1 else "2xh100")
+    shipped = _most_similar([model for model, _ in gpus])
     host = shipped.device("CPU:0")
     scale = cores / host.cores
     scaled = replace(
@@ -140,7 +148,15 @@ def machine_of(
         passed_ns=shipped.passed_ns,
         waiting_ns=shipped.waiting_ns,
         provenance="; ".join(notes),
+        from_data_sheets=shipped.from_data_sheets,
     )
+
+
+def _most_similar(gpu_models: Sequence[str]) -> Machine:
+    """The shipped machine with GPUs of the same models; or else with as many H100s, one or two; or "cpu2" if there is no GPU."""
+    machines = map(load_machine, shipped_machines())
+    same = [machine for machine in machines if [d.model for d in machine.devices if d.kind == "GPU"] == [*gpu_models][:2]]
+    return next(iter(same), None) or load_machine("h100" if len(gpu_models) == 1 else "2xh100")
 
 
 def _links(shipped: Machine, other: Device, gpu: Device) -> list[Link]:

@@ -11,6 +11,7 @@ from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.garbage_collection import paused_collection
+from placer.common.suggestions import did_you_mean
 from placer.common.warning import warn
 from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
 from placer.graph.assumptions import given_too_late
@@ -187,8 +188,9 @@ def machine_named(named: Machine | str | None) -> Machine | None:
         try:
             return load_machine(named)
         except MachineError as error:
-            kind = PlanError if os.path.isfile(named) else OptionError
-            raise kind(f"{error}.") from error
+            if os.path.isfile(named):
+                raise PlanError(f"{error}.") from error
+            raise OptionError(f"{error}{did_you_mean(os.fspath(named), shipped_machines())}") from error
     raise OptionError(
         f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."

@@ -11,7 +11,6 @@ that the JSON file has already are not measured again.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
@@ -33,7 +32,7 @@ import placer
 from examples.workloads import Workload
 from placer.tf.run.timing import blocking_step, warm_up
 from tests.benchmarks.bench_step_time import WORKLOAD_S, interleaved, on_cpu, two_cpu_machine
-from tests.benchmarks.cases import workloads
+from tests.benchmarks.cases import field_steps, workloads
 from tests.benchmarks.choice_table import markdown, summary
 
 MAX_COMPILED_OPS = 6000
@@ -72,22 +71,10 @@ def main() -> int:
 
 def all_builders(field: Path, size: Any) -> dict[str, Callable[[], Workload]]:
     """By name, functions that build the steps of the field, if its file is there, and those of this package."""
-    own = {name: partial(build, size) for name, build in workloads().items()}
-    if not (path := field / "field.py").is_file():
-        print(f"{path} is not there, so its steps are left out", file=sys.stderr)
-        return own
-    spec = importlib.util.spec_from_file_location("field", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.lib()
-
-    def build(name: str) -> Workload:
-        fn, args = module.W[name]()
-        return Workload(fn, args, (), trains=False)
-
-    return {**{name: partial(build, name) for name in module.W}, **own}
+    if not (field / "field.py").is_file():
+        print(f"{field} has no field.py, so its steps are left out", file=sys.stderr)
+    steps = field_steps(field) if (field / "field.py").is_file() else {}
+    return {name: partial(build, size) for name, build in {**steps, **workloads()}.items()}
 
 
 def measure_all(names: list[str], args: argparse.Namespace) -> int:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
+from placer.graph.seen import Seen
 from placer.placed.predict import random_cut
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
@@ -21,16 +27,51 @@ if TYPE_CHECKING:
 
 RANDOM_CUTS = 8
 """The most random cuts of a workload."""
+HOST_BY_HAND = {
+    "augmented_autoencoder": ("augment/*",),
+    "crf_tagger": ("while*",),
+    "ctc_train": ("*ctc*",),
+    "gaussian_process_training": ("*Cholesky*", "*Triangular*"),
+    "policy_rollout": ("*while*",),
+    "svd_then_matmul": ("Svd",),
+}
+"""By workload, the ops that an expert would keep on the host, by name or type; the others are on the last device."""
 
 
-def workloads() -> dict[str, Callable[[Size], Workload]]:
-    """By name, a function that builds a workload. The encoder has three of its twelve layers, which are all alike."""
+def workloads(field: Path | None = None) -> dict[str, Callable[[Size], Workload]]:
+    """By name, a function that builds a workload. The encoder has three of its twelve layers, which are all alike.
+
+    Args:
+        field: a folder, whose file `field.py` has more of them.
+    """
     from examples.workloads import encoder_training
     from tests.benchmarks.bench_step_time import BUILDERS
     from tests.benchmarks.more_workloads import MORE
+    from tests.benchmarks.public_situations import PUBLIC
 
     parts = {name: partial(_work_of, make) for name, make in programs().items()}
-    return {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE, **parts}
+    own = {**BUILDERS, "encoder": partial(encoder_training, layers=3), **MORE, **PUBLIC, **parts}
+    return {**own, **(field_steps(field) if field else {})}
+
+
+def field_steps(folder: Path) -> dict[str, Callable[[Size], Workload]]:
+    """The workloads of a folder's file `field.py`, which have one size.
+
+    The dictionary `W` of the file has functions, each of which returns a `tf.function` and the arguments of a call.
+    """
+    from examples.workloads import Workload
+
+    spec = importlib.util.spec_from_file_location("field", folder / "field.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.lib()
+
+    def build(name: str, _: Size) -> Workload:
+        return Workload(*module.W[name](), (), trains=False)
+
+    return {name: partial(build, name) for name in module.W}
 
 
 def programs() -> dict[str, Callable[[Size], Program]]:
@@ -44,7 +85,7 @@ def _work_of(make: Callable[[Size], Program], size: Size) -> Workload:
     return make(size).work
 
 
-def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
+def cases(name: str, size: Size, machine: Machine, field: Path | None = None) -> Iterator[Case]:
     """The placements of a workload, the most important ones first; of equal plans only the first."""
     import tensorflow as tf
 
@@ -53,7 +94,7 @@ def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
     from tests.benchmarks.bench_step_time import BY_HAND
     from tests.benchmarks.bench_step_time import on_cpu as called_on_cpu
 
-    build: Callable[..., Workload] = partial(workloads()[name], size)
+    build: Callable[..., Workload] = partial(workloads(field)[name], size)
     program = programs()[name](size) if name in programs() else None
     work = program.work if program else build()
     yield Case.as_it_is("default", work, machine, solver="tf_default")
@@ -63,14 +104,52 @@ def cases(name: str, size: Size, machine: Machine) -> Iterator[Case]:
     if name in BY_HAND and tf.config.list_logical_devices("GPU"):
         yield Case.as_it_is("hand", build(by_hand=True), machine, solver="tf_default")
     traced = trace(work.fn, *work.args)
-    graph = placer.build_graph(traced)
-    by_hand = [("hand", {"solver": partial(best_by_hand, program, graph)})] if program and len(machine.devices) > 2 else []
+    graph = placer.build_graph(traced, seen=seen_in_a_run(work))
+    by_hand: list[tuple[str, dict[str, Any]]] = []
+    if program and len(machine.devices) > 2:
+        by_hand = [("hand", {"solver": partial(best_by_hand, program, graph)})]
+    elif name in HOST_BY_HAND:
+        by_hand = [("hand", {"solver": partial(some_on_host, graph, HOST_BY_HAND[name])})]
+    plan, *others = placements()
     seen = set()
-    for label, options in [*by_hand, *placements()]:
-        case = Case.of(label, work, traced, graph, machine, **options)
+    for label, options in [plan, *by_hand, *others]:
+        case = moved(build(), machine) if label == "moved" else Case.of(label, work, traced, graph, machine, **options)
         if case.devices not in seen:
             seen.add(case.devices)
             yield case
+
+
+def some_on_host(graph: OpGraph, patterns: Sequence[str], problem: PlacementProblem) -> Assignment:
+    """Ops whose name or type matches a pattern on the first device, the others on the last one, where allowed."""
+    on_host = [any(fnmatchcase(text, p) for p in patterns for text in (op.name, op.op_type)) for op in graph]
+    wanted = np.full(problem.num_units, problem.num_devices - 1)
+    wanted[problem.ops.unit[np.array(on_host, np.bool_)]] = 0
+    allowed = problem.units.allowed
+    return Assignment(np.where(allowed[np.arange(problem.num_units), wanted], wanted, allowed.argmax(axis=1)))
+
+
+def seen_in_a_run(work: Workload) -> Seen | None:
+    """What a run of the function has that its graph leaves open; None if the graph leaves nothing open."""
+    import placer
+    from placer.tf.run.learning import may_be_undecided
+    from placer.tf.trace.known_sizes import KnownSizes
+    from placer.tf.trace.tracing import trace
+
+    traced = trace(work.fn, *work.args)
+    if not may_be_undecided(traced, KnownSizes(traced)):
+        return None
+    return placer.place(work.fn, race="off", variables="fixed").learn(*work.args)
+
+
+def moved(work: Workload, machine: Machine) -> Case:
+    """The plan that may move variables, which it does. The function must have variables of its own."""
+    import placer
+
+    placed = placer.place(work.fn, devices=machine, variables="move", race="off")
+    if seen_in_a_run(work):
+        placed.learn(*work.args)
+    prepared = placed.prepare(*work.args)
+    return Case("moved", work, prepared.plan, prepared.run, prepared.run)
 
 
 def best_by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) -> Assignment:
@@ -83,11 +162,11 @@ def best_by_hand(program: Program, graph: OpGraph, problem: PlacementProblem) ->
 def placements() -> Iterator[tuple[str, dict[str, Any]]]:
     """The labels and options of the plans beside TensorFlow's default and all on the CPU."""
     yield "plan", {}
-    yield "random_0", {"solver": partial(random_cut, seed=0)}
+    yield "moved", {"variables": "move"}
+    for seed in range(3):
+        yield f"random_{seed}", {"solver": partial(random_cut, seed=seed)}
     yield "total_cost", {"objective": "total_cost"}
-    yield "random_1", {"solver": partial(random_cut, seed=1)}
     yield "heft", {"solver": "heft"}
-    yield "random_2", {"solver": partial(random_cut, seed=2)}
     yield "greedy", {"solver": "greedy"}
     for seed in range(3, RANDOM_CUTS):
         yield f"random_{seed}", {"solver": partial(random_cut, seed=seed)}
@@ -125,8 +204,9 @@ class Case:
         from placer.tf.trace.tracing import trace
 
         traced = trace(work.fn, *work.args)
-        case = cls.of(label, work, traced, placer.build_graph(traced), machine, **options)
-        placement = placer.solve(as_traced(work), machine, **options)
+        seen = seen_in_a_run(work)
+        case = cls.of(label, work, traced, placer.build_graph(traced, seen=seen), machine, **options)
+        placement = placer.solve(as_traced(work, seen), machine, **options)
         return replace(case, placement=placement, run=work.fn.get_concrete_function(*work.args))
 
     @property
@@ -153,7 +233,7 @@ class Case:
         return {name: total.peak_bytes for name, total in self.placement.totals.items()}
 
 
-def as_traced(work: Workload) -> OpGraph:
+def as_traced(work: Workload, seen: Seen | None = None) -> OpGraph:
     """The graph of a function as TensorFlow runs it: a loop reads its variables in each round, not once before it."""
     import placer
     from placer.tf.trace.tracing import trace
@@ -162,7 +242,7 @@ def as_traced(work: Workload) -> OpGraph:
     for body in traced.root.walk():
         body.hoists.clear()
         body.hoisted.clear()
-    return placer.build_graph(traced)
+    return placer.build_graph(traced, seen=seen)
 
 
 def grappler_estimate_ns(concrete: Any, machine: Machine) -> int:

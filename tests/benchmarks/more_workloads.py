@@ -14,14 +14,14 @@ from examples.workloads import Size, Workload
 def wide_mlp_training(size: Size = "full") -> Workload:
     """A training step of four layers of 4096 units at batch 512."""
     batch, width = (512, 4096) if size == "full" else (32, 64)
-    weights = [tf.Variable(_normal(width, width, seed=i) / width**0.5) for i in range(4)]
+    weights = [tf.Variable(normal(width, width, seed=i) / width**0.5) for i in range(4)]
 
     def predict(x: Any) -> Any:
         for w in weights:
             x = tf.nn.relu(x @ w)
         return x
 
-    return _descent(predict, weights, (_normal(batch, width), _normal(batch, width, seed=9)))
+    return descent(_squared_error(predict), weights, (normal(batch, width), normal(batch, width, seed=9)))
 
 
 def attention_forward(size: Size = "full") -> Workload:
@@ -33,14 +33,14 @@ def attention_forward(size: Size = "full") -> Workload:
 def attention_training(size: Size = "full") -> Workload:
     """A training step of the same block."""
     attend, weights, x = _attention(size)
-    return _descent(attend, weights, (x, x))
+    return descent(_squared_error(attend), weights, (x, x))
 
 
 def augmented_convolutions(size: Size = "full") -> Workload:
     """Images resized, cropped, flipped and coloured, then a small convolutional net."""
     batch, pixels, widths = (64, 224, (32, 64, 128)) if size == "full" else (4, 32, (4, 8))
     channels = (3, *widths)
-    filters = [tf.Variable(0.1 * _normal(3, 3, *channels[i : i + 2], seed=i)) for i in range(len(widths))]
+    filters = [tf.Variable(0.1 * normal(3, 3, *channels[i : i + 2], seed=i)) for i in range(len(widths))]
 
     def infer(images: Any, boxes: Any) -> Any:
         x = tf.image.convert_image_dtype(images, tf.float32)
@@ -70,14 +70,14 @@ def sort_unique_segment(size: Size = "full") -> Workload:
         return tf.reduce_sum(values), best
 
     keys = tf.constant(np.random.default_rng(0).integers(0, count // 10, count))
-    return Workload(tf.function(run), (keys, _normal(count, width)), (), trains=False)
+    return Workload(tf.function(run), (keys, normal(count, width)), (), trains=False)
 
 
 def decoding(size: Size = "full") -> Workload:
     """Batch 1, token by token: four attention layers over a cache that grows in place."""
     layers, steps, width, vocabulary = (4, 32, 512, 32_000) if size == "full" else (1, 4, 16, 50)
-    embedding = tf.Variable(0.1 * _normal(vocabulary, width))
-    weights = [tf.Variable(_normal(width, 3 * width, seed=i) / width**0.5) for i in range(layers)]
+    embedding = tf.Variable(0.1 * normal(vocabulary, width))
+    weights = [tf.Variable(normal(width, 3 * width, seed=i) / width**0.5) for i in range(layers)]
 
     def decode(token: Any) -> Any:
         cache = tf.zeros([layers, 2, steps, width])
@@ -108,7 +108,7 @@ MORE: dict[str, Callable[[Size], Workload]] = {
 def _attention(size: Size) -> tuple[Callable[[Any], Any], list[Any], Any]:
     batch, length, width, heads = (8, 512, 512, 8) if size == "full" else (2, 8, 16, 2)
     sides = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)]
-    weights = [tf.Variable(_normal(*shape, seed=i) / shape[0] ** 0.5) for i, shape in enumerate(sides)]
+    weights = [tf.Variable(normal(*shape, seed=i) / shape[0] ** 0.5) for i, shape in enumerate(sides)]
 
     def attend(x: Any) -> Any:
         project, join, widen, narrow = weights
@@ -118,21 +118,26 @@ def _attention(size: Size) -> tuple[Callable[[Any], Any], list[Any], Any]:
         x += tf.reshape(tf.transpose(scores @ value, [0, 2, 1, 3]), [batch, length, width]) @ join
         return x + tf.nn.gelu(x @ widen) @ narrow
 
-    return attend, weights, _normal(batch, length, width)
+    return attend, weights, normal(batch, length, width)
 
 
-def _descent(predict: Callable[[Any], Any], weights: list[Any], batch: tuple[Any, ...]) -> Workload:
-    """A step of gradient descent on the squared error; gives the error."""
+def descent(loss: Callable[..., Any], weights: list[Any], args: tuple[Any, ...]) -> Workload:
+    """A step of gradient descent; gives the loss."""
 
-    def step(x: Any, wanted: Any) -> Any:
+    def step(*args: Any) -> Any:
         with tf.GradientTape() as tape:
-            error = tf.reduce_mean(tf.square(predict(x) - wanted))
-        for w, gradient in zip(weights, tape.gradient(error, weights), strict=True):
-            w.assign_sub(0.01 * gradient)
-        return error
+            value = loss(*args)
+        for w, gradient in zip(weights, tape.gradient(value, weights), strict=True):
+            w.assign_sub(0.01 * tf.convert_to_tensor(gradient))
+        return value
 
-    return Workload(tf.function(step), batch, tuple(weights), trains=True)
+    return Workload(tf.function(step), args, tuple(weights), trains=True)
 
 
-def _normal(*shape: int, seed: int = 0) -> Any:
+def _squared_error(predict: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, wanted: tf.reduce_mean(tf.square(predict(x) - wanted))
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    """Random numbers of a standard normal distribution."""
     return tf.constant(np.random.default_rng(seed).standard_normal(shape, np.float32))

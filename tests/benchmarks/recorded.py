@@ -117,13 +117,14 @@ def predict(record: dict[str, Any], folder: Path, model: CostModel) -> list[floa
 def predictions(record: dict[str, Any], folder: Path, model: CostModel) -> Iterator[Prediction]:
     """The predictions for the cases of a record."""
     machine = parse_machine(record["machine"])
-    problems: dict[str, tuple[OpGraph, PlacementProblem]] = {}
+    problems: dict[tuple[str, Any], tuple[OpGraph, PlacementProblem]] = {}
     for case in record["cases"].values():
-        key = case["graph"]
+        key = case["graph"], case.get("variables", "fixed")
         if key not in problems:
-            with gzip.open(folder / f"{key}.graph.json.gz", "rt") as file:
+            with gzip.open(folder / f"{case['graph']}.graph.json.gz", "rt") as file:
                 graph = OpGraph.from_json(json.load(file))
-            problems[key] = graph, formulate(graph, constrain(graph, machine, Options()), model, machine).problem
+            constraints = constrain(graph, machine, Options(variables=key[1]))
+            problems[key] = graph, formulate(graph, constraints, model, machine).problem
         graph, problem = problems[key]
         op_device = np.array([int(digit) for digit in case["devices"]])
         yield Prediction(graph, pageable(problem, graph, op_device, machine) if case.get("pageable") else problem, op_device)

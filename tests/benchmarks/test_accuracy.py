@@ -22,6 +22,7 @@ from placer.problem.memory import peaks
 from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, recorded
 from tests.benchmarks.cases import as_traced, placements
 from tests.benchmarks.more_workloads import MORE
+from tests.benchmarks.public_situations import PUBLIC
 from tests.benchmarks.scoring import MIN_RANKED_SPREAD, Score, rank_correlation, report
 
 
@@ -155,9 +156,9 @@ def test_an_effect_is_predicted_where_it_was_written_to_be(tmp_path: Path, capsy
     assert recorded.predict(record, tmp_path, cost_model("auto")) == pytest.approx([1e6 * case["predicted_ms"]])
 
 
-@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize("name", [*MORE, *PUBLIC])
 def test_the_other_workloads_can_be_placed(name: str) -> None:
-    work = MORE[name]("small")
+    work = (MORE | PUBLIC)[name]("small")
     placement = placer.solve(placer.build_graph(work.fn, *work.args), "h100")
     assert len(placement.ops) > 10
     assert placer.apply(work.fn, placer.solve(placement.graph)).plan(*work.args).devices == ("CPU:0", "CPU:1")

@@ -122,6 +122,13 @@ def test_shipped_machines():
     assert [d.name for d in TWO.devices] == ["CPU:0", "GPU:0", "GPU:1"]
 
 
+@pytest.mark.parametrize("name", shipped_machines())
+def test_a_plan_for_a_machine_that_was_not_measured_says_so(name):
+    machine = load_machine(name)
+    said = "from data sheets, not measured" in placer.solve(towers(), machine, solver="tf_default").summary()
+    assert said == machine.from_data_sheets == ("not measured" in machine.provenance)
+
+
 def test_a_machine_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(H100.to_toml())
@@ -183,7 +190,7 @@ def test_costs_on_the_slowest_possible_machine_are_integers(machine):
 
 def test_errors_about_unknown_names_list_the_known_ones():
     with pytest.raises(MachineError, match=r"2xh100.*h100"):
-        load_machine("h200")
+        load_machine("h300")
     with pytest.raises(MachineError, match=r"nowhere\.toml"):
         load_machine("nowhere.toml")
     with pytest.raises(MachineError, match=r"GPU:1.*CPU:0, GPU:0"):

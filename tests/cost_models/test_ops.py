@@ -166,6 +166,7 @@ WHOLE_AXIS = {"begin_mask": 1, "end_mask": 1}
         ("StridedSlice(float32[8,16], int32[2], int32[2], int32[2]) -> float32[8,1,16]", {"new_axis_mask": 2}, View.INPUT),
         ("Transpose(float32[8,16], int32[2]) -> float32[16,8]", {}, View.NONE),
         ("Transpose(float32[1,16], int32[2]) -> float32[16,1]", {}, View.INPUT),
+        ("Transpose(float32[1,16,4], int32[3]) -> float32[16,1,4]", {}, View.INPUT),
         ("Unpack(float32[3,16]) -> float32[16], float32[16], float32[16]", {"axis": 0}, View.PARTS),
         ("Unpack(float32[3,15]) -> float32[15], float32[15], float32[15]", {"axis": 0}, View.NONE),
         ("Unpack(float32[16,3]) -> float32[16], float32[16], float32[16]", {"axis": 1}, View.NONE),
@@ -180,7 +181,7 @@ def test_a_result_is_in_the_memory_of_an_input_where_tensorflow_has_it_there(tex
     base = tf.random.uniform(op.inputs[0].shape)
     made = {
         "StridedSlice": lambda: sliced(base, op),
-        "Transpose": lambda: tf.transpose(base),
+        "Transpose": lambda: tf.transpose(base, (1, 0, *range(2, base.shape.rank))),
         "Unpack": lambda: tf.raw_ops.Unpack(value=base, num=3, axis=op.attr("axis"))[1],
         "Sum": lambda: tf.reduce_sum(base, axis=1),
     }[op.op_type]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 import tensorflow as tf
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.cpu_names import cpu_generation, cpu_name, without_generation
-from cost_models.machines import Machine, load_machine, parse_machine
+from cost_models.machines import Machine, load_machine, parse_machine, shipped_machines
 from placer.tf.devices import full_name, local_machine, machine_of, process_devices, reserve_bytes
 
 
@@ -33,7 +34,7 @@ def test_local_machine_has_exactly_this_process_devices() -> None:
 
 @given(
     cpus=st.integers(1, 3),
-    gpus=st.lists(st.tuples(st.sampled_from(["NVIDIA H100 80GB HBM3", "Tesla T4"]), st.integers(2**30, 2**37)), max_size=4),
+    gpus=st.lists(st.tuples(st.sampled_from(["NVIDIA H100 80GB HBM3", "Tesla V100"]), st.integers(2**30, 2**37)), max_size=4),
     cores=st.integers(1, 128),
 )
 def test_machines_are_whole(cpus: int, gpus: list[tuple[str, int]], cores: int) -> None:
@@ -46,14 +47,17 @@ def test_machines_are_whole(cpus: int, gpus: list[tuple[str, int]], cores: int) 
         assert (f"GPU:{i} is a {model} and priced as" in machine.provenance) == ("H100" not in model)
 
 
-def test_the_shipped_machine_comes_out_as_it_is() -> None:
-    """An H100 with 16 cores is priced as the shipped one."""
-    shipped = load_machine("h100")
-    gpu, cpu = shipped.device("GPU:0"), shipped.device("CPU:0")
-    machine = machine_of(1, [(gpu.model, gpu.memory_bytes)], cpu.cores, cpu.memory_bytes, "Intel(R) Xeon(R) Processor")
-    assert (machine.devices, machine.links) == (shipped.devices, shipped.links)
-    assert (machine.call_overhead_ns, machine.host_hop_ns) == (shipped.call_overhead_ns, shipped.host_hop_ns)
-    fewer = machine_of(1, [(gpu.model, gpu.memory_bytes)], 8, cpu.memory_bytes)
+@pytest.mark.parametrize("name", shipped_machines())
+def test_a_shipped_machine_comes_out_as_it_is(name: str) -> None:
+    """The same GPUs and as many cores are priced as the shipped machine."""
+    shipped = load_machine(name)
+    host, *gpus = shipped.devices
+    models = [(gpu.model, gpu.memory_bytes) for gpu in gpus]
+    host_model = host.model.removeprefix(f"{host.cores} ").removesuffix(" cores")
+    machine = machine_of(1, models, host.cores, host.memory_bytes, host_model, host.threads_per_core, host.core_cache_bytes)
+    same = replace(shipped, name=machine.name, provenance=machine.provenance, reserve_bytes={})
+    assert machine == same
+    fewer = machine_of(1, models, host.cores - 1, host.memory_bytes)
     assert ["scaled from" in each.provenance for each in (machine, fewer)] == [False, True]
 
 
