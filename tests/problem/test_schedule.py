@@ -87,9 +87,9 @@ def test_what_follows_an_op_that_is_awaited_waits_for_its_end() -> None:
     assert step(apart, [1] * 3) == 5 + 3 * 100 + 7
 
 
-def test_a_loop_on_a_stream_overlaps_run_by_run() -> None:
+def test_the_ops_of_a_loop_overlap_on_a_stream() -> None:
     problem = ops_of([(0, 1)], 20, 500, 100, count=100)
-    assert step(problem, [1, 1]) == 2 * 500 + 1 + 7
+    assert step(problem, [1, 1]) == 2 * 500 + 100 + 7
 
 
 def test_crossing_waits_for_the_stream_then_the_link() -> None:
