@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from placer.placed.function import PlacedFunction
     from placer.placed.plan_then_create import plan_then_create
     from placer.placed.predict import predict
+    from placer.placed.saved_model import load, place_saved_model
+    from placer.placed.serve import serve
     from placer.plan.placement import Placement
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
@@ -62,12 +64,15 @@ _HOME = {
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "load": "placer.placed.saved_model",
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.placed.decorators",
     "place": "placer.placed.decorators",
+    "place_saved_model": "placer.placed.saved_model",
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
     "trace": "placer.verbs.build_graph",
@@ -95,12 +100,15 @@ __all__ = [
     "arena",
     "build_graph",
     "calibrate",
+    "load",
     "load_machine",
     "optimized_placement",
     "place",
+    "place_saved_model",
     "plan_then_create",
     "predict",
     "profile",
+    "serve",
     "simulate",
     "solve",
     "trace",

@@ -94,6 +94,13 @@ class Options:
             "kept: auto, where one is predicted to be faster than the default; off; force, wherever that is possible"
         },
     )
+    planning: Literal["wait", "background"] = field(
+        default="wait",
+        metadata={
+            "help": "wait: the first call of a signature waits for its plan; background: calls run as the plain function while a "
+            "thread makes the plan"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of random choices: the same seed gives the same plan"})
 
     def __post_init__(self) -> None:
@@ -118,6 +125,11 @@ class Options:
             own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
         for name, value in own.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def may_try_moves(self) -> bool:
+        """Whether calls may be tried with variables in other places. Not if the plain function runs meanwhile."""
+        return self.variables == "auto" and self.race != "off" and self.planning == "wait"
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
@@ -147,6 +159,7 @@ _CHOICES = {
     "on_missing_device": ("relax", "error"),
     "trace_for": ("target", "here"),
     "race": ("auto", "off", "force"),
+    "planning": ("wait", "background"),
 }
 
 

@@ -22,6 +22,7 @@ from placer.placed.race import sequential_test
 from placer.placed.race.calls import Watch
 from placer.plan.views import views
 from placer.research.instances.iopddl import load_pairwise
+from placer.solvers.base import MIN_GAIN
 from placer.solvers.registry import solvers
 from placer.views.shared import glossary
 from tests.helpers.graphs import layers
@@ -104,6 +105,20 @@ def test_the_solvers_page_lists_every_solver_and_says_which_know_limits() -> Non
     rows = re.findall(r"^\| `(\w+)` \| [^|]* \| (\w+) \|", SOLVERS, re.MULTILINE)
     assert [name for name, _ in rows] == list(solvers())
     assert {name for name, limits in rows if limits == "yes"} == KNOW_LIMITS
+
+
+def test_the_page_of_serving_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "serving.md").read_text()
+    function = tf.function(lambda x: {"y": tf.tanh(x)}, input_signature=[tf.TensorSpec([None, 64], name="x")])
+    tf.saved_model.save(tf.Module(), "model", signatures=function)
+    names = run("\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)), tmp_path)
+    assert names["results"]["y"].shape == (17, 64)
+    assert f"at most {1 / (1 - MIN_GAIN) - 1:.0%} longer" in page
+    assert main(["place", "model", "by_command", "--devices", "h100", "--sizes", "x=32"]) == 0
+    assert "placer place model placed --devices h100 --sizes x=32" in page
 
 
 def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,17 +53,15 @@ def example_call(args: argparse.Namespace) -> Iterator[tuple[Any, tuple[Any, ...
 
     Starts TensorFlow. An error of the block that says that the function does not take its arguments becomes an OptionError.
     """
-    from placer.tf.run.starting import start
     from placer.verbs.solve import look_up
 
     overrides = options_given(args)
     look_up(Options.of(overrides))
     if args.target.startswith(SHIPPED) or Path(args.target).exists():
         raise OptionError(f"{args.target!r} is no function that can be run: name one as MODULE:FUNCTION.")
-    start()
+    function, specs, options = target_function(args.target, args.signature)
     from placer.tf.run.example_arguments import example_arguments
 
-    function, specs, options = target_function(args.target, args.signature)
     with called_as(args.target, args.signature):
         yield function, example_arguments(function, specs), replace(options, **overrides)
 

@@ -24,10 +24,10 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.verbs.profile import profile
 
     check_seconds("--budget-s", args.budget_s)
-    start()
     graphs = []
     for target in args.targets:
         with progress(f"reading {target}"):
             graphs.append(read_target(target, args.signature)[0])
+    start()
     measured = profile(graphs, args.budget_s)
     return asdict(measured), str(measured)

@@ -8,11 +8,13 @@ from typing import Literal, NamedTuple
 
 from cost_models.base import TensorSpec
 from cost_models.ops import entry_of
+from placer.common.suggestions import did_you_mean
+from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.graph.sizes import End, Source
 
 _OPEN = frozenset[Source](["assumed", "bound"])
-_ASSUMED, _SEEN = frozenset[Source](["assumed"]), frozenset[Source](["seen"])
+_ASSUMED = frozenset[Source](["assumed"])
 MAX_OPS_NAMED, MAX_VALUES_NAMED = 4, 3
 
 
@@ -89,16 +91,17 @@ def depends_on_open(graph: OpGraph, name: str) -> bool:
     return any(size.source in _OPEN for size in (*made, *read)) or any(op.body.startswith(f"{loop}/") for loop in loops)
 
 
-def seen_in_short(graph: OpGraph) -> str:
-    """The rounds, branches and sizes that a run had; "" without a run."""
+def known_in_short(graph: OpGraph, source: Literal["seen", "given"]) -> str:
+    """The rounds, branches and sizes that a run had, or that the user gave; "" for none."""
     parts = [
         f"{known.value} round{'s' * (known.value != 1)} of {loop!r}"
         for loop, known in graph.rounds.items()
-        if known.source == "seen"
+        if known.source == source
     ]
-    parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
-    ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == "seen" for size in sizes)]
-    begun = [name for name in ops if _begins(graph, name, _SEEN)]
+    if source == "seen":
+        parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
+    ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == source for size in sizes)]
+    begun = [name for name in ops if _begins(graph, name, frozenset([source]))]
     return _all(parts + [f"sizes of {name!r}" for name in begun])
 
 
@@ -113,16 +116,33 @@ def without_bound(graph: OpGraph) -> tuple[str, ...]:
     )
 
 
-def given_too_late(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> str:
-    """The first name of given sizes or rounds that would change this graph, which was made without them; "" for none."""
+def check_given(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> None:
+    """Checks the names of given sizes and rounds against a graph that was made before.
+
+    Raises:
+        OptionError: nothing in the graph has such a name, or it would change the graph, which was made without it.
+    """
     for name in sizes:
         named = [size for node, of_node in graph.sizes.items() if fnmatchcase(node, name) for size in of_node if size]
-        if named and not any(size.source == "given" for size in named):
-            return name
+        _check_name(graph, "sizes", name, graph.sizes, not named or any(size.source == "given" for size in named))
     for name in rounds:
-        if any(known.source != "given" for loop, known in graph.rounds.items() if fnmatchcase(loop, name)):
-            return name
-    return ""
+        named_rounds = [known for loop, known in graph.rounds.items() if fnmatchcase(loop, name)]
+        is_used = all(known.source in ("given", "exact") for known in named_rounds)
+        _check_name(graph, "rounds", name, graph.rounds, is_used)
+
+
+def _check_name(graph: OpGraph, option: str, name: str, likely_meant: Iterable[str], is_used: bool) -> None:
+    if not is_used:
+        raise OptionError(
+            f"the {option} given for {name!r} are not those of the graph. They are part of a graph, so give them to "
+            "build_graph(function, *args, sizes=..., rounds=...): for a size, a number for each dimension, or for each open one."
+        )
+    # Called functions and the values that loops pass on have names in a trace, and no node.
+    is_known = any(fnmatchcase(node, name) or node.startswith(f"{name}/") for node in (*graph.graph, *graph.rounds))
+    if not is_known and not name.startswith("backward/"):
+        what = "loop" if option == "rounds" else "op or argument"
+        close = did_you_mean(name, [*likely_meant] or [*graph.graph])
+        raise OptionError(f"{option}, {name!r}: {graph.name!r} has no such {what}{close}")
 
 
 def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import MoveError
 from placer.placed.race.calls import first_line
-from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.sequential_test import FAR_SLOWER, MIN_GAIN, WARM_UP_CALLS, SequentialTest
+from placer.placed.race.unasked_moves import MOVING_LOCK
 from placer.plan.verdict import DEFAULT, TimedCandidate
 
 if TYPE_CHECKING:
@@ -56,6 +56,21 @@ class Entrant:
         """Where it needs variables that have to move, as ids of variables and devices."""
         return frozenset((id(move.variable), move.device) for move in self.moves)
 
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Has variables where it needs them while the block runs. No other thread may call a function that uses them.
+
+        Raises:
+            MoveError: they cannot be moved, and are where they were; or they cannot be moved back.
+        """
+        from placer.tf.state.temporary_moves import TemporaryMoves
+
+        if not self.moves:
+            yield
+            return
+        with MOVING_LOCK, TemporaryMoves(self.moves).made():
+            yield
+
     def row(self) -> TimedCandidate:
         """Its row of a verdict."""
         predicted_ns = 0 if self.compiled else self.plan.placement.step_time_ns
@@ -88,6 +103,8 @@ class Contest:
         """By name, in the order in which they were added."""
         self._concrete, self._args, self._kwargs = concrete, args, kwargs
         self._left_s, self._race_s, self._report = left_s, race_s, report
+        self._places: list[str] | None = None
+        """Where TensorFlow's default leaves its results; None before its first call."""
 
     @property
     def timed(self) -> list[Entrant]:
@@ -173,7 +190,7 @@ class Contest:
         """Has variables in the places that a candidate needs while the block runs, then puts back places and values."""
         from placer.tf.run.timing import restored_variables
 
-        with moved(entrant.moves), restored_variables(self._concrete, (self._args, self._kwargs)):
+        with entrant.in_place(), restored_variables(self._concrete, (self._args, self._kwargs)):
             yield
 
     def _call(self, entrant: Entrant) -> float | None:
@@ -183,34 +200,11 @@ class Contest:
         self._report(entrant.name)
         entrant.calls += 1
         try:
-            return timing.timed_call(entrant.run, self._args, self._kwargs)[1]
+            results, seconds = timing.timed_call(entrant.run, self._args, self._kwargs, self._places)
         except Exception as error:
             entrant.outcome = f"failed: {first_line(error)}"
             entrant.seconds.clear()
             return None
-
-
-@contextmanager
-def moved(moves: Sequence[Move]) -> Iterator[None]:
-    """Moves variables, and moves them back at the end of the block. No other thread may call a function that uses them.
-
-    Raises:
-        MoveError: they cannot be moved, and are where they were; or they cannot be moved back.
-    """
-    from placer.tf.state import handle_holders, moving
-    from placer.tf.state.variables import Move
-
-    if not moves:
-        yield
-        return
-    back = [Move(move.variable, str(move.variable.device)) for move in moves]
-    with MOVING_LOCK:
-        try:
-            moving.move(moves, watched_before=handle_holders.watched_variables())
-        except MoveError:
-            moving.move([move for move in back if move.variable.device != move.device])
-            raise
-        try:
-            yield
-        finally:
-            moving.move(back)
+        if entrant.name == DEFAULT:
+            self._places = timing.places_of(results)
+        return seconds

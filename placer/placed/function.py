@@ -7,13 +7,17 @@ import copy
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
+from placer.placed.background import BackgroundPlanning
+from placer.placed.many_plans import warn_of_many_plans
 from placer.placed.signatures import Signatures
+from placer.placed.tf_function import TfFunction
 
 if TYPE_CHECKING:
     from placer.graph.seen import Seen
@@ -25,15 +29,13 @@ if TYPE_CHECKING:
     from placer.verbs.profile import Profile
 
 
-class PlacedFunction:
+class PlacedFunction(TfFunction):
     """A function whose ops run where a solved plan says.
 
     It is called like the function it wraps, with the same results, side effects and gradients. There is one trace and one plan
     for each input signature; signatures are distinguished as `tf.function` does.
     """
 
-    autograph_info__ = None
-    """Tells AutoGraph not to convert this class when it is called inside a tf.function."""
     __wrapped__: Callable[..., Any]
 
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
@@ -46,7 +48,7 @@ class PlacedFunction:
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
-        """The state of each input signature."""
+        self._background = BackgroundPlanning(self.signatures) if options.planning == "background" and not plans else None
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
         """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
         method."""
@@ -76,23 +78,11 @@ class PlacedFunction:
         """The options of its plans, without the lower limits of signatures that ran out of memory."""
         return self.signatures.options
 
-    def __tf_tracing_type__(self, context: Any) -> Any:
-        """As an argument of a tf.function it stands for itself, not for the function it wraps."""
-        from placer.tf._private.functions import trace_type_by_identity
-
-        return trace_type_by_identity(self)
-
-    @property
-    def _traceable(self) -> Any:
-        """What `placer.tf.trace.tracing.traceable` takes for a placed function."""
-        return self.signatures.traceable
-
     # -- methods ---------------------------------------------------------------------------------------------------
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        from placer.tf._private.runtime import is_saving
         from placer.tf.run.calling import is_composite
 
         if is_composite(instance):
@@ -101,8 +91,7 @@ class PlacedFunction:
         with self.signatures.lock:
             if key not in self._methods:
                 self._methods[key] = self._bind(instance, owner)
-            method = self._methods[key][1]
-            return method._method_to_save() if is_saving() else method
+            return self._methods[key][1]
 
     def _bind(self, instance: Any, owner: type | None) -> tuple[Any, PlacedFunction]:
         from placer.tf.trace.tracing import traceable
@@ -129,13 +118,18 @@ class PlacedFunction:
 
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
+            if self._background is not None and (run := self._background.plain_function(key, args, kwargs)) is not None:
+                return run(*args, **kwargs)
             with signatures.lock:  # a second thread waits until the first has initialised the variables
                 try:
                     prepared = learn.first_call(signatures, args, kwargs) or signatures.prepare(args, kwargs, key)
                 except TraceError as error:
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
+                warn_of_many_plans(signatures)
         signatures.latest = prepared
-        call = prepared.call if key is None else prepared.eager_call
+        call = prepared.run
+        if (timing := prepared.timing) is not None:  # a key is that of an eager call
+            call = timing if key is None else timing.alone if timing.no_tape() else timing.taped
         try:
             if (gate := signatures.unasked.gate) is None:
                 return call(*args, **kwargs)
@@ -144,7 +138,7 @@ class PlacedFunction:
         except Exception as error:
             from placer.placed import learn, out_of_memory
 
-            if prepared.timing is not None and prepared.timing.races:
+            if timing is not None and timing.races:
                 raise
             recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
@@ -163,7 +157,26 @@ class PlacedFunction:
 
         return call_key
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Sequence[str] = ()
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with default values.
+
+        Args:
+            args, kwargs: of the call.
+            options: keywords that a method takes beside them.
+
+        Raises:
+            OptionError: a keyword that is neither a parameter of the function nor an option.
+        """
+        parameters = getattr(self, "__signature__", None) if options and kwargs else None
+        if parameters and not any(each.kind is each.VAR_KEYWORD for each in parameters.parameters.values()):
+            for name in kwargs:
+                if name not in parameters.parameters:
+                    raise OptionError(
+                        f"{name!r} is no parameter of {self.__name__} and no option{did_you_mean(name, options)} "
+                        f"The options are {', '.join(options)}."
+                    )
         return (args, kwargs) if self._parameters is None else _with_defaults(self._parameters, args, kwargs)
 
     # -- plans -----------------------------------------------------------------------------------------------------
@@ -175,7 +188,7 @@ class PlacedFunction:
             PlacerError: planning failed, the function is left as it is, or the plan's devices are not here.
             TypeError: it cannot be called with these arguments, as from a call.
         """
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         self.signatures.unasked.end_trial()
         prepared = self.signatures.prepare(args, kwargs)
         _ = prepared.planned
@@ -190,7 +203,9 @@ class PlacedFunction:
             TypeError: it cannot be called with these arguments, as from a call.
         """
         with self.signatures.lock:
-            return self.signatures.plan(args, kwargs).plan
+            prepared = self.signatures.plan(args, kwargs)
+            prepared.signature.asked_for = True
+            return prepared.plan
 
     @property
     def placement(self) -> Placement:
@@ -213,18 +228,35 @@ class PlacedFunction:
         """
         return MappingProxyType({text: plan.placement for text, plan in self.signatures.call_plans().items()})
 
+    def warm_up(self, calls: Iterable[Any]) -> None:
+        """Makes calls, so that nothing is left to plan or to race when such calls come; see `placer.placed.warm_up.warm_up`.
+
+        Variables are put back. Other effects of the calls are not.
+
+        Args:
+            calls: an example of each kind: a tuple of arguments, a dict of keyword arguments, or one argument of another type.
+                A TensorSpec of known size stands for a tensor.
+
+        Raises:
+            OptionError: `calls` is no list of examples, or a size is not known.
+            PlacerError: a call cannot be planned, or the plan's devices are not here.
+        """
+        from placer.placed.warm_up import warm_up
+
+        warm_up(self, calls)
+
     def observe(self, *args: Any, **kwargs: Any) -> Observation:
         """Runs one call for real and reports where each op ran; see `placer.placed.observe`."""
         from placer.placed.observe import observe
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         return observe(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def observe_gradient(self, *args: Any, **kwargs: Any) -> Observation:
         """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
         from placer.placed.observe import observe_gradient
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs)
         return observe_gradient(self.signatures, self.prepare(*args, **kwargs), args, kwargs)
 
     def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
@@ -235,6 +267,7 @@ class PlacedFunction:
         """
         from placer.verbs.profile import profile
 
+        args, kwargs = self.arguments(args, kwargs, ("budget_s",))
         with self.signatures.provisional_plan(args, kwargs) as plan:
             measured = profile(plan.graph, budget_s)
         self.plan(*args, **kwargs)
@@ -253,7 +286,7 @@ class PlacedFunction:
         """
         from placer.placed.learn import learn
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("keep_state",))
         return learn(self.signatures, args, kwargs, keep_state)
 
     def harvest(self, *args: Any, steps: int = 5, **kwargs: Any) -> Harvest:
@@ -267,7 +300,7 @@ class PlacedFunction:
         """
         from placer.placed.harvest import harvest
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("steps",))
         return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
 
     def tune(
@@ -290,7 +323,7 @@ class PlacedFunction:
         """
         from placer.placed.tune import tune
 
-        args, kwargs = self._arguments(args, kwargs)
+        args, kwargs = self.arguments(args, kwargs, ("budget_s", "compile", "side_effects"))
         return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------
@@ -299,8 +332,7 @@ class PlacedFunction:
         """The ConcreteFunction for a call with these arguments or TensorSpecs: calls of it run by plan.
 
         `tf.saved_model.save` accepts it as a signature or as an attribute of the saved object. It is written without devices, so
-        that it runs on other machines. The same holds for a tf.function that calls the placed function, and for a method that is
-        decorated in its class. A placed function that is an attribute of an instance is left out: assign the result of this.
+        that it runs on other machines. The same holds for the placed function itself, and for a tf.function that calls it.
 
         Raises:
             PlacerError: planning failed, or the plan's devices are not here.
@@ -309,19 +341,6 @@ class PlacedFunction:
         from placer.placed.saving import exportable
 
         return exportable(self.signatures, args, kwargs)
-
-    def _method_to_save(self) -> Any:
-        """What `tf.saved_model.save` gets for a method: a tf.function without devices, with the signatures planned so far."""
-        for signature in self.signatures.known():
-            args, kwargs = signature.concrete.structured_input_signature
-            self._around.get_concrete_function(*args, **kwargs)
-        return self._around
-
-    @functools.cached_property
-    def _around(self) -> Any:
-        from placer.tf.rewrite.exporting import calling_function
-
-        return calling_function(self)
 
 
 def _with_defaults(

@@ -43,6 +43,8 @@ class Signature:
     """Whether a call ran out of memory and the signature was planned again, with success or without."""
     reduced_limits: Mapping[str, str | int] | None = None
     """The memory limits with which it was planned again. None for the limits of the options."""
+    asked_for: bool = False
+    """Whether the user asked for its plan before a call made one."""
 
     def taped_text(self, higher: bool) -> str:
         """The name of calls under a tape in `taped`; `higher` if their gradient has gradients too."""
@@ -69,11 +71,6 @@ class Prepared:
     def call(self) -> Callable[..., Any]:
         """What a call runs."""
         return self.run if self.timing is None else self.timing
-
-    @property
-    def eager_call(self) -> Callable[..., Any]:
-        """What a call runs that is eager and under no distribution strategy."""
-        return self.run if self.timing is None else self.timing.eager
 
     @property
     def concrete(self) -> Any:

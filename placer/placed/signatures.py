@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
 from placer.errors import DeviceError, MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed import memory
 from placer.placed.race.begin import begin
-from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.moved_plans import moved_by_prediction, with_moved_variables
-from placer.placed.race.unasked_moves import UnaskedMoves
+from placer.placed.race.unasked_moves import MOVING_LOCK, UnaskedMoves
 from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
@@ -57,7 +57,7 @@ class Signatures:
         """Functions that XLA compiles as a whole and that called it while they were traced, in words."""
         self.moves_variables = "move" in (options.variables, *(plan.options.get("variables") for plan in plans))
         self.lock = MOVING_LOCK if self.moves_variables else threading.RLock()
-        self.unasked = UnaskedMoves(options.variables == "auto" and options.race != "off" and not plans)
+        self.unasked = UnaskedMoves(name, not plans and options.may_try_moves, self.lock)
         self._signatures: dict[Hashable, Signature] = {}
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
@@ -223,7 +223,7 @@ class Signatures:
                 # It runs here, so not by a trace for a machine with other devices.
                 signature.concrete = concrete_function(self.traceable, args, kwargs)
                 signature.current = Prepared(signature, None, None, signature.concrete)
-                self.unasked.stop(f"calls of {self.name} with other arguments use them")
+                self.unasked.stop()
             else:
                 plan, solved = self._plan_of(trace, signature)
                 signature.current = Prepared(signature, trace, plan, None, solved)
@@ -269,6 +269,7 @@ class Signatures:
 
     # -- applying --------------------------------------------------------------------------------------------------
 
+    @paused_collection()
     def _apply(self, prepared: Prepared, watched: frozenset[tuple[int, int]]) -> Prepared:
         """Rewrites the function by its plan and, where the plan may, moves variables.
 
@@ -341,8 +342,9 @@ class Signatures:
         missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
         if missing:
             raise DeviceError(
-                f"the plan for {self.name} uses {', '.join(missing)}, and this process has {', '.join(process_devices())}: "
-                f"read the plan through .placement, or plan again with devices=None for this machine"
+                f"calls of {self.name} cannot run here: the plan uses {', '.join(missing)}, and this process has "
+                f"{', '.join(process_devices())}. Way out: leave devices out to plan for this process. The plan itself is in "
+                ".placement."
             )
 
     def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:

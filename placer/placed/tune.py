@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from placer.common.device_spec import parse
 from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
 from placer.graph.seen import Seen
-from placer.placed.contest import Contest, Entrant, moved
+from placer.placed.contest import Contest, Entrant
 from placer.placed.memory import remember
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
-from placer.placed.race.gate import MOVING_LOCK
+from placer.placed.race.unasked_moves import MOVING_LOCK
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
+from placer.plan.notes import in_short
 from placer.plan.parts import BASELINE_NAMES
-from placer.plan.verdict import DEFAULT, MOVED, PLAN, Verdict
+from placer.plan.verdict import DEFAULT, MOVED, PLAN, TUNED, Verdict
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -42,8 +44,8 @@ COMPILE_S_PER_OP = 0.01
 """About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
 MAX_COMPILED_RATIO = 10
 """A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
-MAX_NAMES = 3
-"""The most ops that a message names."""
+USED_BEFORE = ", used before"
+"""End of the name of the candidate that calls ran before, if a new candidate has its name."""
 
 Compile = Literal["try", "off"]
 SideEffects = Literal["refuse", "allow"]
@@ -59,13 +61,15 @@ def tune(
 ) -> Tuned:
     """Finds the fastest way to run calls with these arguments, which later calls of their signature then use.
 
+    What calls have run so far, by an earlier verdict, is timed with the new candidates, and stays if none is faster.
+
     The function runs for real, many times. Its variables are put back. No other thread may call it meanwhile.
 
     Args:
         signatures: of the placed function.
         args, kwargs: of the calls.
-        budget_s: about how long it may take, in seconds. Planning and compiling cannot be interrupted. TensorFlow's default and
-            the plan are timed in any case.
+        budget_s: about how long it may take, in seconds. Planning and compiling cannot be interrupted. TensorFlow's default, the
+            plan and what calls have run so far are timed in any case.
         compiling: "try" also times the function compiled as a whole by XLA for each kind of device, if the results agree with
             those of the plain function within `placer.tf.run.outcomes.TOLERANCES`; "off" does not.
         side_effects: "refuse" raises an error for a function whose effects cannot be put back; "allow" runs it all the same.
@@ -115,6 +119,9 @@ class _Tuning:
         self._started = time.monotonic()
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
+        with signatures.lock:
+            self._earlier = signatures.plan(args, kwargs).planned
+            """What calls have run so far."""
         signatures.unasked.undo("it was tuned")
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
@@ -140,7 +147,7 @@ class _Tuning:
         if effects := lasting_effects(self._trace):
             raise OptionError(
                 f"tuning runs {self._signatures.name} many times, and what these ops do cannot be put back: "
-                f'{_some(effects)}. Way out: side_effects="allow".'
+                f'{in_short(effects)}. Way out: side_effects="allow".'
             )
 
     def learn_sizes(self) -> None:
@@ -162,10 +169,12 @@ class _Tuning:
         self._at("measuring ops")
         if (within_s := min(MEASURING_SHARE * self._budget_s, self._left_s() - self._planning_s)) > 0:
             try:
-                self._learnt.append(str(profile(self._graph(), within_s)).splitlines()[0])
+                found = profile(self._graph(), within_s)
             except PlacerError as error:
                 self._notes.append(f"no ops are measured: {first_line(error)}")
             else:
+                later = f", and not {found.remaining} others, which would take longer than that" if found.remaining else ""
+                self._learnt.append(f"times of {found.measured} ops, measured alone in {found.seconds:.0f} s{later}")
                 self.race_placements(" after measuring")
 
     def harvest(self) -> None:
@@ -210,6 +219,8 @@ class _Tuning:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
         placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
         new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
+        if not when:
+            new = self._with_earlier(new)
         self._planning_s = time.monotonic() - started
         if len(new) == 1 and self._contest.timed:
             new.append(self._contest.timed[0].name)
@@ -218,6 +229,19 @@ class _Tuning:
         if not self._contest.timed:
             outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
             raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
+
+    def _with_earlier(self, new: list[str]) -> list[str]:
+        """Adds the placement that calls have run so far to the candidates that are timed next; those that must be come first."""
+        verdict = self._earlier.verdict
+        if verdict is None or verdict.compiled_for:
+            return new
+        name = verdict.used + (USED_BEFORE if verdict.used in self._contest.entrants else "")
+        if not self._add(name, "", self._earlier.placement):
+            return new
+        if self._contest.entrants[name].moves:
+            self._contest.race([name])
+            return new
+        return sorted([name, *new], key=lambda each: (each != name, each != DEFAULT))
 
     def _race_moved(self, when: str) -> None:
         """Times the plan with variables where it wants them, and all ops on one kind of device with the variables there."""
@@ -248,32 +272,34 @@ class _Tuning:
             return
         expected: list[Outcome] = []
         sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
-        for device in self._devices():
-            reasons = [self._compile(device, entrant, expected) for entrant in sites.values()]
+        earlier = self._earlier.verdict.compiled_for if self._earlier.verdict else ""
+        for device in sorted(self._devices(), key=lambda device: device != earlier):
+            reasons = [self._compile(device, entrant, expected, device == earlier) for entrant in sites.values()]
             if all(reasons):
                 self._notes.append(f"not compiled for {device}: {'; '.join(dict.fromkeys(reasons))}")
         names = unchecked(self._trace)
         if names and any(entrant.compiled for entrant in self._contest.timed):
-            self._notes.append(f"compiled, the function does not make the checks {_some([repr(name) for name in names])}")
+            self._notes.append(f"compiled, the function does not make the checks {in_short([repr(name) for name in names])}")
 
-    def _compile(self, device: str, where: Entrant, expected: list[Outcome]) -> str:
+    def _compile(self, device: str, where: Entrant, expected: list[Outcome], in_any_case: bool) -> str:
         """Compiles the function with variables as a candidate has them, and times it; returns why not, "" if it was timed.
 
         Args:
             device: the device to compile for.
             where: a candidate that was timed.
             expected: what a plain call gives; filled in when it is first needed.
+            in_any_case: whether it is compiled however little of the budget is left.
         """
         from placer.tf.run.compiling import compiled
         from placer.tf.run.outcomes import outcome
 
-        if COMPILE_S_PER_OP * len(where.plan.device_of) > self._left_s():
+        if not in_any_case and COMPILE_S_PER_OP * len(where.plan.device_of) > self._left_s():
             return "it may take longer than what is left of the budget"
         name = f"compiled on {device}" + (MOVED if where.moves else "")
         self._at(name)
         call = (self._prepared.concrete, self._args, self._kwargs)
         try:
-            with moved(where.moves):
+            with where.in_place():
                 function, reason = compiled(self._trace, device, self._args, self._kwargs)
                 if function is None:
                     return reason
@@ -300,25 +326,28 @@ class _Tuning:
 
     def _moves(self, plan: CallPlan) -> list[Move]:
         """The moves of variables from where they are now to where a plan has them."""
-        from placer.tf.devices import full_name
+        from placer.tf.devices import full_names
         from placer.tf.state.variables import needed_moves
 
-        return needed_moves(self._trace, {name: full_name(device) for name, device in plan.device_of.items()})
+        return needed_moves(self._trace, full_names(plan.device_of))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def settled(self) -> Tuned:
         """Lets later calls run the best candidate, and reports."""
+        from placer.tf.state.variables import name_of
+
         self._contest.confirm()
         best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
         rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
         device = best.compiled.device if best.compiled else ""
-        verdict = Verdict(tuple(rows), best.name, "tune has timed the candidates", elapsed_s, device)
+        verdict = Verdict(tuple(rows), best.name, TUNED, elapsed_s, device)
         self._use(best, verdict)
         if best.moves:
-            self._notes.append(f"{len(best.moves)} variables have other places now")
+            places = [f"{name_of(move.variable)!r} on {parse(move.device).short}" for move in best.moves]
+            self._notes.append(f"variables have other places now: {in_short(places)}")
         machine = best.plan.placement.machine
-        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(dict.fromkeys(self._notes)), elapsed_s)
+        return Tuned(self._signatures.name, machine, verdict, tuple(self._learnt), tuple(dict.fromkeys(self._notes)))
 
     def _use(self, best: Entrant, verdict: Verdict) -> None:
         """Lets later calls of the signature run a candidate. If random states belong to copies, a new copy runs from now on."""
@@ -354,8 +383,7 @@ class _Tuning:
 
     def _solved(self, **changes: Any) -> Solved:
         """The plan by what is known now, with other options."""
-        signatures, limits = self._signatures, self._prepared.signature.reduced_limits
-        return signatures.solve(self._graph(), signatures.options.memory_limits if limits is None else limits, **changes)
+        return self._signatures.solve(self._graph(), self._signatures.limits_of(self._prepared.signature), **changes)
 
     def _devices(self) -> list[str]:
         """A device of each kind whose memory holds the whole function, and not far slower than the default."""
@@ -365,11 +393,6 @@ class _Tuning:
         baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
         limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf
         return [device for device, baseline in baselines.items() if baseline.feasible and baseline.step_time_ns <= limit_ns]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _copies_in_loops(placement: Placement) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.common.tables import table
 from placer.plan.verdict import Verdict
-from placer.views.shared.words import verdict_headline, verdict_rows
+from placer.views.shared.words import end_of_race, verdict_headline, verdict_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,6 @@ class Tuned:
     """What the plans were made from, in words: sizes, op times."""
     notes: Sequence[str]
     """What was not done and why, and what differs in the candidate that is used."""
-    seconds: float
-    """How long it took."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON types."""
@@ -35,7 +33,7 @@ class Tuned:
         lines = [
             f"{self.function} on {self.machine}: {verdict_headline(self.verdict) or f'{self.verdict.used} is used'}",
             table(["candidate", "measured", "predicted", "calls", ""], verdict_rows(self.verdict)),
-            f"tuned for {self.seconds:.0f} s, with {self.verdict.calls} timed calls",
+            end_of_race(self.verdict),
             *(f"learnt: {text}" for text in self.learnt),
             *(f"note: {text}" for text in self.notes),
         ]

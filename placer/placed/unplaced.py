@@ -25,7 +25,7 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
     if calling.runs_eagerly():
         return signatures.traceable  # type: ignore[no-any-return]
     if calling.in_replica():
-        _leave(signatures, "it is called under a distribution strategy, which decides the devices")
+        leave_to_strategy(signatures)
         # Inside a function of its own a replica could not wait for the others.
         return calling.converted_like_caller(signatures.function)  # type: ignore[no-any-return]
     if in_dataset_function():
@@ -65,6 +65,11 @@ def initialising_function(signatures: Signatures, error: TraceError) -> Callable
         raise error
     warn(f"{signatures.name} is left as it is in its first call, whose arguments give its variables their initial values")
     return concrete  # type: ignore[no-any-return]
+
+
+def leave_to_strategy(signatures: Signatures) -> None:
+    """Warns that a distribution strategy decides the devices of a call."""
+    _leave(signatures, "it is called under a distribution strategy, which decides the devices")
 
 
 def _leave(signatures: Signatures, reason: str) -> None:

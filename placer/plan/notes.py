@@ -43,8 +43,7 @@ def sizes_without_bound(graph: OpGraph, options: Options) -> list[str]:
     unbounded = without_bound(graph) if options.memory_limits else ()
     if not unbounded:
         return []
-    more = f" and {len(unbounded) - MAX_NAMES_SHOWN} more" if len(unbounded) > MAX_NAMES_SHOWN else ""
-    names = ", ".join(map(repr, unbounded[:MAX_NAMES_SHOWN])) + more
+    names = in_short([*map(repr, unbounded)])
     return [f"the memory limits may not hold: the size of {names} has no upper bound, and what is assumed of it is counted."]
 
 
@@ -66,7 +65,7 @@ def variables_to_move(graph: OpGraph, options: Options, problem: PlacementProble
     moves.sort(key=lambda move: -move[0].nbytes)
     texts = [f"{resource.name!r} from {resource.device} to {device}" for resource, device in moves]
     size = format_bytes(sum(resource.nbytes for resource, _ in moves))
-    return [f"{len(texts)} variables, {size}, move before the first call: {_first(texts)}."] if texts else []
+    return [f"{len(texts)} variables, {size}, move before the first call: {in_short(texts)}."] if texts else []
 
 
 def results_that_may_differ(graph: OpGraph, problem: PlacementProblem, op_device: Ints, default_device: Ints | None) -> list[str]:
@@ -84,11 +83,12 @@ def results_that_may_differ(graph: OpGraph, problem: PlacementProblem, op_device
             if flag in op.flags:
                 ops.setdefault((flag, names[default_device[i]], names[op_device[i]]), []).append(op.name)
     return [
-        f"{_first([*map(repr, moved)])}: on {device} where TensorFlow's default is {default}; {DEVICE_DEPENDENT[flag]}."
+        f"{in_short([*map(repr, moved)])}: on {device} where TensorFlow's default is {default}; {DEVICE_DEPENDENT[flag]}."
         for (flag, default, device), moved in ops.items()
     ]
 
 
-def _first(texts: Sequence[str]) -> str:
+def in_short(texts: Sequence[str]) -> str:
+    """The first texts, and how many more there are."""
     more = len(texts) - MAX_NAMES_SHOWN
     return ", ".join(texts[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -13,6 +13,9 @@ DEFAULT, PLAN = BASELINE_NAMES["tf_default"], "the plan"
 MOVED = ", variables moved"
 """End of the names of candidates that have variables in other places than they were in."""
 
+TUNED = "tune has timed the candidates"
+"""The end of a verdict that a tuning has made."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedCandidate:

@@ -46,14 +46,14 @@ def read_target(
             raise OptionError(f"{' and '.join(given)} are for functions and SavedModels; those of {target} are in it.")
         return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
     from placer.tf.run.starting import start
-
-    start()
-    from placer.tf.trace.targets import load_saved_model
     from placer.verbs.build_graph import build_graph
 
     if path.is_dir():
+        start()
+        from placer.tf.trace.targets import load_signature
+
         chosen = Options.of(overrides)
-        model, function = load_saved_model(path, signature or DEFAULT_SIGNATURE)
+        model, function = load_signature(path, signature or DEFAULT_SIGNATURE)
         graph = build_graph(function, sizes=chosen.sizes, rounds=chosen.rounds)
         del model  # its variables had to live until here
         return graph, Options()
@@ -68,14 +68,20 @@ def read_target(
 def target_function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:
     """The plain function that a target names, a type for each argument, and the options that come with it.
 
-    A placed function has options, and the plain function as ``__wrapped__``.
+    A placed function has options, and the plain function as ``__wrapped__``. TensorFlow's devices start after the import of the
+    function's module, which may set them.
 
     Raises:
         OptionError: it cannot be imported, is no function, or cannot be called with so many arguments.
     """
+    from placer.tf.run.starting import import_tensorflow, start
+
+    import_tensorflow()
     from placer.tf.trace.targets import check_call, parse_specs
 
-    function, specs = _imported(target), parse_specs(signature or "")
+    specs = parse_specs(signature or "")
+    function = _imported(target)
+    start()
     options = getattr(function, "options", None)
     if isinstance(options, Options):
         function = function.__wrapped__

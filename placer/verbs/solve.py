@@ -14,7 +14,7 @@ from placer.common.garbage_collection import paused_collection
 from placer.common.suggestions import did_you_mean
 from placer.common.warning import warn
 from placer.errors import InfeasibleError, OptionError, PlacerError, PlanError
-from placer.graph.assumptions import given_too_late
+from placer.graph.assumptions import check_given
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.at_ends import price_at_ends
@@ -88,11 +88,7 @@ def solved(graph: OpGraph, machine: Machine | str | None = None, options: Option
     if options is not None and given:
         raise OptionError(f"give options as one object or as keywords ({', '.join(given)}), not both.")
     options = options or Options.of(given)
-    if name := given_too_late(graph, options.sizes, options.rounds):
-        raise OptionError(
-            f"the sizes or rounds given for {name!r} are not those of the graph. They are part of a graph, so give them to "
-            "build_graph(function, *args, sizes=..., rounds=...): for a size, a number for each dimension, or for each open one."
-        )
+    check_given(graph, options.sizes, options.rounds)
     if machine is not None:
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placer.common.escaping import printable
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
-from placer.graph.assumptions import seen_in_short
+from placer.graph.assumptions import known_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.views.shared.words import (
@@ -26,7 +26,8 @@ MAX_NOTES_SHOWN = 8
 def summary(placement: Placement) -> str:
     """The measured or predicted speed; ops, time and memory of each device; transfers; objective; costs; baselines; notes.
 
-    If the graph leaves sizes or rounds open, also the step where these are low and where they are high, and what a run had.
+    If the graph leaves sizes or rounds open, also the step where these are low and where they are high, what a run had, and what
+    the user gave.
     If calls raced, also the verdict.
     """
     p = placement
@@ -59,7 +60,7 @@ def summary(placement: Placement) -> str:
         f"solver     {solver_words(p)}",
         f"costs      {cost_sources(p)}",
         *(f"{'at ' + each.end:<10} {at_end(p, each)}" for each in p.at_ends),
-        *([f"seen       {seen}"] if (seen := seen_in_short(p.graph)) else []),
+        *(f"{source:<10} {known}" for source in ("seen", "given") if (known := known_in_short(p.graph, source))),
         "",
         table(["placement", "step time", "total cost", ""], placements),
     ]

@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.bench_call_overhead
 
-The functions are small and on CPU:0, so that the call itself is most of the time. Plain and placed calls take turns in rounds.
+The functions are small and on CPU:0, so that the call itself is most of the time. "placed" is a function that does not race,
+and "raced" one whose race is over. They take turns in rounds.
 """
 
 from __future__ import annotations
@@ -20,27 +21,32 @@ import tensorflow as tf
 
 import placer
 from examples.workloads import Workload, mlp_inference, mlp_training
+from tests.benchmarks.bench_step_time import two_cpu_machine
 
 ROUNDS = 40
 CALLS = 100
 
 
 def main() -> int:
-    print(f"{'us a call':20}{'plain':>9}{'placed':>9}{'more':>9}{'ratio':>9}")
+    two_cpu_machine()  # with one device, nothing races
+    print(f"{'us a call':20}{'plain':>9}{'placed':>9}{'raced':>9}{'placed/plain':>14}{'raced/plain':>14}")
     with tf.device("/CPU:0"):
         for build in (one_op, one_array, mlp_inference, mlp_training):
             work = build()
             placed = placer.place(work.fn, *work.args, pins={"*": "/CPU:0"}, variables="move")
+            raced_work = build()
+            raced = placer.place(raced_work.fn, variables="fixed", race="force")
+            functions = [(work.fn, work.args), (placed, work.args), (raced, raced_work.args)]
             for _ in range(CALLS):
-                work.fn(*work.args), placed(*work.args)
-            plain_us: list[float] = []
-            placed_us: list[float] = []
+                for fn, args in functions:
+                    fn(*args)
+            times_us: list[list[float]] = [[], [], []]
             for i in range(ROUNDS):
-                runs = [(work.fn, plain_us), (placed, placed_us)]
-                for fn, times in runs if i % 2 else reversed(runs):
-                    times.append(call_us(fn, work.args))
-            plain, other = statistics.median(plain_us), statistics.median(placed_us)
-            print(f"{build.__name__:20}{plain:>9.1f}{other:>9.1f}{other - plain:>9.1f}{other / plain:>9.3f}")
+                for k in (0, 1, 2) if i % 2 else (2, 1, 0):
+                    times_us[k].append(call_us(*functions[k]))
+            plain_us, placed_us, raced_us = map(statistics.median, times_us)
+            times = f"{plain_us:>9.1f}{placed_us:>9.1f}{raced_us:>9.1f}"
+            print(f"{build.__name__:20}{times}{placed_us / plain_us:>14.3f}{raced_us / plain_us:>14.3f}")
     return 0
 
 

@@ -5,20 +5,24 @@
 
 Each step runs in a process of its own, which finds an empty cache. Its variants take turns in rounds, and each round starts with
 another variant. A call ends when its results are there. A figure is the median over the rounds of the mean call of a round. Steps
-that the JSON file has already are not measured again.
+that the JSON file has already are not measured again. If a compiled variant takes too long to make and to warm up, the process
+ends, and another one measures the step without that variant.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +47,18 @@ SETTLED_CALLS = 40
 """A race has ended, with the trial of moved variables after it, if the verdict is the same for this many calls."""
 SLOW = 10
 """A variant whose warm call takes this multiple of the shortest one has no part in the rounds; that call is its figure."""
+COMPILED = {"compiled on CPU": "/CPU:0", "compiled on GPU": "/GPU:0"}
+"""The variants that XLA compiles, with the device of each."""
+MAKING = "making "
+"""Begins the line that says which variant is made next."""
+TOO_LONG = 75
+"""Exit code of a process in which a compiled variant took too long."""
+FIRST = (
+    "svd_then_matmul", "mlp_inference", "mlp_training", "unique_then_matmul", "attention_forward", "sort_unique_segment",
+    "wide_mlp_training", "attention_training", "augmented_convolutions", "detector_256", "recommender", "detector_512",
+    "lstm_then_wide", "towers_2_training", "encoder", "mlp_40_training", "resnet50", "decoding",
+)  # fmt: skip
+"""Steps that are measured before all others. Those of this package are in the order of their recorded step times."""
 
 
 def main() -> int:
@@ -52,6 +68,10 @@ def main() -> int:
     parser.add_argument("--budget-s", type=float, default=30.0, help="of tune, for each step: %(default)s")
     parser.add_argument("--no-tune", action="store_true", help="leaves out the variant after tune")
     parser.add_argument("--timeout-s", type=float, default=300.0, help="of each process: %(default)s")
+    parser.add_argument(
+        "--compile-s", type=float, default=30.0, help="limit for each compiled variant, until it is warm: %(default)s"
+    )
+    parser.add_argument("--without", action="append", default=[], choices=COMPILED, help=argparse.SUPPRESS)
     parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
     parser.add_argument("--size", choices=("full", "small"), default="full", help="of the package's own steps")
     parser.add_argument("--json", type=Path, default=Path("choice.json"), help="results, read first to skip what is there")
@@ -59,22 +79,28 @@ def main() -> int:
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     builders = all_builders(args.field, args.size)
-    names = args.only.split(",") if args.only else list(builders)
+    names = (
+        args.only.split(",")
+        if args.only
+        else [*filter(builders.__contains__, FIRST), *(name for name in builders if name not in FIRST)]
+    )
     if unknown := [name for name in names if name not in builders]:
         parser.error(f"no step {', '.join(unknown)}; there are {', '.join(builders)}")
     if args.one:
         machine = two_cpu_machine() if args.devices == "two-cpu" else None
-        args.one.write_text(json.dumps(measure(builders[names[0]], machine, None if args.no_tune else args.budget_s)))
+        budget_s = None if args.no_tune else args.budget_s
+        record = measure(builders[names[0]], machine, budget_s, without=args.without, compile_s=args.compile_s)
+        args.one.write_text(json.dumps(record))
         return 0
     return measure_all(names, args)
 
 
 def all_builders(field: Path, size: Any) -> dict[str, Callable[[], Workload]]:
-    """By name, functions that build the steps of the field, if its file is there, and those of this package."""
+    """By name, functions that build the steps of the field, if its file is there, and of this package; those of `FIRST` first."""
     if not (field / "field.py").is_file():
         print(f"{field} has no field.py, so its steps are left out", file=sys.stderr)
-    steps = field_steps(field) if (field / "field.py").is_file() else {}
-    return {name: partial(build, size) for name, build in {**steps, **workloads()}.items()}
+    steps = {**(field_steps(field) if (field / "field.py").is_file() else {}), **workloads()}
+    return {name: partial(build, size) for name in (*FIRST, *steps) if (build := steps.get(name)) is not None}
 
 
 def measure_all(names: list[str], args: argparse.Namespace) -> int:
@@ -101,24 +127,44 @@ def measure_all(names: list[str], args: argparse.Namespace) -> int:
 
 def in_child(name: str, args: argparse.Namespace) -> dict[str, Any] | str:
     """The record of a step, or why there is none."""
-    with tempfile.TemporaryDirectory() as folder:
-        one = Path(folder) / "record.json"
-        flags = ["--only", name, "--field", str(args.field), "--budget-s", str(args.budget_s), "--devices", args.devices]
-        flags += ["--size", args.size, "--one", str(one), *(["--no-tune"] if args.no_tune else [])]
-        command = [sys.executable, "-m", "tests.benchmarks.bench_choice", *flags]
-        environment = {**os.environ, "PLACER_CACHE": folder}
-        try:
-            run = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, env=environment, timeout=args.timeout_s)
-        except subprocess.TimeoutExpired as error:
-            output = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
-            return f"it took more than {args.timeout_s:.0f} s; {output.strip().splitlines()[-1:]}"
-        return run.stderr[-3000:] if run.returncode else json.loads(one.read_text())
+    without: list[str] = [*args.without]
+    while True:
+        with tempfile.TemporaryDirectory() as folder:
+            one = Path(folder) / "record.json"
+            flags = ["--only", name, "--field", str(args.field), "--budget-s", str(args.budget_s), "--devices", args.devices]
+            flags += ["--size", args.size, "--compile-s", str(args.compile_s), "--one", str(one)]
+            flags += [*(["--no-tune"] if args.no_tune else []), *(f"--without={variant}" for variant in without)]
+            command = [sys.executable, "-m", "tests.benchmarks.bench_choice", *flags]
+            environment = {**os.environ, "PLACER_CACHE": folder}
+            try:
+                run = subprocess.run(
+                    command, check=False, stderr=subprocess.PIPE, text=True, env=environment, timeout=args.timeout_s
+                )
+            except subprocess.TimeoutExpired as error:
+                output = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+                return f"it took more than {args.timeout_s:.0f} s; {output.strip().splitlines()[-1:]}"
+            if run.returncode == TOO_LONG:
+                without += [line.removeprefix(MAKING) for line in run.stderr.splitlines() if line.startswith(MAKING)][-1:]
+                print(f"{name}: again without {without[-1]}, which took more than {args.compile_s:.0f} s", file=sys.stderr)
+            elif run.returncode:
+                return run.stderr[-3000:]
+            else:
+                record: dict[str, Any] = json.loads(one.read_text())
+                record["refused"] |= dict.fromkeys(without, f"it took more than {args.compile_s:.0f} s to make and to warm up")
+                return record
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
 
-def measure(build: Callable[[], Workload], machine: Any, budget_s: float | None, within_s: float = WORKLOAD_S) -> dict[str, Any]:
+def measure(
+    build: Callable[[], Workload],
+    machine: Any,
+    budget_s: float | None,
+    within_s: float = WORKLOAD_S,
+    without: Collection[str] = (),
+    compile_s: float = math.inf,
+) -> dict[str, Any]:
     """Everything there is to say about one step, ready for JSON.
 
     Args:
@@ -126,6 +172,9 @@ def measure(build: Callable[[], Workload], machine: Any, budget_s: float | None,
         machine: to plan for; None for the devices of this process.
         budget_s: of `tune`; None to leave it out.
         within_s: no round starts after this time, once there are a few.
+        without: names of variants to leave out.
+        compile_s: how long XLA and the first calls of a compiled variant may take. If they take longer, the process ends with
+            `TOO_LONG`, since TensorFlow cannot be interrupted.
     """
     gpus = tf.config.list_physical_devices("GPU")
     model = tf.config.experimental.get_device_details(gpus[0])["device_name"] if gpus else "no GPU"
@@ -134,11 +183,14 @@ def measure(build: Callable[[], Workload], machine: Any, budget_s: float | None,
     steps: dict[str, Callable[[], None]] = {}
     alone_s: dict[str, float] = {}
     for name, make in variants.makers().items():
-        print(f"making {name}", file=sys.stderr, flush=True)
+        if name in without:
+            continue
+        print(MAKING + name, file=sys.stderr, flush=True)
         started = time.perf_counter()
         try:
-            step = make()
-            refused = warm_up(step)
+            with limited(compile_s if name in COMPILED else math.inf):
+                step = make()
+                refused = warm_up(step)
         except Exception as error:
             refused = f"{type(error).__name__}: {error}"
         if refused:
@@ -161,6 +213,18 @@ def measure(build: Callable[[], Workload], machine: Any, budget_s: float | None,
     return record
 
 
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Ends the process with `TOO_LONG` if the block takes longer."""
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), os._exit, [TOO_LONG])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class Variants:
     """The ways to run one step. Each makes a call that ends when its results are there.
 
@@ -174,15 +238,14 @@ class Variants:
         """What the race and `tune` report."""
 
     def makers(self) -> dict[str, Callable[[], Callable[[], None]]]:
-        """By name, functions that make the call."""
+        """By name, functions that make the call. The compiled ones come first: one that takes too long ends the process."""
         makers = {
+            **{name: partial(self._compiled, device) for name, device in COMPILED.items()},
             "default": self._default,
             "all CPU": partial(self._plan, solver="all_cpu"),
             "all CPU, variables there": self._all_cpu,
             "plan": self._plan,
             "plan, variables moved": self._plan_moved,
-            "compiled on CPU": partial(self._compiled, "/CPU:0"),
-            "compiled on GPU": partial(self._compiled, "/GPU:0"),
             "raced": self._raced,
             "tuned": self._tuned,
         }

@@ -138,6 +138,7 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
         "trace_for": "here",
         "time_limit_s": "2.5",
         "race": "off",
+        "planning": "background",
         "seed": "7",
     }
     of_functions = {"sizes", "rounds", "learn_sizes"}  # a saved graph has them
@@ -164,6 +165,22 @@ def test_a_function_is_traced_for_the_types_given(target: str, signature: str | 
     types = ["--signature", signature] if signature else []
     assert main(["solve", f"{__name__}:{target}", *types, "--devices", "h100", "--json"]) == 0
     assert "Sum" in json.loads(capsys.readouterr().out)["devices"]
+
+
+def test_the_module_of_a_function_may_set_the_devices(tmp_path: Path) -> None:
+    (tmp_path / "two_cpus.py").write_text(
+        """
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+double = tf.function(lambda x: 2.0 * x)
+"""
+    )
+    command = [sys.executable, "-m", "placer", "solve", "two_cpus:double", "--signature", "float32[8]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "CPU:1" in done.stdout
 
 
 def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

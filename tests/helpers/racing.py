@@ -58,7 +58,7 @@ def random_clock(seed: int) -> Iterator[None]:
     seconds: dict[int, float] = {}
     draw = random.Random(seed)
 
-    def timed_call(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed_call(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         return run(*args, **kwargs), seconds.setdefault(id(run), draw.uniform(0.01, 1))
 
     with pytest.MonkeyPatch.context() as patch:

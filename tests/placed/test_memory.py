@@ -246,7 +246,7 @@ def raced(taped: bool) -> Any:
 def test_a_second_start_does_not_race_again(store: Path, monkeypatch: pytest.MonkeyPatch, taped: bool, plan_wins: bool) -> None:
     timed: list[Any] = []
 
-    def timed_call(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed_call(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         timed.append(run)
         return run(*args, **kwargs), 1e-3 if isinstance(run, TapedFunction) == plan_wins else 2e-3
 

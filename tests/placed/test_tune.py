@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], float]],
     """Gives calls made-up times: a function of what runs the call."""
 
     def use(seconds_of: Callable[[Any], float]) -> None:
-        def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
             return run(*args, **kwargs), seconds_of(run)
 
         monkeypatch.setattr(timing, "timed_call", timed)
@@ -65,7 +65,7 @@ def train(x: Any) -> Any:
     return {"sum": tf.reduce_sum(y), "y": y}
 
 
-def tuned(fn: Any, *args: Any, budget_s: float = 5.0, **options: Any) -> tuple[placer.PlacedFunction, Tuned]:
+def tuned(fn: Any, *args: Any, budget_s: float = 10.0, **options: Any) -> tuple[placer.PlacedFunction, Tuned]:
     step = placer.place(fn, **{"solver": split, **options})
     return step, step.tune(*args, budget_s=budget_s)
 
@@ -144,6 +144,42 @@ def test_checks_that_compiling_leaves_out_are_noted(clock: Any) -> None:
     _, report = tuned(checked, X)
     assert report.verdict.compiled_for == "CPU:0"
     assert "does not make the checks 'sign" in str(report)
+
+
+@pytest.mark.parametrize("kind", ["compiled", "placement"])
+def test_a_second_tuning_keeps_what_calls_run_unless_it_finds_something_faster(clock: Any, kind: str) -> None:
+    step_of_split = 3
+
+    def split_differently(problem: Any) -> Any:
+        there = np.arange(problem.num_units) % step_of_split == 0
+        return Assignment(np.where(problem.units.allowed[:, -1], there, 0))
+
+    def ops_there(run: Any) -> int:
+        return sum("CPU:1" in op.device for op in run.graph.get_operations()) if isinstance(run, TapedFunction) else 0
+
+    fastest = 0
+    clock(lambda run: compiled_is_fastest(run) if kind == "compiled" else 0.01 if ops_there(run) == fastest else 0.02)
+    step = placer.place(lambda x: tf.tanh(tf.sin(x * 1.1) * 1.1), solver=split_differently, race="off", variables="fixed")
+    fastest = ops_there(step.prepare(X).run)
+    assert fastest
+    compiling: Any = "try" if kind == "compiled" else "off"
+    first = step.tune(X, budget_s=10, compile=compiling).verdict
+    assert first.used == ("compiled on CPU:0" if kind == "compiled" else PLAN)
+    used = step.placement.ops
+    step_of_split = 2
+    second = step.tune(X, budget_s=1e-6, compile=compiling).verdict
+    assert second.compiled_for == first.compiled_for
+    if kind == "placement":
+        assert {name: op.device for name, op in step.placement.ops.items()} == {name: op.device for name, op in used.items()}
+    assert second.used == first.used + ("" if kind == "compiled" else ", used before")
+    assert "tuned in" in step.placement.summary()
+
+
+def test_a_keyword_that_tune_does_not_have_is_named() -> None:
+    with pytest.raises(
+        placer.OptionError, match=r"'budget' is no parameter of .* did you mean budget_s\?.*compile, side_effects"
+    ):
+        placer.place(train).tune(X, budget=3.0)
 
 
 # -- variables in other places -----------------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
 from placer.placed.race.compiled_calls import CompiledCalls
-from placer.placed.race.gate import MOVING_LOCK
 from placer.placed.race.move_trial import MoveChoice, MoveTrial, TrialOwner
-from placer.placed.race.moved_plans import lend, may_move, moved_choice, note_on_staying, other_use
+from placer.placed.race.moved_plans import may_move, moved_choice, note_on_staying, other_use
 from placer.placed.race.sequential_test import MIN_GAIN
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
@@ -38,7 +37,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     prepared = replace(prepared, solved=None)
     may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
     if not is_wanted(signatures) or not may_try:
-        signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
+        signatures.unasked.stop()
     if plan.verdict is not None and plan.verdict.compiled_for:
         assert prepared.trace is not None
         return decided(signatures, prepared, CompiledCalls(prepared.trace, plan.verdict.compiled_for, run))
@@ -56,7 +55,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
         assert prepared.trace is not None
         reason = _reason_against(signatures, prepared.trace, solved, entrants)
         if reason:
-            signatures.unasked.stop(f"calls of {signatures.name} with other arguments use them")
+            signatures.unasked.stop()
         if entrants and not _may_gain(signatures, entrants):
             if not _try_moves(signatures, prepared, dispatch, entrants[0]):
                 remember(plan.changed(plan.placement))
@@ -192,18 +191,13 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
     from placer.tf.state.variables import release_variables, rely_on_variables
 
     unasked, signature = signatures.unasked, prepared.signature
-    gate = unasked.gate
-    if gate is None or unasked.give_back is not None or unasked.trial is not None:
+    if unasked.gate is None or unasked.give_back is not None or unasked.trial is not None:
         return False
     before = Dispatch(dispatch.alone, dispatch.taped, dispatch.traced)
-    chosen: list[MoveChoice] = []
-
-    def choose() -> MoveChoice | None:
-        chosen[:] = moved_choice(signatures, prepared, fixed)
-        return chosen[0] if chosen else None
 
     def reason_against(choice: MoveChoice) -> str:
-        return other_use(signatures, prepared) or choice.moves.reason_against()
+        assert prepared.trace is not None
+        return other_use(signatures, prepared) or choice.moves.reason_against(prepared.trace)
 
     def settle(settled: Prepared) -> bool:
         unasked.trial = None
@@ -218,10 +212,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         if not settle(prepared):
             signatures.forget(signature)
 
-    def keep(verdict: Verdict, winner: Candidate, run: Any) -> None:
-        release_variables(chosen[0].first)
+    def keep(choice: MoveChoice, verdict: Verdict, winner: Candidate) -> None:
+        run = choice.runners[winner.name]
+        release_variables(choice.first)
         rely_on_variables(run)
-        lend(signatures, chosen[0].moves, run, go_back)
+        unasked.lend(choice.moves, run, go_back)
         plan = prepared.planned.changed(replace(winner.placement, verdict=verdict))
         remember(plan)
         settled = replace(prepared, call_plan=plan, run=run)
@@ -229,11 +224,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         dispatch.taped, dispatch.traced = _first_taped_calls(signatures, settled), run
         settle(settled)
 
-    def leave(verdict: Verdict | None, reason: str) -> None:
+    def leave(choice: MoveChoice | None, verdict: Verdict | None, reason: str) -> None:
         unasked.gate = None
         placement = prepared.plan
-        if reason:
-            note = note_on_staying(chosen[0].candidates[0], fixed, reason)
+        if choice is not None and reason:
+            note = note_on_staying(choice.candidates[0], fixed, reason)
             placement = replace(placement, notes=(*placement.notes, note))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
@@ -251,10 +246,11 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
 
         return call
 
-    owner = TrialOwner(choose, reason_against, (signatures.lock, MOVING_LOCK), keep, lambda: signatures.forget(signature), leave)
+    choose, plan_again = partial(moved_choice, signatures, prepared, fixed), partial(signatures.forget, signature)
+    owner = TrialOwner(choose, reason_against, unasked.alone, keep, plan_again, leave)
     repeatable = changes_nothing(fixed.solved.placement.graph)
     verdict = prepared.planned.verdict
-    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, gate, owner)
+    trial = MoveTrial(fixed, prepared.run, prepared.concrete, verdict, repeatable, owner)
     dispatch.alone, dispatch.taped, dispatch.traced = trial, at_home(dispatch.taped), at_home(dispatch.traced)
     unasked.trial = trial
     return True

@@ -21,10 +21,10 @@ AroundBackward = Callable[[Runner], Runner]
 """From the backward function of a call to the one that the tape calls."""
 
 
-def _recording_test() -> Callable[[], bool]:
-    from placer.tf._private.gradients import is_recording
+def _no_recorder() -> Callable[[], bool]:
+    from placer.tf._private.gradients import no_recorder
 
-    return is_recording
+    return no_recorder
 
 
 @dataclass
@@ -37,11 +37,8 @@ class Dispatch:
     """Runs eager calls that a tape records: a `PairRace`, or a function."""
     traced: Runner
     """Runs all other calls, such as those by a function that is being traced."""
-    _is_recording: Callable[[], bool] = field(default_factory=_recording_test)
-
-    def eager(self, *args: Any, **kwargs: Any) -> Any:
-        """Like a call, for one that is known to be eager and under no distribution strategy. It takes less time to dispatch."""
-        return (self.taped if self._is_recording() else self.alone)(*args, **kwargs)
+    no_tape: Callable[[], bool] = field(default_factory=_no_recorder)
+    """Whether no tape records an eager call that is made now."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from placer.tf.run import calling
@@ -79,6 +76,8 @@ class Race:
         self._settle = settle
         self._runners: dict[str, Runner] = {}
         self._test = SequentialTest(list(self._candidates))
+        self._places: list[str] | None = None
+        """Where TensorFlow's default leaves the results; None before its first call."""
         self._lock = threading.RLock()
         self._settled = False
 
@@ -101,10 +100,13 @@ class Race:
         return results
 
     def _timed(self, name: str, run: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
-        """The results of a call and its seconds."""
-        from placer.tf.run.timing import timed_call
+        """The results of a call, and its seconds until they are where TensorFlow's default leaves them."""
+        from placer.tf.run.timing import places_of, timed_call
 
-        return timed_call(run, args, kwargs)
+        results, seconds = timed_call(run, args, kwargs, self._places)
+        if name == DEFAULT:
+            self._places = self._places or places_of(results)
+        return results, seconds
 
     def _done(self, name: str, seconds: float) -> None:
         """Records a call that a candidate ran."""
@@ -204,6 +206,7 @@ class PairRace(Race):
         super().__init__(candidates, lambda candidate: make(candidate, self._around), repeatable, settle)
         self._give_up = give_up
         self._untimed = 0
+        self._gradient_places: list[str] | None = None
         self._current = threading.local()
 
     def _timed(self, name: str, run: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
@@ -231,16 +234,18 @@ class PairRace(Race):
     def _gradient(self, call: _PairCall, backward: Runner, *upstream: Any) -> Any:
         """Calls the backward function of a call. The first time, that is timed, unless another function is being traced."""
         from placer.tf.run.calling import is_eager
-        from placer.tf.run.timing import timed_call
+        from placer.tf.run.timing import places_of, timed_call
 
         if call.counted or not is_eager():
             return backward(*upstream)
         try:
-            gradients, backward_s = timed_call(backward, upstream, {})
+            gradients, backward_s = timed_call(backward, upstream, {}, self._gradient_places)
         except Exception as error:
             self._failed(call.name, error)
             raise
         call.counted = True
+        if call.name == DEFAULT:
+            self._gradient_places = self._gradient_places or places_of(gradients)
         with self._lock:
             self._untimed = 0
         super()._done(call.name, call.forward_s + backward_s)

@@ -59,8 +59,11 @@ class Candidate:
 
     @cached_property
     def placement(self) -> Placement:
-        """The candidate as a Placement."""
-        return self.solved.placement if self.is_plan else self.solved.placement_of(self.solution)
+        """The candidate as a Placement. The bound that the search of the plan has proved holds for each candidate."""
+        if self.is_plan:
+            return self.solved.placement
+        bound_ns = self.solved.solution.lower_bound_ns if self.solved.options.objective == "step_time" else 0
+        return self.solved.placement_of(replace(self.solution, lower_bound_ns=bound_ns))
 
 
 def candidates(solved: Solved) -> list[Candidate]:
@@ -117,7 +120,7 @@ def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
         solution = _solution(solved, searched, "step_time")
         if solution.assignment is not None:
             step_ns = Simulator(problem).step_ns(solution.assignment)
-            yield Candidate(name, solved, replace(solution, objective_ns=step_ns, lower_bound_ns=solved.solution.lower_bound_ns))
+            yield Candidate(name, solved, replace(solution, objective_ns=step_ns))
 
 
 def with_dearer_copies(problem: PlacementProblem) -> PlacementProblem:

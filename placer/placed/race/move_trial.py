@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from placer.errors import MoveError
 from placer.placed.race.calls import Runner, first_line
-from placer.placed.race.gate import Gate
 from placer.placed.race.sequential_test import WARM_UP_CALLS, SequentialTest
 from placer.plan.verdict import TimedCandidate, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from placer.placed.race.candidates import Candidate
     from placer.tf.state.temporary_moves import TemporaryMoves
 
@@ -24,36 +21,14 @@ FIRST_CALLS = 8
 """Calls before the trial is planned: a program that makes fewer pays nothing for it."""
 FIXED_CALLS = WARM_UP_CALLS + 5
 """Timed calls with the variables where they are, just before they move. The first ones do not count, as in a race."""
-WAIT_S, MAX_ATTEMPTS = 1.0, 20
-"""How long a call waits until no other one runs, so that variables can move, and how many calls try that."""
-
+MAX_ATTEMPTS = 20
+"""How many calls try to find a moment at which no other one runs, so that variables can move."""
 MIN_GAIN = 0.15
 """Share of the step time that variables in other places must gain, predicted and measured, to be moved there."""
 RETRY_CALLS = 8
 """Of this many calls, one tries to move variables back if that was not possible at once."""
 
 State = Literal["first calls", "planning", "timing", "ready", "moving", "moved", "returning", "over"]
-
-
-@contextmanager
-def alone(gate: Gate, locks: Sequence[Any], own_calls: int = 1) -> Iterator[bool]:
-    """Around a move of variables that calls use; gives whether no other thread can notice it.
-
-    Args:
-        gate: passed by all calls of the placed function.
-        locks: of its plans and of all moves.
-        own_calls: how many calls this thread has begun in which the function does not run yet.
-    """
-    from placer.tf.state.temporary_moves import other_threads_use_tensorflow
-
-    with gate.alone(WAIT_S, own_calls) as is_alone, ExitStack() as held:
-        for lock in locks if is_alone else ():
-            if lock.acquire(blocking=False):
-                held.callback(lock.release)
-            else:
-                yield False
-                return
-        yield is_alone and not other_threads_use_tensorflow(gate.waiting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +54,15 @@ class TrialOwner:
     """Plans the trial; None if there is nothing to try. May raise PlacerError."""
     reason_against: Callable[[MoveChoice], str]
     """Why variables should stay where they are, in words; "" if they may move. Called when no other call runs."""
-    locks: Sequence[Any]
-    """Locks of plans and moves."""
-    keep: Callable[[Verdict, Candidate, Any], None]
-    """Called if the variables stay where they have moved, with the candidate that is used and the function that runs it."""
+    alone: Callable[[int], AbstractContextManager[bool]]
+    """See `UnaskedMoves.alone`."""
+    keep: Callable[[MoveChoice, Verdict, Candidate], None]
+    """Called if the variables stay where they have moved, with the candidate that is used."""
     plan_again: Callable[[], None]
     """Called if some variables are in other places than any plan has them."""
-    leave: Callable[[Verdict | None, str], None]
-    """Called if the variables are where they were, with the verdict if there is one, and the reason if no trial was made."""
+    leave: Callable[[MoveChoice | None, Verdict | None, str], None]
+    """Called if the variables are where they were: with what was to be tried, the verdict if there is one, and the reason if no
+    trial was made."""
 
 
 class MoveTrial:
@@ -102,7 +78,6 @@ class MoveTrial:
         plain: the function that TensorFlow runs, wherever the variables are.
         before: the verdict of the race; None if there was none.
         repeatable: whether a call changes nothing, so that a call that failed can be made again.
-        gate: passed by all calls of the placed function.
         owner: see `TrialOwner`.
     """
 
@@ -113,16 +88,17 @@ class MoveTrial:
         plain: Runner,
         before: Verdict | None,
         repeatable: bool,
-        gate: Gate,
         owner: TrialOwner,
     ) -> None:
         self._fixed, self._run, self._plain = fixed, run, plain
-        self._before, self._repeatable, self._gate, self._owner = before, repeatable, gate, owner
+        self._before, self._repeatable, self._owner = before, repeatable, owner
         self._state: State = "first calls"
         self._first_calls = FIRST_CALLS if before is None else 0
         self._attempts = 0
         self._why = ""
         self._choice: MoveChoice | None = None
+        self._places: list[str] = []
+        """Where calls leave their results before the variables move."""
         self._test = SequentialTest([fixed.name])
         self._lock = threading.RLock()
 
@@ -194,9 +170,10 @@ class MoveTrial:
             self._state = "timing"
 
     def _timed_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        from placer.tf.run.timing import timed_call
+        from placer.tf.run.timing import places_of, timed_call
 
         results, seconds = timed_call(self._run, args, kwargs)
+        self._places = places_of(results)
         with self._lock:
             if self._state == "timing":
                 self._test.add(self._fixed.name, seconds)
@@ -211,13 +188,13 @@ class MoveTrial:
         state: State = "ready"
         reason = ""
         try:
-            with alone(self._gate, self._owner.locks) as is_alone:
+            with self._owner.alone(1) as is_alone:
                 self._attempts += 1
                 if is_alone:
                     reason = self._owner.reason_against(choice)
                     if not reason:
-                        choice.moves.give_back = self._end_for_trace
                         choice.moves.make(choice.first)
+                        choice.moves.lend(self._end_for_trace)
                         state = "moved"
                 elif self._attempts >= MAX_ATTEMPTS:
                     reason = "other threads use TensorFlow all the time"
@@ -247,7 +224,7 @@ class MoveTrial:
 
         assert self._choice is not None
         try:
-            results, seconds = timed_call(self._choice.runners[name], args, kwargs)
+            results, seconds = timed_call(self._choice.runners[name], args, kwargs, self._places)
         except Exception as error:
             self._test.entrants[name].outcome = f"failed: {first_line(error)}"
             self._return(f"{name} failed")
@@ -278,7 +255,7 @@ class MoveTrial:
                 return
             self._state, self._run = "over", choice.runners[name]
         candidate = next(candidate for candidate in choice.candidates if candidate.name == name)
-        self._owner.keep(self._verdict(name, why), candidate, self._run)
+        self._owner.keep(choice, self._verdict(name, why), candidate)
 
     def _return(self, why: str, own_calls: int = 1) -> None:
         """Moves variables back, now or, while other calls run, in a later call.
@@ -295,7 +272,7 @@ class MoveTrial:
         choice = self._choice
         assert choice is not None
         try:
-            with alone(self._gate, self._owner.locks, own_calls) as is_alone:
+            with self._owner.alone(own_calls) as is_alone:
                 if not is_alone or self._state != "returning":
                     return
                 choice.moves.undo(choice.first)
@@ -317,7 +294,7 @@ class MoveTrial:
 
     def _leave(self, verdict: Verdict | None, reason: str) -> None:
         self._state = "over"
-        self._owner.leave(verdict, reason)
+        self._owner.leave(self._choice, verdict, reason)
 
     def _verdict(self, used: str, why: str) -> Verdict:
         """The verdict of the race with the candidates of the trial."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placer.common.units import format_ns
 from placer.common.warning import no_warnings
-from placer.errors import MoveError, PlacerError
+from placer.errors import PlacerError
 from placer.placed.memory import remember
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, Candidate, exceeds_limit, is_same, with_dearer_copies
-from placer.placed.race.gate import MOVING_LOCK, Gate
-from placer.placed.race.move_trial import MIN_GAIN, MoveChoice, alone
+from placer.placed.race.move_trial import MIN_GAIN, MoveChoice
+from placer.placed.race.unasked_moves import MOVING_LOCK
 from placer.placed.signature import Prepared
 from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
@@ -23,10 +22,7 @@ from placer.problem.schedule import Simulator
 from placer.solvers.registry import solver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from placer.placed.signatures import Signatures
-    from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.state.temporary_moves import TemporaryMoves
     from placer.verbs.solve import Solved
 
@@ -64,11 +60,8 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     Raises:
         PlacerError: there is no such plan.
     """
-    limits = prepared.signature.reduced_limits
     with no_warnings():
-        solved = signatures.solve(
-            fixed.solved.placement.graph, signatures.options.memory_limits if limits is None else limits, variables="move"
-        )
+        solved = signatures.solve(fixed.solved.placement.graph, signatures.limits_of(prepared.signature), variables="move")
     found = [Candidate(PLAN + MOVED, solved, solved.solution)]
     for rule in ("all_cpu", "all_gpu"):
         if rule in solved.placement.baselines:
@@ -87,19 +80,19 @@ def moved_candidates(signatures: Signatures, prepared: Prepared, fixed: Candidat
     return tried if is_promising or signatures.options.race == "force" else []
 
 
-def moved_choice(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> list[MoveChoice]:
-    """What to try with variables in other places, ready to run, as a list of one; empty if nothing is worth a trial.
+def moved_choice(signatures: Signatures, prepared: Prepared, fixed: Candidate) -> MoveChoice | None:
+    """What to try with variables in other places, ready to run; None if nothing is worth a trial.
 
     Raises:
         PlacerError: there is no such plan, or a variable cannot be moved.
     """
     assert prepared.trace is not None
     found = moved_candidates(signatures, prepared, fixed)
-    plans = [CallPlan.of(candidate.placement) for candidate in found]
-    runners = {
-        candidate.name: signatures.rewritten(prepared, prepared.trace, plan) for candidate, plan in zip(found, plans, strict=True)
-    }
-    return [MoveChoice(found, runners, moves_of(prepared, plan)) for plan in plans[:1]]
+    if not found:
+        return None
+    plans = {candidate.name: CallPlan.of(candidate.placement) for candidate in found}
+    runners = {name: signatures.rewritten(prepared, prepared.trace, plan) for name, plan in plans.items()}
+    return MoveChoice(found, runners, moves_of(prepared, plans[found[0].name]))
 
 
 def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
@@ -113,13 +106,13 @@ def moves_of(prepared: Prepared, plan: CallPlan) -> TemporaryMoves:
     from placer.tf.state.variables import needed_moves
 
     assert prepared.trace is not None
-    return TemporaryMoves(needed_moves(prepared.trace, full_names(plan.device_of)), prepared.trace)
+    return TemporaryMoves(needed_moves(prepared.trace, full_names(plan.device_of)))
 
 
 def other_use(signatures: Signatures, prepared: Prepared) -> str:
     """What else of the placed function uses the variables, in words; "" if there is nothing."""
     if any(signature is not prepared.signature for signature in signatures.known()):
-        return f"calls of {signatures.name} with other arguments use them"
+        return signatures.unasked.other_arguments
     if prepared.signature.taped:
         return "calls under a tape use them"
     return signatures.unasked.other_use
@@ -181,41 +174,15 @@ def with_moved_variables(signatures: Signatures, prepared: Prepared, plan: CallP
             return "another plan moves variables at this moment"
         try:
             reason = "other threads use TensorFlow" if other_threads_use_tensorflow() else other_use(signatures, prepared)
-            if reason := reason or moves.reason_against():
+            if reason := reason or moves.reason_against(prepared.trace):
                 return reason
             moves.make(run)
-            lend(signatures, moves, run, lambda: signatures.forget(prepared.signature))
+            signatures.unasked.lend(moves, run, lambda: signatures.forget(prepared.signature))
         finally:
             MOVING_LOCK.release()
     except PlacerError as error:
         return first_line(error)
     return replace(prepared, call_plan=plan, run=run)
-
-
-def lend(signatures: Signatures, moves: TemporaryMoves, run: TapedFunction, afterwards: Callable[[], None]) -> None:
-    """Lets variables stay where they have moved until another function that uses them is traced; then they go back.
-
-    Args:
-        signatures: of the placed function.
-        moves: that were made.
-        run: the function whose calls need the variables there.
-        afterwards: called when the variables have gone back.
-    """
-    unasked = signatures.unasked
-    gate = unasked.gate = unasked.gate or Gate()
-
-    def give_back() -> None:
-        with alone(gate, (signatures.lock, MOVING_LOCK), own_calls=0) as is_alone:
-            if not is_alone:
-                moves.end_loan()
-                return
-            with suppress(MoveError):  # something holds them: they stay
-                moves.undo(run)
-            unasked.gate = unasked.give_back = None
-            unasked.other_use = "other functions use them"
-            afterwards()
-
-    moves.give_back = unasked.give_back = give_back
 
 
 def note_on_staying(moved: Candidate, fixed: Candidate, reason: str) -> str:

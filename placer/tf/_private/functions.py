@@ -9,6 +9,7 @@ import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ PACKAGE_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 AtomicFunction = atomic_function.AtomicFunction
 ConcreteFunction = concrete_function.ConcreteFunction
+PolymorphicFunction = polymorphic_function.Function
 UnliftableError = op_selector.UnliftableError
 
 # Finds the names of functions in an error's message. TensorFlow's own pattern skips names such as "<lambda>" and names that are
@@ -112,7 +114,7 @@ def variable_creation_function(function: Any) -> Any:
 @contextmanager
 def deferred_initialisers(function: Any, initialisers: list[Any]) -> Iterator[None]:
     """While a tf.function is first traced inside, its variables' initialisers are appended to `initialisers` and not run."""
-    if not isinstance(function, polymorphic_function.Function):
+    if not isinstance(function, PolymorphicFunction):
         yield
         return
     function._initialize_uninitialized_variables = initialisers.extend
@@ -142,6 +144,19 @@ def concrete_from_graph(graph: Any, function_type: Any, attrs: Mapping[str, Any]
     concrete = ConcreteFunction.from_func_graph(graph, function_type, attrs)
     concrete.inference_fn.__class__ = _RuntimeFunction
     return concrete
+
+
+_keeps_devices: ContextVar[bool] = ContextVar("keeps_devices", default=False)
+
+
+@contextmanager
+def keeping_devices() -> Iterator[None]:
+    """While the block runs, a SavedModel is written with the devices of private copies."""
+    token = _keeps_devices.set(True)
+    try:
+        yield
+    finally:
+        _keeps_devices.reset(token)
 
 
 class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
@@ -174,7 +189,7 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
 
     @property
     def _c_func(self) -> Any:
-        if not is_saving():
+        if not is_saving() or _keeps_devices.get():
             return super()._c_func
         definition = self.definition
         for node in definition.node_def:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import backprop_util, forwardprop_util, record
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import backprop_util, forwardprop_util
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
@@ -15,6 +16,8 @@ FirstOrderPair = concrete_function._FirstOrderTapeGradientFunctions
 HigherOrderPair = concrete_function._HigherOrderTapeGradientFunctions
 DelayedPairs = concrete_function._DelayedRewriteGradientFunctions
 
+no_recorder: Callable[[], bool] = pywrap_tfe.TFE_Py_TapeSetIsEmpty
+"""Whether neither a tape nor an accumulator can record an op that runs eagerly at this moment."""
 NO_GRADIENTS = gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
 FIRST_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_FIRST_ORDER
 HIGHER_ORDER = gradients_util.POSSIBLE_GRADIENT_TYPES_HIGHER_ORDER
@@ -27,14 +30,15 @@ def has_tangents(tensors: Sequence[Any]) -> bool:
 
 def is_recording() -> bool:
     """Whether a tape or an accumulator may record an op that runs eagerly at this moment."""
-    return tf.executing_eagerly() and bool(record.could_possibly_record())
+    return tf.executing_eagerly() and not no_recorder()
 
 
-def watches(recorder: Any, variable: Any) -> bool:
-    """Whether a GradientTape can still give a gradient for the variable, or a ForwardAccumulator watches it."""
+def watched_of(recorder: Any, variables: Sequence[Any]) -> list[Any]:
+    """Those variables for which a GradientTape can still give a gradient, or that a ForwardAccumulator watches."""
     if isinstance(recorder, tf.GradientTape):
-        return recorder._tape is not None and any(watched is variable for watched in recorder.watched_variables())
-    return bool(recorder._recording) and recorder.jvp(variable) is not None
+        watched = set(map(id, recorder.watched_variables())) if recorder._tape is not None else ()
+        return [variable for variable in variables if id(variable) in watched]
+    return [variable for variable in variables if recorder._recording and recorder.jvp(variable) is not None]
 
 
 def recorded_call(pair: Any, args: Sequence[Any]) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework.resource_handle_pb2 import ResourceHandleProto
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
 
 from placer.common.device_spec import parse
@@ -66,9 +69,22 @@ def weak_handle(handle: Any) -> Any:
     printed = re.fullmatch(pattern, printed_content(handle), re.DOTALL)
     if printed is None:
         return None
-    name, container = printed.groups()
-    with tf.device(handle.device):
-        return tf.raw_ops.VarHandleOp(shared_name=name, container=container, dtype=tf.float32, shape=[])
+    described = ResourceHandleProto.FromString(_serialized_handle())
+    described.name, described.container = printed.groups()
+    described.device = handle.device
+    tensor = TensorProto(dtype=tf.resource.as_datatype_enum, tensor_shape={}, resource_handle_val=[described])
+    with tf.device("CPU:0"):
+        return tf.raw_ops.ParseTensor(serialized=tensor.SerializeToString(), out_type=tf.resource)
+
+
+@functools.cache
+def _serialized_handle() -> bytes:
+    """A ResourceHandleProto of a variable. It has the number by which this process knows the type of variables."""
+    with tf.device("CPU:0"):
+        handle = tf.raw_ops.VarHandleOp(shared_name="placer", dtype=tf.float32, shape=[])
+        content = TensorProto.FromString(tf.raw_ops.SerializeTensor(tensor=handle).numpy()).tensor_content
+    length_bytes = next(k for k, byte in enumerate(content, 1) if byte < 0x80)  # a varint
+    return bytes(content[length_bytes:])
 
 
 def printed_content(tensor: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -30,13 +31,13 @@ def capture_containers(captures: Any) -> list[Any]:
     return [captures._by_val_external, *captures._cached_by_val_capture_tuples]
 
 
-def replace_capture(captures: Any, old: Any, new: Any) -> None:
-    """Makes a graph's placeholder capture `new` instead of `old`.
+def replace_captures(captures: Any, new_of: Mapping[int, Any]) -> None:
+    """Makes placeholders of a graph capture other tensors; `new_of` maps the id of a tensor to the one that replaces it.
 
     A FunctionCaptures keys its tensors by id, which another tensor can get later, so the keys change too.
     """
     for table in (captures._by_val_external, captures._by_val_internal, captures._by_val_tracetype):
-        items = [(id(new) if key == id(old) else key, new if value is old else value) for key, value in table.items()]
+        items = [(id(new_of[key]) if key in new_of else key, new_of.get(id(value), value)) for key, value in table.items()]
         table.clear()
         table.update(items)
     captures._recompute_cached_properties()
@@ -50,11 +51,11 @@ def handle_arguments(graph: Any) -> list[Any]:
     return list(graph._resource_tensor_inputs._storage)
 
 
-def replace_handle_argument(graph: Any, old: Any, new: Any) -> None:
-    """Replaces `old` by `new` among the arguments with which a graph was first traced."""
-    if old in graph._resource_tensor_inputs:
+def replace_handle_arguments(graph: Any, new_of: Mapping[int, Any]) -> None:
+    """Replaces handles among the arguments with which a graph was first traced; for `new_of` see `replace_captures`."""
+    for old in [wrapper.unwrapped for wrapper in handle_arguments(graph) if id(wrapper.unwrapped) in new_of]:
         graph._resource_tensor_inputs.discard(old)
-        graph._resource_tensor_inputs.add(new)
+        graph._resource_tensor_inputs.add(new_of[id(old)])
 
 
 def variables_of_dataset(dataset: Any) -> list[tf.TensorSpec] | None:

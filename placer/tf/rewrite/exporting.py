@@ -31,7 +31,24 @@ def calling_function(placed: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return placed(*args, **kwargs)
 
-    return tf.function(call, input_signature=placed._traceable.input_signature, autograph=False)
+    return tf.function(call, input_signature=getattr(placed._traceable, "input_signature", None), autograph=False)
+
+
+def only_types(fn: Any) -> Any:
+    """The types of all calls of a tf.function or ConcreteFunction; None if each call may have others."""
+    if isinstance(fn, ConcreteFunction):
+        return tuple(part for part in tf.nest.flatten(call_types(fn)) if isinstance(part, tf.TypeSpec))
+    return fn.input_signature
+
+
+def call_types(concrete: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The types of the positional arguments and of the keywords with which a ConcreteFunction is called."""
+    if concrete.structured_input_signature is not None:
+        args, kwargs = concrete.structured_input_signature
+        return args, kwargs
+    # A wrapped graph of TensorFlow 1 is called with tensors.
+    types = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in concrete.inputs]
+    return (), dict(zip(concrete._arg_keywords, types, strict=False))
 
 
 class ExportableFunction(ConcreteFunction):  # type: ignore[misc]

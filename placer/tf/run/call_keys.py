@@ -11,8 +11,10 @@ import tensorflow as tf
 from placer.common.device_spec import parse
 from placer.tf._private.functions import trace_type
 from placer.tf._private.runtime import device_scope
-from placer.tf.run.calling import runs_eagerly
 
+_executing_eagerly, _runs_eagerly = tf.executing_eagerly, tf.config.functions_run_eagerly
+_has_strategy = tf.distribute.has_strategy
+"""Looked up once: a key is made in each call."""
 _EAGER = tf.__internal__.EagerTensor
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -28,10 +30,11 @@ def call_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | Non
     all others by its own, slower rules: variables, models, composite and symbolic tensors, calls under a distribution strategy,
     and calls where functions run eagerly.
     """
-    if not tf.executing_eagerly() or runs_eagerly() or tf.distribute.has_strategy():
+    if not _executing_eagerly() or _runs_eagerly() or _has_strategy():
         return None
     try:
-        return (device_scope(), tuple(map(_part, args)), tuple((k, _part(v)) for k, v in kwargs.items()))
+        named = tuple((k, _part(v)) for k, v in kwargs.items()) if kwargs else ()
+        return (device_scope(), tuple(map(_part, args)), named)
     except _NoKeyError:
         return None
 

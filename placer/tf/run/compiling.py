@@ -26,6 +26,9 @@ MAX_NAMES, MAX_CHARACTERS = 3, 200
 """Most op types and most characters that a reason names of those that TensorFlow gives."""
 UNCHECKED = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 """Op types that check values and that XLA leaves out."""
+ROTATED = frozenset({"Svd"})
+"""Op types that XLA computes by rotations of two rows, one after the other. For a matrix of 256×256 that takes about a thousand
+times as long as TensorFlow's kernel."""
 _NOT_NUMBERS = (tf.string, tf.variant, tf.resource)
 _UNSUPPORTED = re.compile(r"(\w+) \(No registered '\w+' OpKernel")
 
@@ -85,7 +88,9 @@ def unchecked(trace: Trace) -> tuple[str, ...]:
 
 
 def _refusal(trace: Trace, device: str) -> str:
-    """Why XLA is not asked: it ends the process for some types of inputs, and does not say when it draws other numbers."""
+    """Why XLA is not asked. It ends the process for some types of inputs, does not say when it draws other numbers, and cannot be
+    interrupted when it takes long.
+    """
     captured = {inner.op.name: outer for outer, inner in external_captures(trace.root.graph)}
     for k, tensor in enumerate(trace.root.input_tensors):
         name = tensor.op.name
@@ -99,6 +104,8 @@ def _refusal(trace: Trace, device: str) -> str:
         for name, operation in body.operations.items():
             if entry_of(operation.type).draws and operation.type not in EQUAL_IN_XLA and same_draws(operation) is None:
                 return f"XLA would draw other random numbers than its {body.names[name]!r} ({operation.type})"
+            if operation.type in ROTATED:
+                return f"XLA takes far longer than TensorFlow for its {body.names[name]!r} ({operation.type})"
     return ""
 
 

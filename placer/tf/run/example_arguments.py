@@ -30,6 +30,19 @@ def example_arguments(fn: Any, specs: Sequence[tf.TensorSpec]) -> tuple[Any, ...
     return tuple(tf.nest.map_structure(_example, spec) for spec in specs or own)
 
 
+def with_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call, with tensors of ordinary values in place of TensorSpecs.
+
+    Raises:
+        OptionError: a size is not known, or the host has no memory for it.
+    """
+
+    def value(part: Any) -> Any:
+        return _example(part) if isinstance(part, tf.TensorSpec) else part
+
+    return tf.nest.map_structure(value, (args, kwargs))  # type: ignore[no-any-return]
+
+
 def _example(spec: tf.TensorSpec) -> Any:
     wanted = TensorSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape))
     if (needed := 2 * wanted.nbytes) > (free := free_bytes()):

@@ -13,8 +13,8 @@ from placer.common.progress import progress
 from placer.errors import OptionError
 
 
-def start(cpus: int = 1) -> None:
-    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU.
+def import_tensorflow() -> None:
+    """Imports TensorFlow. Its devices and threads can still be set.
 
     Raises:
         OptionError: it is not installed.
@@ -22,12 +22,23 @@ def start(cpus: int = 1) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with progress("starting TensorFlow"), _deferred_stderr():
         try:
-            import tensorflow as tf
+            import tensorflow  # noqa: F401
         except ImportError as error:
             raise OptionError(
                 "TensorFlow is not installed here. Without it, saved graphs can be planned for a machine by name: --devices h100."
             ) from error
 
+
+def start(cpus: int = 1) -> None:
+    """Imports TensorFlow and starts its runtime, with this many logical CPU devices where there is no GPU.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    import_tensorflow()
+    import tensorflow as tf
+
+    with _deferred_stderr():
         if cpus > 1 and not tf.config.list_physical_devices("GPU"):
             parts = [tf.config.LogicalDeviceConfiguration()] * cpus
             tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from placer.tf.trace.bodies import origin, split_input
 from placer.tf.trace.body_tree import read_root
 from placer.tf.trace.op_types import runs_unseen_code
 
+_EAGER = tf.__internal__.EagerTensor
 MIN_ROUNDS = 3
 """Number of rounds that are measured however long they take."""
 WARM_UP_STEPS = 3
@@ -43,13 +44,43 @@ def blocking_step(run: Callable[..., Any], args: Sequence[Any]) -> Callable[[], 
     return step
 
 
-def timed_call(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
-    """The results of a call, and its seconds from when all devices are idle until they are idle again."""
+def timed_call(
+    run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], places: Sequence[str] | None = None
+) -> tuple[Any, float]:
+    """The results of a call, and its seconds from when all devices are idle until they are idle again.
+
+    Args:
+        run: what is called.
+        args, kwargs: of the call.
+        places: the devices that the results are needed on, see `places_of`. Copies to these devices are made and timed, too.
+            None: no copies are made.
+    """
     tf.test.experimental.sync_devices()
     start = time.perf_counter()
     results = run(*args, **kwargs)
+    if places is not None:
+        copied_to(places, results)
     tf.test.experimental.sync_devices()
     return results, time.perf_counter() - start
+
+
+def places_of(results: Any) -> list[str]:
+    """The device whose memory holds each flat result of an eager call; "" for a result that cannot be copied."""
+    flat = tf.nest.flatten(results, expand_composites=True)
+    can_be_copied = [isinstance(each, _EAGER) and each.dtype not in (tf.resource, tf.variant) for each in flat]
+    return [each.backing_device if can else "" for each, can in zip(flat, can_be_copied, strict=True)]
+
+
+def copied_to(places: Sequence[str], results: Any) -> list[Any]:
+    """Copies of the flat results that are not where they are needed, as far as memory allows. No tape records them."""
+    flat = tf.nest.flatten(results, expand_composites=True)
+    copies = []
+    with tf.init_scope(), suppress(tf.errors.ResourceExhaustedError):
+        for tensor, here, place in zip(flat, places_of(results), places, strict=False):
+            if here and place and here != place:
+                with tf.device(place):
+                    copies.append(tf.identity(tensor))
+    return copies
 
 
 def warm_up(step: Callable[[], None]) -> str:

@@ -107,7 +107,7 @@ class Deferred:
             TraceError: an initial value depends on the arguments of the function that makes the variable.
         """
         ours = {*map(id, self.waiting), *(id(variable) for _, initialisers in self.lifted for variable, _ in initialisers)}
-        if trace is not None and device_of and {*device_of.values()} <= {*map(full_name, process_devices())}:
+        if ours and trace is not None and device_of and {*device_of.values()} <= {*map(full_name, process_devices())}:
             move([m for m in needed_moves(trace, device_of) if id(m.variable) in ours])
         while self.waiting:
             variable = self.waiting.pop(0)

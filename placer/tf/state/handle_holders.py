@@ -19,7 +19,7 @@ from placer.common.garbage_collection import paused_collection
 from placer.errors import MoveError
 from placer.tf._private.func_graphs import FuncGraph
 from placer.tf._private.functions import ConcreteFunction
-from placer.tf._private.gradients import watches
+from placer.tf._private.gradients import watched_of
 from placer.tf._private.handles import ResourceVariable, printed_content
 from placer.tf._private.holders import (
     DataIterator,
@@ -145,11 +145,11 @@ class HandleHolders:
                 for handle in holders._moving(getattr(vars(thing).get("_function"), "_captured_inputs", ())):
                     holders.others[handle].append("a dataset that was made with it")
             elif issubclass(kind, (tf.GradientTape, tf.autodiff.ForwardAccumulator)):
-                for variable in variables:
+                for variable in watched_of(thing, variables):
                     while_tracing = (
                         kind is tf.GradientTape and thing._recording and (id(thing), id(variable)) not in watched_before
                     )
-                    if not while_tracing and watches(thing, variable):
+                    if not while_tracing:
                         holders.others[id(variable._handle)].append(f"a {kind.__name__} that watches it")
             elif kind is _EAGER:
                 if thing.dtype in (tf.resource, tf.variant) and id(thing) not in holders.others:
@@ -165,9 +165,12 @@ class HandleHolders:
         possible: dict[int, set[str]] = {key: set() for key in self.others}
         for tensor in tensors:
             content = printed_content(tensor)
-            for handle, variable in variable_of_content.items():
-                if handle in content:
-                    self.others[id(variable._handle)].append("a copy of its handle")
+            if tensor.dtype == tf.resource and not tensor.shape.rank:
+                copied = [content] if content in variable_of_content else []
+            else:
+                copied = [handle for handle in variable_of_content if handle in content]
+            for handle in copied:
+                self.others[id(variable_of_content[handle]._handle)].append("a copy of its handle")
             description, captured = "", None
             if tensor.dtype == tf.resource and tensor.shape.rank:
                 description = "a tensor of handles"

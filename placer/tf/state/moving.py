@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -19,7 +20,7 @@ import tensorflow as tf
 from placer.common.device_spec import parse
 from placer.errors import MoveError
 from placer.tf._private.handles import has_value, new_handle, variable_of, weak_handle
-from placer.tf._private.holders import replace_capture, replace_handle_argument
+from placer.tf._private.holders import replace_captures, replace_handle_arguments
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.state.handle_holders import HandleHolders, Watched
 from placer.tf.state.variables import Move, in_order, name_of, rely_on_variables
@@ -40,6 +41,15 @@ class _OldStorage:
     new_device: str
     handle: Any
     """A handle that does not keep the storage alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A variable whose value is in new storage, and the handles of both storages."""
+
+    variable: Any
+    old: Any
+    new: Any
 
 
 _old_storages: list[_OldStorage] = []
@@ -69,10 +79,13 @@ def move(
     """
     with tf.init_scope():
         holders = HandleHolders.of([m.variable for m in moves], watched_before) if moves else HandleHolders()
+        moved: list[_Moved] = []
         try:
             for each in in_order(moves):
-                _move(each, holders, function and function.graph, stale)
+                _copy(each, moved)
         finally:  # some may have moved
+            _replace_handles(moved, holders, function and function.graph, stale)
+            _old_storages.extend(_held_storages(moved))
             for placed in holders.functions:
                 if isinstance(placed, TapedFunction) and not (function and placed.trace is function.trace):
                     placed.outdated()
@@ -96,8 +109,8 @@ def _check_old_storage(moved: Sequence[Any], function: TapedFunction | None) -> 
             )
 
 
-def _move(m: Move, holders: HandleHolders, graph: Any, stale: Stale) -> None:
-    """Moves one variable; functions whose graph is `graph` are not invalidated."""
+def _copy(m: Move, moved: list[_Moved]) -> None:
+    """Copies a variable's value to new storage, appends it to `moved`, and empties the old storage."""
     name, device, old = name_of(m.variable), parse(m.device).short, m.variable._handle
     try:
         new = new_handle(m.variable, m.device)
@@ -112,27 +125,40 @@ def _move(m: Move, holders: HandleHolders, graph: Any, stale: Stale) -> None:
             f"variable {name!r} cannot be moved to {device}, where TensorFlow refuses to make it: {why}\nWay out: memory_limits "
             f"with less for {device}, or pin {name!r} to {parse(old.device).short}. Variables that moved before it stay moved."
         ) from error
-
-    def fail() -> Any:
-        raise MoveError(
-            f"variable {name!r} was moved to {device} after this function was traced. Way out: make the function anew, or move "
-            'with stale="repoint".'
-        )
-
-    for captures in holders.captures:
-        replace_capture(captures, old, new)
-    for traced in holders.functions:
-        replacement = fail if stale == "invalidate" and traced.graph is not graph else new
-        traced.set_external_captures([replacement if t is old else t for t in traced._captured_inputs])
-    for traced in holders.graphs:
-        replace_handle_argument(traced, old, new)
-    for variable in holders.variables:
-        if variable._handle is old:
-            variable._handle = new
+    moved.append(_Moved(m.variable, old, new))
     if initialised:  # whatever still holds the old storage gets no values from it, and it takes no memory
         with tf.device(old.device):
             tf.raw_ops.AssignVariableOp(resource=old, value=tf.zeros(_EMPTY, m.variable.dtype), validate_shape=False)
-        storage, old_device = weak_handle(old), parse(old.device).short
-        del old
-        if storage is not None and has_value(storage):
-            _old_storages.append(_OldStorage(weakref.ref(m.variable), old_device, device, storage))
+
+
+def _replace_handles(moved: Sequence[_Moved], holders: HandleHolders, graph: Any, stale: Stale) -> None:
+    """Gives the holders the new handles; functions whose graph is `graph` are not invalidated."""
+    new_of = {id(each.old): each.new for each in moved}
+    failing = {id(each.old): partial(_fail, name_of(each.variable), parse(each.new.device).short) for each in moved}
+    for captures in holders.captures:
+        replace_captures(captures, new_of)
+    for traced in holders.functions:
+        replacements = failing if stale == "invalidate" and traced.graph is not graph else new_of
+        traced.set_external_captures([replacements.get(id(t), t) for t in traced._captured_inputs])
+    for traced in holders.graphs:
+        replace_handle_arguments(traced, new_of)
+    for variable in holders.variables:
+        variable._handle = new_of.get(id(variable._handle), variable._handle)
+
+
+def _fail(name: str, device: str) -> Any:
+    raise MoveError(
+        f"variable {name!r} was moved to {device} after this function was traced. Way out: make the function anew, or move "
+        'with stale="repoint".'
+    )
+
+
+def _held_storages(moved: list[_Moved]) -> list[_OldStorage]:
+    """The old storages that something still holds. Clears `moved`, which holds them."""
+    storages = [
+        _OldStorage(weakref.ref(each.variable), parse(each.old.device).short, parse(each.new.device).short, weak)
+        for each in moved
+        if (weak := weak_handle(each.old)) is not None
+    ]
+    moved.clear()
+    return [storage for storage in storages if has_value(storage.handle)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ def root_inputs(trace: Trace, immovable: set[int]) -> dict[str, RootInput]:
     captures = {inner.op.name: outer for outer, inner in external_captures(root.graph)}
     names = variable_names(trace.concrete.graph)
     states: set[str] = set()
+    suffixes: Counter[str] = Counter()
     inputs: dict[str, RootInput] = {}
     for op in root.nodes:
         if op not in root.inputs:
@@ -71,10 +73,9 @@ def root_inputs(trace: Trace, immovable: set[int]) -> dict[str, RootInput]:
         held = value.held if isinstance(value, Argument) else tuple(held_specs(value))
         own_name = value.name if isinstance(value, Argument) else str(getattr(value, "_name", ""))
         name = state = names.get(id(value)) or (own_name or root.names[op]).removesuffix(":0")
-        suffix = 0
         while state in states:
-            suffix += 1
-            state = f"{name}_{suffix}"
+            suffixes[name] += 1
+            state = f"{name}_{suffixes[name]}"
         states.add(state)
         stays = "it is an argument, and another call may bring another" if role == "argument" else ""
         if id(value) in immovable:

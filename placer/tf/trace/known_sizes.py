@@ -10,6 +10,8 @@ from typing import Any, get_args
 import tensorflow as tf
 
 from placer.common.garbage_collection import paused_collection
+from placer.common.suggestions import did_you_mean
+from placer.errors import OptionError
 from placer.graph.seen import Seen
 from placer.graph.sizes import HIGH_SIDE, LOW_SIDE, End, Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.loop_sizes import Kind
@@ -30,6 +32,9 @@ class KnownSizes:
         sizes: given sizes by node name or glob: one number for each dimension of an output, or for each that is unknown.
         rounds: given numbers of rounds by loop or glob.
         seen: what a run had, or what was given when the graph was read before.
+
+    Raises:
+        OptionError: a given size, or a given number of rounds, is above what it can be.
     """
 
     def __init__(
@@ -40,6 +45,8 @@ class KnownSizes:
         seen: Seen | None = None,
     ) -> None:
         self._unused = dict.fromkeys(sizes or {})
+        self._used: dict[tuple[str, int], Shape] = {}
+        """By path and output: the shape with the given sizes."""
         self._given_rounds = rounds or {}
         self._given = sizes or {}
         self.seen = seen or Seen()
@@ -71,6 +78,9 @@ class KnownSizes:
         rounds = self._exact.rounds.known
         if not all(map(is_known, map(self._exact.shape, self._exact.origins))):
             self._bound = walk("bound", self._exact)
+            if self._used:
+                nothing = SizeWalk(trace, "bound", scratch, arguments, lambda *_: None, overrides, self._exact)
+                self._check_bounds(nothing)
             self._likely = walk("likely", self._exact)
             likely = self._likely.rounds.known
             rounds = {path: Rounds(likely[path].value, known.source) for path, known in self._bound.rounds.known.items()}
@@ -84,9 +94,18 @@ class KnownSizes:
                 filled = _filled(shape, numbers)
                 if filled is not None:
                     self._unused.pop(glob, None)
+                    self._used[path, index] = filled
                     return filled, "given"
         seen = self.seen.sizes.get((path, index))
         return None if seen is None else (seen.largest if kind == "bound" else seen.mean, self._source(path))
+
+    def _check_bounds(self, without_given: SizeWalk) -> None:
+        """Raises OptionError for a given size above its bound in a walk without given sizes."""
+        for (path, index), shape in self._used.items():
+            bound = without_given.shape((path, index))
+            pairs = zip(shape or (), bound or (), strict=False)
+            if any(side is not None and most is not None and side > most for side, most in pairs):
+                raise OptionError(f"sizes, {path!r}: {_said(shape)} is given, and this tensor is at most {_said(bound)}.")
 
     def _source(self, path: str) -> Source:
         return "given" if path in self.seen.given else "seen"
@@ -159,11 +178,29 @@ class KnownSizes:
             )
         ]
 
-    def notes(self) -> list[str]:
-        """Names of given sizes and rounds that fit nothing that is open."""
-        loops = [name for name in self._given_rounds if not any(_names(name, loop) for loop in self.rounds.known)]
+    def notes(self, trace: Trace) -> list[str]:
+        """Names of given sizes and rounds that fit nothing that is open. To be asked for when all loops of the trace were read.
+
+        Raises:
+            OptionError: no op, argument or loop of the trace has such a name. Gradient ops are not in every trace of a function.
+        """
+        used = [loop for loop, known in self.rounds.known.items() if known.source == "given"]
+        unused_rounds = [name for name in self._given_rounds if not any(_names(name, loop) for loop in used)]
+        unused = {"sizes": list(self._unused), "rounds": unused_rounds}
+        if any(unused.values()):
+            paths = dict.fromkeys(path for body in trace.root.walk() for path in body.names.values())
+            paths |= dict.fromkeys(path for path, _ in (self._exact.traced if self._exact else ())) | dict.fromkeys(
+                self.rounds.known
+            )
+            likely_meant = {"sizes": [path for path, _ in self.open_outputs()] or paths, "rounds": self.rounds.known}
+            for option, names in unused.items():
+                for name in names:
+                    if not name.startswith("backward/") and not any(_names(name, path) for path in paths):
+                        what = f"{trace.name!r} has no such {'loop' if option == 'rounds' else 'op or argument'}"
+                        raise OptionError(f"{option}, {name!r}: {what}{did_you_mean(name, likely_meant[option])}")
         return [
-            f"{name!r}: what is given for it is not used, no open size or loop has this name." for name in (*self._unused, *loops)
+            f"{name!r}: what is given for it is not used, no open size or loop has this name."
+            for name in (*unused["sizes"], *unused["rounds"])
         ]
 
     def of_nodes(self, outputs: Mapping[str, int]) -> dict[str, tuple[Size | None, ...]]:
@@ -185,6 +222,10 @@ def _decides(output: tuple[str, int], origins: Collection[str]) -> bool:
 
 def _high(likely: int | None) -> int:
     return max(HIGH_SIDE, 10 * (likely or 0))
+
+
+def _said(shape: Shape) -> str:
+    return "[" + ",".join("?" if side is None else str(side) for side in shape or ()) + "]"
 
 
 def _names(glob: str, path: str) -> bool:

@@ -96,7 +96,7 @@ class OpSizes:
     def __post_init__(self) -> None:
         self.resolver = Resolver()
         self.lists = TensorLists()
-        self.rounds = LoopRounds(self.rounds_overrides, self._value_for_rounds)
+        self.rounds = LoopRounds(self.rounds_overrides, self._value_for_rounds, self.kind != "likely")
         self._signatures = Signatures(None)
         self._datasets = DatasetBodies(self.trace, self._shape_in)
         self._boundary: dict[Output, Ref] = {}

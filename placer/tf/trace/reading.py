@@ -88,7 +88,7 @@ class _Reader:
             sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
             taken=self.sizes.seen.taken,
-            notes=(*self.sizes.notes(), *self.notes),
+            notes=(*self.sizes.notes(self.trace), *self.notes),
         )
         return replace(read, notes=(*assumption_notes(read), *read.notes))
 

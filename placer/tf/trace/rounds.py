@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias
 
+from placer.errors import OptionError
 from placer.graph.sizes import Rounds, Source, weakest
 from placer.tf._private.func_graphs import static_value
 from placer.tf.trace.bodies import Body, split_input
@@ -37,13 +38,17 @@ class LoopRounds:
     Args:
         overrides: by a loop's path, or a glob of it, what a run had or the user says.
         value_of: see `ValueOf`.
+        are_bounds: whether values that sizes only bound are their bounds, and not likely values.
     """
 
-    def __init__(self, overrides: Mapping[str, Rounds] | None = None, value_of: ValueOf = traced_value) -> None:
+    def __init__(
+        self, overrides: Mapping[str, Rounds] | None = None, value_of: ValueOf = traced_value, are_bounds: bool = True
+    ) -> None:
         self.known: dict[str, Rounds] = {}
         """By path of the loop."""
         self._overrides = overrides or {}
         self._value_of = value_of
+        self._are_bounds = are_bounds
 
     def of_loop(self, cond: Body, inner: Body) -> Rounds:
         """How often a loop runs.
@@ -55,6 +60,9 @@ class LoopRounds:
         Returns:
             The least number of rounds that a comparison of a counter with a limit allows, among those that the condition joins
             by "and". It is a bound if the condition has other parts, else what the comparison's numbers are.
+
+        Raises:
+            OptionError: the user says more rounds than the loop can run.
         """
         assert cond.parent is not None
         path = cond.parent.names[cond.site]
@@ -67,11 +75,15 @@ class LoopRounds:
         return self.known[path]
 
     def _overridden(self, path: str, derived: Rounds) -> Rounds:
-        """What was given for a loop, else what was seen of it unless the graph says its rounds, else what is derived."""
+        """What is derived for a loop if the graph says its rounds, else what was given for it, else what was seen of it."""
         override = self._overrides.get(path)
         if override is None:
             override = next((rounds for glob, rounds in self._overrides.items() if fnmatchcase(path, glob)), None)
-        return derived if override is None or (override.source == "seen" and derived.source == "exact") else override
+        if override is None or derived.source == "exact":
+            return derived
+        if self._are_bounds and (override.source, derived.source) == ("given", "bound") and override.value > derived.value:
+            raise OptionError(f"rounds, {path!r}: {override.value} are given, and this loop runs at most {derived.value} rounds.")
+        return override
 
     def _derived(self, cond: Body, inner: Body) -> Rounds:
         parts = [self._allowed(cond, inner, *part) for part in _conjuncts(cond, *cond.outputs[0])]

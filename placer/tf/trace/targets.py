@@ -71,22 +71,32 @@ def check_call(fn: Any, specs: Sequence[tf.TensorSpec], target: str) -> None:
         ) from error
 
 
-def load_saved_model(folder: Path, signature: str) -> tuple[Any, Any]:
-    """Loads a SavedModel.
-
-    Returns:
-        The model, which owns the variables, and the ConcreteFunction of one of its signatures.
+def load_model(folder: Path) -> Any:
+    """What `tf.saved_model.load` gives. It owns the variables of its signatures.
 
     Raises:
-        OptionError: there is no SavedModel, or it has no such signature.
+        OptionError: there is no SavedModel.
         TraceError: it cannot be loaded.
     """
     if not tf.saved_model.contains_saved_model(str(folder)):
         raise OptionError(f"{folder} is a folder without a SavedModel.")
     try:
-        model = tf.saved_model.load(str(folder))
+        return tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         raise TraceError(f"{folder} cannot be loaded as a SavedModel: {error}") from error
+
+
+def load_signature(folder: Path, signature: str) -> tuple[Any, Any]:
+    """Loads a SavedModel for one of its signatures.
+
+    Returns:
+        The model, which owns the variables, and the ConcreteFunction of the signature.
+
+    Raises:
+        OptionError: there is no SavedModel, or it has no such signature.
+        TraceError: it cannot be loaded.
+    """
+    model = load_model(folder)
     if signature not in model.signatures:
         names = ", ".join(model.signatures) or "none; save it with signatures=..."
         raise OptionError(f"{folder} has no signature {signature!r}; it has {names}")

@@ -8,7 +8,7 @@ from placer.common.units import format_ns, three_digits
 from placer.graph.assumptions import assumed_in_short, values_at
 from placer.plan.parts import BASELINE_NAMES, AtEnd, Baseline, OpPlan
 from placer.plan.placement import Placement
-from placer.plan.verdict import DEFAULT, Verdict
+from placer.plan.verdict import DEFAULT, TUNED, Verdict
 from placer.solvers.base import Status
 
 COST_SOURCES = {
@@ -77,7 +77,9 @@ def verdict_rows(verdict: Verdict) -> list[list[str]]:
 
 
 def end_of_race(verdict: Verdict) -> str:
-    """Why a race ended, and what it cost."""
+    """Why a race ended, and what it cost; how long a tuning took."""
+    if verdict.end == TUNED:
+        return f"tuned in {three_digits(verdict.cost_s)} s, with {verdict.calls} timed calls"
     return f"the race ended after {verdict.calls} calls: {verdict.end}; it cost {verdict.cost_s:.2g} s"
 
 

@@ -71,7 +71,7 @@ def test_a_failed_call_runs_again_only_if_it_changes_nothing(
 ) -> None:
     total = tf.Variable(0.0)
 
-    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         fails = isinstance(run, TapedFunction)
         if not fails or phase == "after it ran":
             results = run(*args, **kwargs)
@@ -130,7 +130,7 @@ def test_a_candidate_whose_gradient_fails_leaves(error: Exception, monkeypatch: 
     def loss(x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.tanh(x @ weights))
 
-    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         if not isinstance(run, TapedFunction) and step.placement.solver != "tf_default":
             raise error
         return run(*args, **kwargs), 1e-3
@@ -153,7 +153,7 @@ def test_a_candidate_whose_gradient_fails_leaves(error: Exception, monkeypatch: 
 
 
 def test_a_call_for_which_the_default_has_no_memory_runs_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         if not isinstance(run, TapedFunction):
             raise tf.errors.ResourceExhaustedError(None, None, "no memory")
         return run(*args, **kwargs), 1e-3

@@ -14,8 +14,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.errors import MoveError
-from placer.placed.race.gate import Gate
+from placer.placed.race.unasked_moves import Gate
 from placer.plan.verdict import MOVED, PLAN
 from placer.problem.problem import Assignment
 from placer.tf.run import timing
@@ -55,7 +54,7 @@ class Clock:
         self.fail: Callable[[], None] = lambda: None
         self.places: list[str] = []
 
-    def timed_call(self, run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed_call(self, run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         self.places.append(where(self.variable))
         self.fail()
         results = run(*args, **kwargs)
@@ -402,15 +401,15 @@ def test_variables_that_cannot_be_moved_back_stay(clock: Clock, w: tf.Variable) 
 
 
 def test_a_move_that_fails_half_way_is_undone(clock: Clock, w: tf.Variable, monkeypatch: pytest.MonkeyPatch) -> None:
-    v, copy = made(tf.ones([4, 4]), "v"), moving._move
+    v, new_handle = made(tf.ones([4, 4]), "v"), moving.new_handle
     monkeypatch.setattr(temporary_moves, "MAX_BYTES", 1000)
 
-    def move(each: Any, *others: Any) -> None:
-        if each.variable is v:
-            raise MoveError("there is no room for a copy")
-        copy(each, *others)
+    def handle(variable: tf.Variable, device: str) -> Any:
+        if variable is v:
+            raise tf.errors.ResourceExhaustedError(None, None, "there is no room for a copy")
+        return new_handle(variable, device)
 
-    monkeypatch.setattr(moving, "_move", move)
+    monkeypatch.setattr(moving, "new_handle", handle)
     step = place(lambda x: tf.tanh(x @ w) @ v)
     for _ in range(CALLS):
         np.testing.assert_allclose(step(X), tf.tanh(X @ w) @ v, rtol=1e-6)

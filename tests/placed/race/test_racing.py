@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], float]],
     ran: list[Any] = []
 
     def use(seconds_of: Callable[[Any], float]) -> list[Any]:
-        def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
             ran.append(run)
             return run(*args, **kwargs), seconds_of(run)
 
@@ -222,7 +222,7 @@ def test_a_call_under_a_tape_races_together_with_its_gradient(winner: str, monke
     def loss(x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.tanh(x @ weights) + tf.sin(x))
 
-    def timed(run: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         """Forward functions take as long as each other; the gradient decides."""
         results = run(*args, **kwargs)
         name = step.placement.solver
@@ -287,3 +287,56 @@ def test_without_a_race_a_plan_is_used_only_if_it_gains_beyond_doubt(rounds: tup
     assert any("do not race" in note for note in step.placement.notes)
     ran = {device for name, device in step.observe(x).ran.items() if "chain" in name}
     assert ran == devices
+
+
+@pytest.mark.parametrize("copy_s", [0.0, 5e-3])
+def test_copies_of_results_to_where_the_default_leaves_them_count(copy_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
+        results = run(*args, **kwargs)
+        copies = timing.copied_to(places or (), results)
+        assert all("CPU:0" in copy.backing_device for copy in copies)
+        return results, (1e-3 if by_plan(run) else 2e-3) + copy_s * len(copies)
+
+    def result_there(problem: Any) -> Any:
+        return Assignment(np.where(problem.units.allowed[:, -1], 1, 0))
+
+    monkeypatch.setattr(timing, "timed_call", timed)
+    step = placer.place(two_devices, solver=result_there, race="force")
+    settled(step, X)
+    assert step.placement.verdict.used == (DEFAULT if copy_s else PLAN)  # type: ignore[union-attr]
+    assert ("CPU:0" in step(X).backing_device) == bool(copy_s), "a call returns what its candidate gives"
+
+
+def test_results_are_copied_without_a_record_and_handles_are_not() -> None:
+    with tf.device("CPU:1"):
+        results = {
+            "a": X + 1.0,
+            "list": tf.raw_ops.EmptyTensorList(element_shape=[-1], max_num_elements=1, element_dtype=tf.float32),
+        }
+    there = timing.places_of(results)
+    assert [place[-5:] for place in there] == ["CPU:1", ""]
+    x = tf.Variable(X)
+    with tf.GradientTape() as tape:
+        here = {"a": x * 2.0, "list": results["list"], "none": None}
+        (copy,) = timing.copied_to(there, here)
+    assert copy.backing_device == there[0]
+    assert tape.gradient(copy, x) is None
+
+
+def test_the_cost_of_a_race_is_what_it_took_beyond_as_many_calls_of_the_winner(clock: Any) -> None:
+    calls: dict[bool, int] = {True: 0, False: 0}
+    spent: list[float] = []
+
+    def seconds(run: Any) -> float:
+        calls[by_plan(run)] += 1
+        spent.append((100.0 if calls[by_plan(run)] == 1 else 10.0) * (1 if by_plan(run) else 3))
+        return spent[-1]
+
+    clock(seconds)
+    step = placer.place(two_devices, solver=split, race="force")
+    settled(step, X)
+    verdict = step.placement.verdict
+    assert verdict is not None
+    assert verdict.used == PLAN
+    assert verdict.calls == len(spent)
+    assert verdict.cost_s == pytest.approx(sum(spent) - (100.0 + 10.0 * (len(spent) - 1)), abs=5.0)  # making takes real time

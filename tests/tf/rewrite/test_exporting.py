@@ -15,6 +15,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import placer
 from placer.tf.run.observing import observe_call
+from placer.tf.trace.tracing import traceable
 from tests.helpers.machines import two_cpus
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*GPU.3.*relaxed:placer.PlacementWarning")
@@ -208,6 +209,63 @@ def test_methods_are_saved_as_those_of_a_plain_class_are(tmp_path: Path) -> None
             again.never_called(X)
     assert isinstance(model.called, placer.PlacedFunction)
     assert not any("CPU:1" in device for device in devices(tmp_path / "placed"))
+
+
+class Served(tf.Module):
+    """Functions as attributes and in a list: one with a signature, one called with Python values, one ConcreteFunction."""
+
+    def __init__(self, decorator: Callable[..., Any]) -> None:
+        super().__init__()
+        self.weights = tf.Variable(tf.fill([16, 4], 0.1))
+
+        def power(x: Any, exponent: int = 2) -> Any:
+            return tf.tanh(x @ self.weights) ** exponent
+
+        self.any_batch = decorator(tf.function(power, input_signature=[ANY_BATCH]))
+        self.called = decorator(power)
+        self.called(X), self.called(X, 3)
+        self.concrete = decorator(tf.function(lambda x: x @ self.weights).get_concrete_function(X))
+        self.listed = [self.called]
+
+
+def test_a_placed_function_is_saved_as_the_plain_one_is(tmp_path: Path) -> None:
+    loaded = []
+    for name, decorator in {"plain": traceable, "placed": placer.optimized_placement(devices=two_cpus())}.items():
+        model = Served(decorator)
+        tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+        signatures = {"serving_default": model.any_batch, "concrete": model.concrete}
+        with pytest.raises(ValueError, match="with an input signature"):
+            tf.saved_model.save(model, str(tmp_path / name), signatures=model.called)
+        tf.saved_model.save(model, str(tmp_path / name), signatures=signatures)
+        loaded.append(tf.saved_model.load(str(tmp_path / name)))
+    assert devices(tmp_path / "placed") == devices(tmp_path / "plain")
+    for call in (
+        lambda m: m.any_batch(X[:1]),
+        lambda m: [m.called(X), m.called(X, 3), m.called(x=X), m.listed[0](X)],
+        lambda m: m.concrete(X),
+        lambda m: [signature(x=X) for signature in (m.signatures["serving_default"], m.signatures["concrete"])],
+    ):
+        want, have = map(call, loaded)
+        tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(b, a, rtol=1e-5), want, have)
+
+
+def test_a_placed_function_is_an_endpoint_of_keras(tmp_path: Path) -> None:
+    import keras
+
+    model = keras.Sequential([keras.Input([16]), keras.layers.Dense(3)])
+    serve = placer.place(model, devices=two_cpus(), pins={"MatMul": "CPU:1"})
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("any_batch", serve, input_signature=[ANY_BATCH])
+    with pytest.raises(ValueError, match="never been called"):
+        archive.add_endpoint("called", serve)
+    serve(X)
+    archive.add_endpoint("called", serve)
+    archive.write_out(str(tmp_path), verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path))
+    for found in (loaded.any_batch(X), loaded.called(X), loaded.signatures["serving_default"](X)["output_0"]):
+        np.testing.assert_allclose(found, model(X), rtol=1e-5)
+    assert not any("CPU:1" in device for device in devices(tmp_path))
 
 
 @pytest.mark.parametrize("name", NAMES)

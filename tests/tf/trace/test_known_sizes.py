@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -278,6 +279,7 @@ def test_a_given_size_is_carried_on_and_said(given: dict[str, Any]) -> None:
     assert plan.graph.size_of(relu.name, 0) == Size("given", (64, 4))
     assert "given, at most [64, 4]" in plan.explain(relu.name)
     assert "assum" not in plan.summary()
+    assert "given      sizes of 'x'" in plan.summary()
 
 
 def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
@@ -324,9 +326,42 @@ def test_what_was_given_and_seen_is_the_same_after_a_plan_is_saved(tmp_path: Pat
             assert {size.source for sizes in graph.sizes.values() for size in sizes if size} == {"given", "seen"}
 
 
-def test_a_name_that_nothing_has_is_said() -> None:
-    plan = placer.place(batch, devices="h100", sizes={"ids": [3]}, rounds={"whale*": 3}).plan(tf.ones([2, 4]))
-    assert {note.split(":")[0] for note in plan.notes} == {"'ids'", "'whale*'"}
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"sizes": {"zz": [3]}}, "sizes, 'zz': 'masked' has no such op or argument."),
+        ({"sizes": {"boolean_masc/Where": [3, 1]}}, "did you mean boolean_mask/Where"),
+        ({"rounds": {"whale": 3}}, "rounds, 'whale': 'masked' has no such loop; did you mean while?"),
+        ({"sizes": {"boolean_mask/Where": [9, 1]}}, "'boolean_mask/Where': [9,1] is given, and this tensor is at most [8,1]"),
+        ({"rounds": {"while": 21}}, "'while': 21 are given, and this loop runs at most 20 rounds"),
+    ],
+)  # fmt: skip
+def test_what_is_given_has_a_name_and_keeps_bounds(given: dict[str, Any], error: str) -> None:
+    def masked(x: Any) -> Any:
+        for _ in tf.range(20):
+            x = 0.5 * x
+            if tf.reduce_sum(x) < 1.0:
+                break
+        return tf.boolean_mask(x, x > 0.0)
+
+    with pytest.raises(placer.OptionError, match=re.escape(error)):
+        placer.place(masked, devices="h100", **given).plan(tf.ones([8]))
+    graph = placer.build_graph(masked, tf.ones([8]))
+    if "such" in error or "mean" in error:
+        with pytest.raises(placer.OptionError, match=re.escape(error)):
+            placer.solve(graph, "h100", **given)
+    assert placer.build_graph(masked, tf.ones([8]), rounds={"while": 20}).rounds["while"] == (20, "given")
+
+
+def test_what_is_given_for_what_the_graph_says_is_not_used_and_that_is_said() -> None:
+    def fn(x: Any) -> Any:
+        for _ in tf.range(5):
+            x = x + 1.0
+        return x
+
+    graph = placer.build_graph(fn, tf.ones([2, 4]), sizes={"x": [3, 4]}, rounds={"while": 9})
+    assert graph.rounds["while"] == (5, "exact")
+    assert {note.split(":")[0] for note in graph.notes} == {"'x'", "'while'"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""The arguments of a function of batches: which ones are batches, how large a call's batch is, and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import OptionError
+from placer.tf.rewrite.exporting import call_types
+
+
+class BatchTypes:
+    """The types of a ConcreteFunction's arguments, of which some leave their first dimension open: the size of the batch.
+
+    Args:
+        concrete: the function.
+
+    Raises:
+        OptionError: no argument does, or a batch leaves other sizes open, too.
+    """
+
+    def __init__(self, concrete: Any) -> None:
+        self._args, self._kwargs = call_types(concrete)
+        own = concrete.inputs[: len(concrete.inputs) - len(concrete.captured_inputs)]
+        batches = [tensor for tensor in own if _is_batch(tensor)]
+        if several := [tensor.op.name for tensor in batches if tensor.shape.as_list().count(None) > 1]:
+            raise OptionError(f"{several[0]!r} leaves more open than the size of the batch: give its other sizes in its type.")
+        self.inputs = [tensor.op.name for tensor in batches]
+        """The names of the inputs that are batches, in the graph."""
+        positions = [k for k, spec in enumerate(self._args) if _is_batch(spec)]
+        names = [name for name, spec in self._kwargs.items() if _is_batch(spec)]
+        if not (positions or names):
+            raise OptionError(
+                f"no argument of {concrete.graph.name} is a batch: give types whose first dimension is None, such as "
+                "tf.TensorSpec([None, 224, 224, 3])."
+            )
+        parameters = list(concrete.function_type.parameters) or names
+        self._name = names[0] if names else parameters[positions[0]]
+        # A function of one keyword can be called with its value alone.
+        self._position = positions[0] if positions else 0
+
+    def batch_size(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """The size of a call's batch; None if it is not known."""
+        batch = kwargs.get(self._name)
+        if batch is None:
+            if self._position >= len(args):
+                return None
+            batch = args[self._position]
+        shape = getattr(batch, "shape", None)
+        size = len(batch) if shape is None else shape[0]
+        return None if size is None else int(size)
+
+    def example(self, size: int) -> Any:
+        """Arguments of a call, as TensorSpecs: keywords, or a tuple."""
+
+        def of_size(spec: Any) -> Any:
+            return tf.TensorSpec([size, *spec.shape[1:]], spec.dtype) if _is_batch(spec) else spec
+
+        args, kwargs = tf.nest.map_structure(of_size, (self._args, self._kwargs))
+        return kwargs or args
+
+
+def _is_batch(value: Any) -> bool:
+    """Whether a tensor or its type leaves the first dimension open."""
+    return isinstance(value, (tf.TensorSpec, tf.Tensor)) and bool(value.shape.rank) and value.shape[0] is None
