@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer.problem.arrays import Ints
-from placer.problem.model_tables import AWAKE_NS, WIDE, tables_of
+from placer.problem.model_tables import WIDE, tables_of
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 
@@ -21,7 +21,7 @@ class EncodedAssignment:
     """Columns by op, times in ns:
 
     - the device that runs it (`Devices.runner`); whether the op enters its stream; how it shares threads;
-    - the time to wake these threads, and the time after which they sleep;
+    - the time to wake these threads;
     - time, dispatch and compute of all runs;
     - the time in which its thread sends its results.
     """
@@ -87,7 +87,6 @@ class EncodedAssignment:
             problem.devices.asynchronous[device] & ~tables.host_only[ops, device],
             sharing,
             np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
-            np.rint(AWAKE_NS * runs).astype(np.int64),
             problem.ops.time_ns[ops, device],
             problem.ops.dispatch_ns[ops, device],
             problem.ops.compute_ns[ops, device],

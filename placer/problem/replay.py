@@ -135,8 +135,8 @@ class Checkpoint:
     def shift_ns(self, other: StepState, changed: set[int]) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        They differ if a copy along an edge that changed is still to begin. Past times at which a resource became free or an op became ready make no difference, with one exception: the time at
-        which the threads of a CPU last worked matters until they sleep.
+        They differ if a copy along an edge that changed is still to begin. Past times at which a resource became free or an op
+        became ready make no difference. An op on all cores asks whether the last such op ends before now or at this moment.
         """
         mine, ops, base = self.state, self.simulator.problem.num_ops, self.simulator.base
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
@@ -151,7 +151,7 @@ class Checkpoint:
             return None
         parts: list[tuple[Callable[[StepState], Iterable[int]], int]] = [
             (_resources, earlier),
-            (lambda state: state.alone_free[WIDE], earlier - self.simulator.tables.awake_ns),
+            (lambda state: state.alone_free[WIDE], earlier - 1),
             (lambda state: (state.ready[op] for op in self.waiting), earlier),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)

@@ -57,45 +57,7 @@ def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
 
 
 class Simulator:
-    """The execution model of one problem: the step time of any assignment.
-
-    The step time is the predicted wall time of one call. It is the sum of three times: from the start of the first op to the end
-    of the last op; `call_ns`; and the time in which the waiting caller wakes (see `whole_ns`). Results stay where they are made.
-
-    The model starts ops in the order in which they become ready; ops that are ready at the same time start in the order of their
-    numbers. Fields below are those of `Ops` and `Devices`.
-
-    Devices that are not asynchronous:
-
-    - An op takes `time_ns` on one of `threads` threads.
-    - An op that computes for more than `WIDE_NS` per run uses all cores, so no two such ops overlap; a `serial` op never does. It
-      takes `wake_ns` longer if the last such op ended more than `AWAKE_NS` before.
-    - An op that takes less than `SMALL_NS` per run is not worth another thread, so no two such ops overlap.
-
-    Asynchronous devices:
-
-    - One host thread feeds the device. It is busy for `dispatch_ns` with each op and runs ahead of the device's stream, which
-      computes for `compute_ns` of each op in the order of dispatch.
-    - An op all of whose outputs are in host memory does not enter the stream; it takes `time_ns` of the feeding thread.
-    - A consumer on the same device waits until its producer is dispatched, as the stream keeps the order. A consumer elsewhere,
-      and a copy out of the device, wait for the end of the producer. All consumers of an `awaited` op wait for its end.
-
-    Copies:
-
-    - Each ordered pair of places is a link. Copies on a link queue for its bandwidth and keep its interval; the latency of a copy
-      overlaps with the next copy. Free tensors need no copy.
-    - A driver serves one thread at a time. So each copy keeps the thread of its producer busy for the interval, and also the
-      thread that feeds an asynchronous device if the copy goes into the device's own memory. Such a copy waits for all work that
-      the stream has been given so far, since that may still use the bytes.
-    - A control edge waits until its producer is dispatched. Where it crosses devices it is a copy of no bytes. Out of an
-      asynchronous device that copy also waits for all work that the stream has been given.
-    - An op follows a copy if the last message it waited for came by that copy, or came from an op that follows the copy. The
-      first op of each kind that follows a copy takes `cold_ns` longer on the host, once for each time that both run. Ops that
-      take no time do not count as the first.
-
-    Loops: an op that runs `count` times in a step is one op of the whole time, and so is each copy. This is exact for a chain of
-    ops on one device, and for a chain that crosses after each op.
-    """
+    """The execution model of one problem: the step time of any assignment, as docs/execution_model.md defines it."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         self.problem = problem
@@ -177,7 +139,7 @@ class Simulator:
         """
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
         ops, base = self.problem.num_ops, self.base
-        device, stream, sharing, wake, awake, spent, dispatch, compute, send = encoded.by_op
+        device, stream, sharing, wake, spent, dispatch, compute, send = encoded.by_op
         edge_wait, (total, busy, link, out_of, into, handled) = encoded.edge_wait, encoded.by_copy
         start, end, began, arrived, order = encoded.start, encoded.end, encoded.began, encoded.arrived, encoded.order
         consumer, begin_edge, message_end = self.edges.consumer_list, self.edges.start_list, self.edges.message_end_list
@@ -229,7 +191,7 @@ class Simulator:
                         begin = pool[0]
                     if sharing[i]:
                         alone = alone_free[sharing[i]]
-                        if begin - alone[d] > awake[i]:
+                        if begin > alone[d]:
                             takes += wake[i]
                         if alone[d] > begin:
                             begin = alone[d]

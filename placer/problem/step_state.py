@@ -8,8 +8,6 @@ from placer.problem.model_tables import WIDE
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 
-NEVER_NS = -(2**62)
-"""The time of an event that has not happened."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +19,7 @@ class StepState:
     stream_free: list[int]
     """By device: when its stream is free."""
     alone_free: list[list[int]]
-    """By `SMALL` or `WIDE`, then by device: when the last op of that kind ends; `NEVER_NS` if there was none."""
+    """By `SMALL` or `WIDE`, then by device: when the last op of that kind ends; -1 if there was none."""
     link_free: list[int]
     """By link."""
     ready: list[int]
@@ -43,7 +41,7 @@ class StepState:
         return cls(
             pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.num_devices)],
             stream_free=[0] * problem.num_devices,
-            alone_free=[[NEVER_NS] * problem.num_devices for _ in range(1 + WIDE)],
+            alone_free=[[-1] * problem.num_devices for _ in range(1 + WIDE)],
             link_free=[0] * (2 * problem.num_devices) ** 2,
             ready=[0] * problem.num_ops,
             waits=waits,

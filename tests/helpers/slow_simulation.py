@@ -104,7 +104,7 @@ class _Step:
         if wide or small:
             kind = runner, "wide" if wide else "small"
             before = self.alone.get(kind)
-            if wide and (before is None or start - before > round(50_000 * runs)):
+            if wide and (before is None or start > before):
                 takes += round(int(problem.devices.wake_ns[d]) * runs)
             start = max(start, before or 0)
             self.alone[kind] = start + takes + sending
