@@ -15,8 +15,8 @@ from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.ops import Work, entry_of, in_host_memory, runs_on_host, work_of
 
-_FORK_NS = 5_000
-"""Waking the threads of a pool and waiting for the last of them."""
+_FORK_NS = 1_500
+"""Waking one of the threads of a pool; there are as many as cores."""
 _CACHE_BYTES_PER_S, _CACHE_BYTES = 3e10, 2**20
 """Memory traffic of one core whose data is in its cache, and the size up to which it is."""
 _MAX_FIGURE = 2**49 - 1
@@ -102,5 +102,5 @@ def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
     core_bytes_per_s = _CACHE_BYTES_PER_S if in_cache else min(_CACHE_BYTES_PER_S, device.memory_bytes_per_s)
     cores = max(1.0, device.cores / device.threads_per_core) if work.tiles else device.cores
     one_core_ns = max(arithmetic_s * cores, work.nbytes / core_bytes_per_s) * 1e9
-    shared_ns = one_core_ns if uses_one_core(work, device) else min(one_core_ns, _FORK_NS + all_cores_ns)
+    shared_ns = one_core_ns if uses_one_core(work, device) else min(one_core_ns, _FORK_NS * device.cores + all_cores_ns)
     return shared_ns + work.cpu_serial_ns

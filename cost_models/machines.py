@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from importlib import resources
 from pathlib import Path
 
@@ -213,6 +214,24 @@ class Machine:
         """The direct link from device `src` to device `dst`, None if there is none."""
         return next((link for link in self.links if link.src == src and link.dst == dst), None)
 
+    def _repr_html_(self) -> str:
+        """For a notebook: a row for each device, and where the constants come from."""
+        head = ("device", "memory", "float32 GFLOP/s", "memory GB/s", "model")
+        rows = [
+            (
+                d.name,
+                f"{d.memory_bytes / 2**30:.3g} GiB",
+                f"{d.flops.get('float32', d.flops['default']) / 1e9:,.0f}",
+                f"{d.memory_bytes_per_s / 1e9:,.0f}",
+                d.model,
+            )
+            for d in self.devices
+        ]
+        lines = "".join(f"<tr>{''.join(f'<td>{_as_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        heads = "".join(f"<th>{name}</th>" for name in head)
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+        return f"<div><b>{_as_html(self.name)}</b></div>{table}<div>priced as {_as_html(self.provenance)}</div>"
+
     def to_toml(self) -> str:
         """The machine as TOML text, which `parse_machine` reads back as an equal machine."""
         lines = toml_scalars(self)
@@ -274,6 +293,11 @@ def parse_machine(text: str, source: str = "<string>") -> Machine:
         return record_of(Machine, table, source)
     except ValueError as error:
         raise MachineError(str(error)) from error
+
+
+def _as_html(text: str) -> str:
+    """The text as HTML, without characters that cannot be seen."""
+    return escape("".join(filter(str.isprintable, text)))
 
 
 def _require_within(what: str, value: float, least: float, most: float) -> None:

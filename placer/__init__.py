@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cost_models.machines import Machine, load_machine
+    from placer import keras as keras
     from placer.errors import (
         ConstraintError,
         DeviceError,
@@ -116,6 +117,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "keras":
+        return importlib.import_module("placer.keras")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
@@ -123,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "keras"})

@@ -37,7 +37,7 @@ class Options:
     )
     pins: Mapping[str, str] = field(
         default_factory=dict,
-        metadata={"help": "devices by name glob, op type or variable name, such as embed/*=CPU:0; every plan obeys them"},
+        metadata={"help": "devices by name glob, op type, variable name or layer, such as embed=CPU:0; every plan obeys them"},
     )
     objective: Objective = field(default="step_time", metadata={"help": "the value to minimise: step_time or total_cost"})
     solver: Solver | Rule | str = field(

@@ -210,6 +210,16 @@ def test_the_page_of_views_lists_every_view_and_every_attribute() -> None:
     assert {key for *_, data in edges for key in data} == named("| edge attribute")
 
 
+def test_the_program_on_the_page_of_keras_trains_a_model_by_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "keras.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = run("".join(blocks), tmp_path)
+    assert "sizes [32,20] of 'x'" in names["plan"].summary()
+    assert names["pinned"].placement.train.device_of("classifier/embed/GatherV2") == "CPU:0"
+    assert (tmp_path / "report.html").exists()
+
+
 def test_the_glossary_is_as_the_table_of_terms_says_and_linked() -> None:
     assert (ROOT / "docs" / "glossary.md").read_text() == glossary.markdown()
     assert "(docs/glossary.md)" in README

@@ -10,10 +10,12 @@ from cost_models.ops.dense import PRODUCT
 from cost_models.ops.optype import Fusion, OpType
 from cost_models.ops.recipes import output_shape_at
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_NS, Formula, Work, matrix_product, nbytes, positive_integers, sides
+from cost_models.ops.work import Formula, Work, matrix_product, nbytes, positive_integers, sides
 
 _EFFICIENCY, _DEPTHWISE_EFFICIENCY = 0.45, 0.03
 """Shares of a GPU's matrix rate that large convolutions reach. A CPU reaches twice that."""
+_CALL_NS, _FILTER_CALL_NS = 60_000.0, 120_000.0
+"""Least time of oneDNN's convolutions on a CPU, and of their gradients by the filter, measured on two cores and on sixteen."""
 _GPU_COPY_BYTES_PER_NS = 1_500.0
 """Rate at which a tensor is read, and written again in another layout, for a kernel."""
 _CHANNELS_MULTIPLE = 4
@@ -92,7 +94,7 @@ def _convolution(roles: _Roles, efficiency: float = _EFFICIENCY, depthwise: bool
         return replace(
             work,
             cpu_efficiency=min(1.0, 2 * efficiency),
-            cpu_serial_ns=LIBRARY_NS,
+            cpu_serial_ns=_FILTER_CALL_NS if roles is _OF_FILTER else _CALL_NS,
             gpu_serial_ns=2 * copied / _GPU_COPY_BYTES_PER_NS,
         )
 

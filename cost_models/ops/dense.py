@@ -9,7 +9,7 @@ from dataclasses import replace
 from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, Fusion, OpType
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_DTYPES, LIBRARY_NS, Work, elements, matrix_product, nbytes, sides
+from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, matrix_product, nbytes, sides
 
 PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
 """Why a product's results depend on the device."""
@@ -45,7 +45,7 @@ def _einsum(op: OpSignature) -> Work:
     moved = nbytes(op.inputs) + nbytes(op.outputs)
     transposes = _transposes(equation)
     work = matrix_product(2.0 * outputs * depth, moved, outputs, depth, workspace_bytes=moved)
-    return replace(work, kernels=1 + transposes, cpu_serial_ns=transposes * LIBRARY_NS)
+    return replace(work, kernels=1 + transposes, cpu_serial_ns=transposes * TRANSPOSE_NS)
 
 
 def _transposes(equation: str) -> int:

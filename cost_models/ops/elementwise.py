@@ -8,8 +8,8 @@ from cost_models.ops.work import elementwise
 
 _plain = elementwise(1)
 """One operation for each element."""
-_function = elementwise(15)
-"""A function of each element, such as exp: about 15 operations."""
+_short_function, _function = elementwise(7), elementwise(15)
+"""A function of each element: about 7 operations, as for an exponential, or 15, as for a hyperbolic tangent."""
 _DIVIDES, _RAISES = frozenset({Difference.DIVISION}), frozenset({Difference.POWER})
 _ADDS = frozenset({Difference.SUM_ORDER})
 
@@ -39,7 +39,8 @@ register(
 register("L2Loss", OpType(work=_plain, differs=_ADDS))
 register("AccumulateNV2", OpType(work=_plain))
 
-register("Exp Expm1 Log Log1p Sigmoid Erf Erfc Sin Cos", OpType(work=_function, in_place=True, start_factor=1.4))
+register("Exp Expm1 Log Log1p Erf Erfc Sin Cos", OpType(work=_short_function, in_place=True, start_factor=1.4))
+register("Sigmoid", OpType(work=_function, in_place=True, start_factor=1.4))
 register("Pow", OpType(work=_function, in_place=True, start_factor=1.8, differs=_RAISES))
 register(
     """Tanh TanhGrad SigmoidGrad Softplus SoftplusGrad Softsign SoftsignGrad Elu EluGrad Selu SeluGrad Erfinv Ndtri Lgamma Digamma

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType, all_int32
 from cost_models.ops.recipes import ascending_ids, axis_where, indices_below, random_points, shape_in, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import CORE_NS_PER_BYTE, Work, copies_part, elements, moves, nbytes
+from cost_models.ops.work import CORE_NS_PER_BYTE, Work, copies_part, elements, moves, nbytes, sides
 
 BOUNDS = frozenset({Difference.BOUNDS})
 """TensorFlow documents it for gathers, scatters and segments. GPU kernels of the others check nothing that the host would learn
@@ -20,8 +21,12 @@ _FLOPS_PER_ROW = 80.0
 """Each row is looked for in memory, which takes the time of about 80 operations."""
 _SCATTER_NS_PER_INDEX = 20.0
 """An index of a scatter, on one core of a CPU."""
-_SEGMENT_NS_PER_ELEMENT = 2.0
-"""An element of a segment sum, on one core of a CPU."""
+_SCATTER_STEP_NS = 20.0
+"""An element of a row, of which one thread of a GPU takes one after another."""
+_SEGMENT_NS_PER_ROW, _SEGMENT_NS_PER_ELEMENT = 17.0, 0.54
+"""A row of a segment sum, and an element, on one core of a CPU."""
+_SORTED_SEGMENT_NS = 30_000.0
+"""What a GPU takes more for segments in order, because the host must know their number."""
 
 
 def gathers(op: OpSignature) -> Work:
@@ -33,13 +38,25 @@ def scatters(op: OpSignature) -> Work:
     """Rows read, combined and written back, by one core of a CPU; a new output is filled first."""
     moved = 3 * max((spec.nbytes for spec in op.inputs[1:]), default=0)
     serial_ns = _SCATTER_NS_PER_INDEX * elements(op.inputs[1:2]) + CORE_NS_PER_BYTE * moved
-    return Work(nbytes=moved + 2 * nbytes(op.outputs) + nbytes(op.inputs[1:2]), cpu_serial_ns=serial_ns)
+    return Work(nbytes=moved + nbytes(op.outputs) + nbytes(op.inputs[1:2]), cpu_serial_ns=serial_ns)
+
+
+def _scatters_points(op: OpSignature) -> Work:
+    """A thread of a GPU walks along each row (`ScatterNdOpKernel`)."""
+    indices, updates = (sides(op.inputs, k) for k in ((0, 1) if op.op_type == "ScatterNd" else (1, 2)))
+    return replace(scatters(op), gpu_serial_ns=_SCATTER_STEP_NS * math.prod(updates[max(0, len(indices) - 1) :]))
 
 
 def _segments(op: OpSignature) -> Work:
     """One core of a CPU walks the rows. A GPU clears the output, then adds atomically."""
-    moved = 2 * nbytes(op.inputs) + 2 * nbytes(op.outputs)
-    return Work(nbytes=moved, kernels=2, cpu_serial_ns=_SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1]))
+    serial_ns = _SEGMENT_NS_PER_ROW * elements(op.inputs[1:2]) + _SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1])
+    return Work(nbytes=2 * nbytes(op.inputs) + 2 * nbytes(op.outputs), kernels=3, cpu_serial_ns=serial_ns)
+
+
+def _sorted_segments_work(op: OpSignature) -> Work:
+    """Rows of a segment are neighbours, so that a CPU adds them as blocks."""
+    serial_ns = _SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1])
+    return replace(_segments(op), cpu_serial_ns=serial_ns, gpu_serial_ns=_SORTED_SEGMENT_NS)
 
 
 # -- recipes -------------------------------------------------------------------------------------------------------------
@@ -113,9 +130,9 @@ register("GatherNd", OpType(work=gathers, differs=BOUNDS, recipe=_points_of_inpu
 register("DynamicStitch ParallelDynamicStitch", OpType(work=moves(1), recipe=_every_index_once))
 
 _SCATTER = OpType(work=scatters, host_kernel=all_int32, differs=BOUNDS)
-_TENSOR_SCATTER = replace(_SCATTER, in_place=True, recipe=_points_of_input)
+_TENSOR_SCATTER = replace(_SCATTER, work=_scatters_points, in_place=True, recipe=_points_of_input)
 
-register("ScatterNd", replace(_SCATTER, differs=BOUNDS_AND_SUMS, recipe=_points_of_output))
+register("ScatterNd", replace(_SCATTER, work=_scatters_points, differs=BOUNDS_AND_SUMS, recipe=_points_of_output))
 register("TensorScatterUpdate", replace(_TENSOR_SCATTER, start_factor=1.8))
 register("TensorScatterAdd TensorScatterSub", replace(_TENSOR_SCATTER, start_factor=1.8, differs=BOUNDS_AND_SUMS))
 register("TensorScatterMax TensorScatterMin", _TENSOR_SCATTER)
@@ -127,9 +144,11 @@ _SUMMED = replace(_SEGMENTS, differs=BOUNDS_AND_SUMS)
 
 register("UnsortedSegmentSum UnsortedSegmentProd", replace(_SUMMED, recipe=_unsorted_segments))
 register("UnsortedSegmentMax UnsortedSegmentMin", replace(_SEGMENTS, recipe=_unsorted_segments))
-register("SegmentSum SegmentMean SegmentProd", replace(_SUMMED, awaited=True, recipe=_sorted_segments))
-register("SegmentMax SegmentMin", replace(_SEGMENTS, awaited=True, recipe=_sorted_segments))
-register("SegmentSumV2", OpType(work=_segments, recipe=_sorted_segments))
+_SORTED = replace(_SEGMENTS, work=_sorted_segments_work, recipe=_sorted_segments)
+
+register("SegmentSum SegmentMean SegmentProd", replace(_SORTED, awaited=True, differs=BOUNDS_AND_SUMS))
+register("SegmentMax SegmentMin", replace(_SORTED, awaited=True))
+register("SegmentSumV2", replace(_SORTED, differs=frozenset()))
 register("SegmentMaxV2 SegmentMinV2 SegmentProdV2", OpType(recipe=_sorted_segments))
 register(
     "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",

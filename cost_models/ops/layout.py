@@ -20,10 +20,12 @@ from cost_models.ops.recipes import (
     shape_out,
 )
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_DTYPES, LIBRARY_NS, Work, elements, is_known, moves, nbytes, sides
+from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, is_known, moves, nbytes, sides
 
-_SMALL_TRANSPOSE, _SMALL_TRANSPOSE_NS = 1024, 2_000.0
-"""Elements of the largest tensor that oneDNN transposes on one core, and the time of its call."""
+_SMALL_NS = 3_000.0
+"""Time of oneDNN's call for a small transpose, which one core makes. All cores share a larger one."""
+_SMALL, _SMALL_BLOCKS = 1024, 256
+"""Elements of the largest small transpose: in general, and of the kernel for sides of 8 or 16."""
 
 
 def _transposed(op: OpSignature) -> View:
@@ -37,12 +39,16 @@ def _transposed(op: OpSignature) -> View:
 
 
 def _transpose(op: OpSignature) -> Work:
-    """On a CPU the types of oneDNN are its work: with one core for a small tensor, and with all cores for others."""
+    """On a CPU oneDNN transposes its types.
+
+    Its kernel for blocks (`jit_single_blk_kernel_t`) takes matrices with a side of 8 or 16 and shares all but the smallest.
+    """
     work = moves(2)(op)
-    if op.outputs and op.outputs[0].dtype in LIBRARY_DTYPES:
-        library_ns = _SMALL_TRANSPOSE_NS if elements(op.outputs) <= _SMALL_TRANSPOSE else LIBRARY_NS
-        return replace(work, cpu_serial_ns=library_ns)
-    return work
+    if not op.outputs or op.outputs[0].dtype not in LIBRARY_DTYPES:
+        return work
+    blocks = not {8, 16}.isdisjoint(sides(op.outputs, 0)[-2:])
+    small = elements(op.outputs) <= (_SMALL_BLOCKS if blocks else _SMALL)
+    return replace(work, cpu_serial_ns=_SMALL_NS if small else TRANSPOSE_NS)
 
 
 def _fill(op: OpSignature) -> Work:
@@ -139,7 +145,7 @@ register("MatrixDiagV3", replace(_MOVES, recipe=constants({1: 0, 2: -1, 3: -1, 4
 register("MatrixDiagPartV3", replace(_MOVES, recipe=constants({1: 0, 2: 0})))
 register("MatrixSetDiagV3", replace(_MOVES, recipe=constants({2: 0})))
 register("MatrixBandPart", replace(_MOVES, recipe=constants({1: -1, 2: 0})))
-register("OneHot", replace(_MOVES, recipe=_one_hot))
+register("OneHot", OpType(work=moves(1, cpu_ns_each=0.09), recipe=_one_hot))
 register("Fill", OpType(work=_fill, host_kernel=all_int32, recipe=output_shape_at(0)))
 register("ZerosLike OnesLike", OpType(work=_fill, in_place=True))
 register("Range", OpType(work=_fill, host_kernel=all_int32, recipe=_range))

@@ -12,37 +12,44 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.recipes import Data, shape_in, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import Formula, Work, elements, nbytes, sides
+from cost_models.ops.work import Timed, Times, Work, elements, elements_in, nbytes, once, sides
 
 _SIGN = frozenset({Difference.SIGN})
-_CPU_FLOPS_PER_NS = 20
-"""One core on one matrix: some 20 GFLOP/s."""
-_GPU_STEP_NS = 3_000.0
-"""One of the dependent kernels that make a GPU's solver."""
 
 
-def _solver(flops_factor: float, first_steps: int, steps_per_row: float, batched: bool = False) -> Formula:
-    """flops_factor·n³ for each n x n matrix (LAPACK working notes); n is the geometric mean of the sides.
+# -- counts: of n x m matrices, for the work of LAPACK on a CPU and for a GPU's chains of dependent kernels -------------------
 
-    A CPU keeps each matrix on one core. A GPU's solver runs a chain of dependent kernels, which grows with the matrix. Unless
-    it is `batched`, it solves one matrix after another. The chains, not the arithmetic, make small decompositions hundreds of
-    times slower on a GPU.
-    """
 
-    def formula(op: OpSignature) -> Work:
-        shape = sides(op.inputs, 0)
-        rows, columns = shape[-2:] if len(shape) >= 2 else (1, 1)
-        batch = math.prod(shape[:-2])
-        flops = flops_factor * batch * math.sqrt(rows * columns) ** 3
-        steps = (1 if batched else batch) * (first_steps + steps_per_row * columns)
-        return Work(
-            flops=flops,
-            nbytes=nbytes(op.inputs) + nbytes(op.outputs),
-            cpu_serial_ns=flops / _CPU_FLOPS_PER_NS if batch == 1 else 0.0,
-            gpu_serial_ns=_GPU_STEP_NS * steps,
-        )
+def _matrices(op: OpSignature) -> float:
+    return math.prod(sides(op.inputs, 0)[:-2])
 
-    return formula
+
+def _side(op: OpSignature) -> float:
+    """The shorter of n and m."""
+    return min(sides(op.inputs, 0)[-2:], default=1)
+
+
+def _sides_of_all(op: OpSignature) -> float:
+    """The shorter of n and m, for each matrix."""
+    return _matrices(op) * _side(op)
+
+
+def _squares(op: OpSignature) -> float:
+    """The shorter of n and m, squared."""
+    return _side(op) ** 2
+
+
+def _cubes(op: OpSignature) -> float:
+    """The elements of all matrices times the shorter of n and m."""
+    return elements_in(op) * _side(op)
+
+
+def _elements_solved(op: OpSignature) -> float:
+    """The elements of all matrices times the columns of the right-hand side."""
+    return elements_in(op) * (sides(op.inputs, 1) or (1,))[-1]
+
+
+# -- other formulas, and recipes -----------------------------------------------------------------------------------------
 
 
 def _fourier(op: OpSignature) -> Work:
@@ -70,22 +77,29 @@ def _lengths_out(op: OpSignature) -> Mapping[int, Any]:
     return {1: shape_out(op)[-op.inputs[1].elements :]}
 
 
-_cholesky = _solver(1 / 3, 6, 0.05, batched=True)
-_elimination = _solver(2, 8, 0.1, batched=True)
-
-register("Cholesky MatrixDeterminant", OpType(work=_cholesky, awaited=True, recipe=_well_conditioned))
-register("LogMatrixDeterminant", OpType(work=_cholesky, recipe=_well_conditioned))
-register(
-    "MatrixInverse MatrixSolve Lu MatrixTriangularSolve",
-    OpType(work=_elimination, awaited=True, recipe=_well_conditioned),
+_CHOLESKY = Timed(cpu=((elements_in, 5.9), (_cubes, 0.0151)), gpu=((once, 70_500), (_side, 804)))
+_ELIMINATION_ON_GPU: Times = ((once, 72_400), (_side, 2_380))
+_DETERMINANT = Timed(cpu=((_matrices, 507), (elements_in, 8.8), (_cubes, 0.0031)), gpu=_ELIMINATION_ON_GPU)
+_ELIMINATION = Timed(cpu=((elements_in, 21.7), (_cubes, 0.031)), gpu=_ELIMINATION_ON_GPU)
+_SUBSTITUTION = Timed(
+    cpu=((_matrices, 438), (elements_in, 0.134), (_elements_solved, 0.025)),
+    gpu=((once, 7_980), (_side, 262)),
 )
-register("CholeskyGrad", OpType(work=_elimination, recipe=_well_conditioned))
-register("Qr", OpType(work=_solver(3, 10, 1), awaited=True, differs=_SIGN, recipe=_random_matrices))
-register("MatrixSolveLs", OpType(work=_solver(3, 10, 1)))
-register("SelfAdjointEigV2", OpType(work=_solver(9, 30, 2), awaited=True, differs=_SIGN, recipe=_random_matrices))
-register("Eig", OpType(work=_solver(9, 30, 2)))
-register("Svd", OpType(work=_solver(20, 60, 4), awaited=True, differs=_SIGN, recipe=_random_matrices))
-register("MatrixSquareRoot MatrixExponential MatrixLogarithm", OpType(work=_solver(20, 60, 4)))
+_ORTHOGONAL = Timed(cpu=((elements_in, 43), (_cubes, 0.086)))
+_EIGEN = Timed(cpu=((elements_in, 81), (_cubes, 0.114)), gpu=((_matrices, 39_500), (_sides_of_all, 9_090)))
+_SINGULAR = Timed(cpu=((_matrices, 2_200), (_squares, 200)), gpu=((_side, 30_200), (_squares, 308)))
+
+register("Cholesky", OpType(work=_CHOLESKY, awaited=True, recipe=_well_conditioned))
+register("MatrixDeterminant", OpType(work=_DETERMINANT, awaited=True, recipe=_well_conditioned))
+register("LogMatrixDeterminant", OpType(work=_DETERMINANT, recipe=_well_conditioned))
+register("MatrixInverse MatrixSolve Lu", OpType(work=_ELIMINATION, awaited=True, recipe=_well_conditioned))
+register("MatrixTriangularSolve", OpType(work=_SUBSTITUTION, awaited=True, recipe=_well_conditioned))
+register("CholeskyGrad", OpType(work=_ELIMINATION, recipe=_well_conditioned))
+register("Qr", OpType(work=_ORTHOGONAL, awaited=True, differs=_SIGN, recipe=_random_matrices))
+register("MatrixSolveLs", OpType(work=_ORTHOGONAL))
+register("SelfAdjointEigV2", OpType(work=_EIGEN, awaited=True, differs=_SIGN, recipe=_random_matrices))
+register("Svd", OpType(work=_SINGULAR, awaited=True, differs=_SIGN, recipe=_random_matrices))
+register("Eig MatrixSquareRoot MatrixExponential MatrixLogarithm", OpType(work=_SINGULAR))
 register("FFT FFT2D FFT3D FFTND IFFT IFFT2D IFFT3D IFFTND RFFTND IRFFTND", OpType(work=_fourier))
 register("RFFT RFFT2D RFFT3D", OpType(work=_fourier, recipe=_lengths_in))
-register("IRFFT IRFFT2D IRFFT3D", OpType(work=_fourier, recipe=_lengths_out))
+register("IRFFT IRFFT2D IRFFT3D", OpType(work=_fourier, start_factor=3.4, recipe=_lengths_out))

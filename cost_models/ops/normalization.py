@@ -12,7 +12,7 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.recipes import Data, indices_below, shape_in
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_NS, Work, elements, is_known, moves, nbytes, reduces, sides
+from cost_models.ops.work import LIBRARY_NS, Timed, Work, elements, first_side, is_known, moves, nbytes, once, reduces, sides
 
 _SUMS = frozenset({Difference.SUM_ORDER})
 
@@ -24,6 +24,16 @@ def _softmax(op: OpSignature) -> Work:
     """
     one_row = is_known(op.outputs) and (sides(op.outputs, 0) or (1,))[-1] == elements(op.outputs[:1])
     return replace(reduces(12)(op), cpu_serial_ns=0.0 if one_row else LIBRARY_NS, workspace_bytes=2 * nbytes(op.outputs))
+
+
+def _steps_of_labels(op: OpSignature) -> float:
+    """The steps of one sequence times the labels of all."""
+    return first_side(op) * elements(op.inputs[2:3])
+
+
+def _steps_of_classes(op: OpSignature) -> float:
+    """The logits of one sequence."""
+    return first_side(op) * (sides(op.inputs, 0) or (1,))[-1]
 
 
 def _equally_long_labels(op: OpSignature) -> Mapping[int, Any]:
@@ -54,4 +64,13 @@ register(
         recipe=lambda op: {1: indices_below(shape_in(op, 0)[-1], op.inputs[1])},
     ),
 )
-register("CTCLoss CTCLossV2", OpType(work=reduces(200), recipe=_equally_long_labels))
+register(
+    "CTCLoss CTCLossV2",
+    OpType(
+        work=Timed(
+            cpu=((once, 18_300), (_steps_of_labels, 30.6), (_steps_of_classes, 11.5)),
+            gpu=((once, 12_300), (first_side, 995)),
+        ),
+        recipe=_equally_long_labels,
+    ),
+)

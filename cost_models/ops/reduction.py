@@ -11,11 +11,11 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType, View, all_int32
 from cost_models.ops.recipes import UnmeasurableError, axis_where, indices_below, shape_in, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import Work, elements, is_known, reduces
+from cost_models.ops.work import Timed, Work, elements, elements_in, is_known, once, reduces, sides
 
 _SUMS = frozenset({Difference.SUM_ORDER})
-_CPU_NS_PER_STEP, _GPU_NS_PER_STEP = 0.5, 34.0
-"""One element of an axis along which one thread walks."""
+_STEP_NS, _ROW_STEP_NS, _ROWS = 34.0, 0.51, 1024
+"""One element of each row that a GPU's threads walk along: of one row, and of each of the rows that share a multiprocessor."""
 
 
 def _is_same(op: OpSignature) -> View:
@@ -31,9 +31,14 @@ def _reduction(op: OpSignature) -> Work:
 
 
 def _finds_largest(op: OpSignature) -> Work:
-    """One thread walks along the axis for each result."""
-    steps = elements(op.inputs[:1]) / max(1, elements(op.outputs))
-    return replace(reduces(1)(op), cpu_serial_ns=_CPU_NS_PER_STEP * steps, gpu_serial_ns=_GPU_NS_PER_STEP * steps)
+    """A thread of a GPU walks along each row. The rows are read line by line, which keeps a multiprocessor waiting."""
+    rows = max(1, elements(op.outputs))
+    step_ns = max(_STEP_NS, _ROW_STEP_NS * min(rows, _ROWS))
+    return replace(reduces(6)(op), gpu_serial_ns=step_ns * elements(op.inputs[:1]) / rows)
+
+
+def _last_side(op: OpSignature) -> float:
+    return (sides(op.inputs, 0) or (1,))[-1]
 
 
 def _reduced_axes(op: OpSignature) -> Mapping[int, Any]:
@@ -73,7 +78,9 @@ register("All Any", _REDUCTION)
 register("EuclideanNorm", replace(_REDUCTION, start_factor=1.0, differs=_SUMS))
 register("ArgMax ArgMin", OpType(work=_finds_largest, recipe=_reduced_axis))
 register("BiasAddGrad", OpType(work=reduces(1), start_factor=1.4, differs=_SUMS))
-register("Cumsum Cumprod", OpType(work=reduces(1), differs=_SUMS, recipe=_last_axis))
+_RUNNING_SUM = Timed(cpu=((once, 2_390), (elements_in, 1.07)), gpu=((once, 6_860), (_last_side, 0.53)))
+
+register("Cumsum Cumprod", OpType(work=_RUNNING_SUM, differs=_SUMS, recipe=_last_axis))
 register("CumulativeLogsumexp", OpType(work=reduces(20), differs=_SUMS, recipe=_last_axis))
 register("Bincount DenseBincount", OpType(work=reduces(1), differs=_SUMS | {Difference.BOUNDS}, recipe=_bins))
 register("InTopKV2", OpType(work=reduces(1), recipe=_classes))

@@ -12,28 +12,33 @@ from cost_models.ops.gather_scatter import BOUNDS
 from cost_models.ops.optype import Bound, OpType, all_int32
 from cost_models.ops.recipes import indices_below, random_boxes, shape_in, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import Work, elements, moves, nbytes, reduces, sides
+from cost_models.ops.work import CORE_FLOPS_PER_NS, Timed, Work, elements, elements_in, moves, nbytes, once, sides
 
-_HASHED_NS, _SCANNED_NS = 25.0, 5.0
-"""An element put into a hash table, and one that is looked at, on one core."""
-_COMPARISON_NS = 4.0
-"""One of the log2(n) comparisons for each of n elements that are sorted, on one core."""
+_HASHED_NS, _FOUND_NS, _SCANNED_NS = 25.0, 7.0, 4.0
+"""An element put into a hash table, one whose position is listed, and one that is looked at, on one core."""
+_COMPARISON_NS = 5.0
+"""One of the log2(n) comparisons for each element that is kept of n, on one core; twice as many if not all are kept."""
+_LARGEST_ROW, _LARGE_ROW_NS = 4096, 80_000.0
+"""The largest row that a GPU sorts in few kernels, and the time of a larger one."""
 
 
 # -- work ----------------------------------------------------------------------------------------------------------------
 
 
 def _sort(op: OpSignature) -> Work:
-    """On a CPU n·log n comparisons on one core for each row; on a GPU the passes of a radix sort.
-
-    If few of many are kept, a CPU scans the row with a small heap.
-    """
-    count, row = elements(op.inputs[:1]), (sides(op.inputs, 0) or (1,))[-1]
-    row_out = (sides(op.outputs, 0) or (row,))[-1]
-    logarithm = math.log2(max(2, row))
-    ns_each = _COMPARISON_NS * logarithm if 4 * row_out >= row else 2.0 + 4.0 * row_out / row * logarithm
-    size = nbytes(op.inputs[:1])
-    return Work(nbytes=10.0 * size, kernels=20, cpu_serial_ns=ns_each * count, workspace_bytes=2 * size)
+    """A CPU scans each row and keeps the largest in a heap; rows share its cores. A GPU makes the passes of a radix sort."""
+    count, row, size = elements(op.inputs[:1]), (sides(op.inputs, 0) or (1,))[-1], nbytes(op.inputs[:1])
+    kept = elements(op.outputs[:1])
+    comparisons = kept * math.log2(max(2, row)) * (1 if kept >= count else 2)
+    ns = _SCANNED_NS * count + _COMPARISON_NS * comparisons
+    return Work(
+        flops=0.0 if row >= count else CORE_FLOPS_PER_NS * ns,
+        nbytes=10.0 * size,
+        kernels=6,
+        cpu_serial_ns=ns if row >= count else 0.0,
+        gpu_serial_ns=_LARGE_ROW_NS if row > _LARGEST_ROW else 0.0,
+        workspace_bytes=2 * size,
+    )
 
 
 def _unique(op: OpSignature) -> Work:
@@ -63,7 +68,7 @@ def _where(op: OpSignature) -> Work:
     """On a CPU one pass; on a GPU a count that the host waits for, then the pass."""
     count = elements(op.inputs[:1])
     moved = 2 * nbytes(op.inputs) + max(nbytes(op.outputs), 2 * count)
-    return Work(nbytes=moved, kernels=4, cpu_serial_ns=_SCANNED_NS * count, gpu_serial_ns=30_000)
+    return Work(nbytes=moved, kernels=4, cpu_serial_ns=_FOUND_NS * count, gpu_serial_ns=55_000)
 
 
 def _suppression(op: OpSignature) -> Work:
@@ -94,6 +99,12 @@ def _suppression_of(count: int) -> Work:
         gpu_serial_ns=60_000 + 0.0105 * count**2,
         workspace_bytes=count**2 // 8,
     )
+
+
+def _beams(op: OpSignature) -> float:
+    """Each beam of each sequence looks at every logit."""
+    width = op.attr("beam_width", 1)
+    return elements_in(op) * (width if isinstance(width, int) else 1)
 
 
 # -- bounds on output sizes ----------------------------------------------------------------------------------------------
@@ -252,6 +263,10 @@ register("CombinedNonMaxSuppression", OpType(work=_combined_suppression, recipe=
 register("GenerateBoundingBoxProposals", OpType(awaited=True))
 register("SparseFillEmptyRows", OpType(awaited=True, output_bounds=_filled_rows, data_sized=(0, 1)))
 register(
-    "CTCGreedyDecoder CTCBeamSearchDecoder",
-    OpType(work=reduces(200), output_bounds=_decoded, data_sized=(0, 1), recipe=_all_steps),
+    "CTCGreedyDecoder",
+    OpType(work=Timed(cpu=((once, 1_220), (elements_in, 0.53))), output_bounds=_decoded, data_sized=(0, 1), recipe=_all_steps),
+)
+register(
+    "CTCBeamSearchDecoder",
+    OpType(work=Timed(cpu=((_beams, 72),)), output_bounds=_decoded, data_sized=(0, 1), recipe=_all_steps),
 )

@@ -45,13 +45,43 @@ class Work:
 
 
 Formula: TypeAlias = Callable[[OpSignature], Work]
+Count: TypeAlias = Callable[[OpSignature], float]
+"""How many of something an op has, such as elements. It does not fall as the op's sizes grow."""
+Times: TypeAlias = tuple[tuple[Count, float], ...]
+"""Counts, each with the time of one of what it counts, in ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A formula of measured times: on each kind of device, the sum of some counts of an op times constants.
+
+    `python -m tests.benchmarks.fit_ops` fits the constants.
+    """
+
+    cpu: Times = ()
+    """On one core. Without any, the op has no kernel for CPUs."""
+    gpu: Times = ()
+    """On an H100-class GPU, less the time to start one kernel. Without any, a GPU leaves the op to the host."""
+    starts_kernels: bool = False
+    """Whether the host starts kernels for all that time."""
+
+    def __call__(self, op: OpSignature) -> Work:
+        cpu_ns, gpu_ns = (sum(count(op) * ns for count, ns in times) for times in (self.cpu, self.gpu))
+        kernels = 1 + round(gpu_ns / _NEXT_KERNEL_NS) if self.starts_kernels else min(1, len(self.gpu))
+        return Work(kernels=kernels, cpu_serial_ns=cpu_ns, gpu_serial_ns=gpu_ns)
+
+
+_NEXT_KERNEL_NS = 2_800.0
+"""Host time to start one more kernel of an op, on an H200's host."""
 
 CORE_NS_PER_BYTE = 1 / 15
 """Memory traffic of one core: 15 GB/s."""
+CORE_FLOPS_PER_NS = 5.0
+"""Operations of one core that are no products, for work that is known by its time and spreads over cores."""
 LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
 """Types that oneDNN multiplies and transposes on a CPU."""
-LIBRARY_NS = 20_000.0
-"""Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen."""
+LIBRARY_NS, TRANSPOSE_NS = 20_000.0, 40_000.0
+"""Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen: of a softmax, and of a transpose."""
 STRING_COPY_NS = 10.0
 """Copying a string of at most 22 characters, which its header holds, on one core. A longer string takes ten times as long."""
 HOST_NS_PER_BYTE = 0.03
@@ -85,6 +115,26 @@ def positive_integers(op: OpSignature, name: str) -> tuple[int, ...]:
     listed = value if isinstance(value, tuple) else ()
     integers = tuple(each for each in listed if isinstance(each, int) and each > 0)
     return integers if len(integers) == len(listed) else ()
+
+
+def once(op: OpSignature) -> float:
+    """One, for a time that does not depend on sizes."""
+    return 1.0
+
+
+def elements_in(op: OpSignature) -> float:
+    """Elements of the first input."""
+    return op.inputs[0].elements if op.inputs else 0.0
+
+
+def elements_out(op: OpSignature) -> float:
+    """Elements of the first output."""
+    return op.outputs[0].elements if op.outputs else 0.0
+
+
+def first_side(op: OpSignature) -> float:
+    """Length of the first axis of the first input."""
+    return (sides(op.inputs, 0) or (1,))[0]
 
 
 # -- formulas ------------------------------------------------------------------------------------------------------------

@@ -45,6 +45,15 @@ def three_digits(number: float) -> str:
     return f"{number:.{2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0}f}"
 
 
+def ratio(baseline_ns: int, plan_ns: int, better: str, worse: str, same: str) -> str:
+    """The ratio of two times and a word for its direction, such as "2.15x faster"; `same` if it rounds to 1.00."""
+    low, high = sorted((baseline_ns, plan_ns))
+    if high < 1.005 * low or not high:
+        return same
+    word = better if plan_ns < baseline_ns else worse
+    return f"{three_digits(high / low)}x {word}" if low else word
+
+
 def parse_bytes(text: str | int) -> int:
     """The bytes that a whole number or a text such as "8GiB" means.
 

@@ -102,7 +102,7 @@ def known_in_short(graph: OpGraph, source: Literal["seen", "given"]) -> str:
         parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
     ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == source for size in sizes)]
     begun = [name for name in ops if _begins(graph, name, frozenset([source]))]
-    return _all(parts + [f"sizes of {name!r}" for name in begun])
+    return _all(parts + [f"sizes {_shape_of(graph, name, source)} of {name!r}" for name in begun])
 
 
 def without_bound(graph: OpGraph) -> tuple[str, ...]:
@@ -143,6 +143,11 @@ def _check_name(graph: OpGraph, option: str, name: str, likely_meant: Iterable[s
         what = "loop" if option == "rounds" else "op or argument"
         close = did_you_mean(name, [*likely_meant] or [*graph.graph])
         raise OptionError(f"{option}, {name!r}: {graph.name!r} has no such {what}{close}")
+
+
+def _shape_of(graph: OpGraph, name: str, source: Source) -> str:
+    sizes = zip(graph.op(name).signature.outputs, graph.sizes[name], strict=True)
+    return next(f"[{','.join(map(str, spec.shape or ()))}]" for spec, size in sizes if size and size.source == source)
 
 
 def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:

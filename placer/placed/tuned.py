@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placer.common.tables import table
 from placer.plan.verdict import Verdict
-from placer.views.shared.words import end_of_race, verdict_headline, verdict_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +29,7 @@ class Tuned:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.function} on {self.machine}: {verdict_headline(self.verdict) or f'{self.verdict.used} is used'}",
-            table(["candidate", "measured", "predicted", "calls", ""], verdict_rows(self.verdict)),
-            end_of_race(self.verdict),
+            f"{self.function} on {self.machine}: {self.verdict}",
             *(f"learnt: {text}" for text in self.learnt),
             *(f"note: {text}" for text in self.notes),
         ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from placer.common.html import Html, folded, html_table, stacked
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
 
 MAX_MOVES_SHOWN = 20
+_HEAD = ("", "first", "second", "change")
+_MOVES_HEAD = ("from", "to", "op")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,9 @@ class Difference:
     measured_ns: tuple[int, int]
     """The measured time of that candidate; 0 if it was not timed."""
 
-    def __str__(self) -> str:
+    @property
+    def _rows(self) -> list[list[str]]:
+        """A row for each figure: its name, both values, and the change."""
         figures: dict[str, tuple[tuple[int, int], Callable[[int], str]]] = {
             "step time": (self.step_time_ns, format_ns),
             "total cost": (self.total_cost_ns, format_ns),
@@ -55,18 +60,34 @@ class Difference:
         ]
         if any(self.used):
             rows[:0] = [["used", *(used or "the plan, predicted" for used in self.used), ""], self._measured()]
+        return rows
+
+    @property
+    def _counts(self) -> str:
+        """How many ops differ, in words."""
         moved, only_first, only_second = len(self.moved), len(self.only_first), len(self.only_second)
         moves, are = "op moves" if moved == 1 else "ops move", "is" if only_first == 1 else "are"
-        lines = [
-            f"{moved} {moves}, {only_first} {are} only in the first, {only_second} only in the second",
-            "",
-            table(["", "first", "second", "change"], rows),
-        ]
-        shown = list(self.moved.items())[:MAX_MOVES_SHOWN]
-        if shown:
-            lines += ["", table(["from", "to", "op"], [[*devices, name] for name, devices in shown], ["to", "op"])]
-        more = moved - len(shown)
-        return "\n".join([*lines, *([f"… and {more} more"] if more else [])])
+        return f"{moved} {moves}, {only_first} {are} only in the first, {only_second} only in the second"
+
+    @property
+    def _moves(self) -> list[list[str]]:
+        """The first moves: from, to, op."""
+        return [[*devices, name] for name, devices in list(self.moved.items())[:MAX_MOVES_SHOWN]]
+
+    def __str__(self) -> str:
+        lines = [self._counts, "", table(_HEAD, self._rows)]
+        if self.moved:
+            lines += ["", table(_MOVES_HEAD, self._moves, ["to", "op"])]
+        more = len(self.moved) - MAX_MOVES_SHOWN
+        return "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])
+
+    def _repr_html_(self) -> Html:
+        parts = [html_table(_HEAD, self._rows)]
+        if self.moved:
+            more = len(self.moved) - MAX_MOVES_SHOWN
+            moves = html_table(_MOVES_HEAD, self._moves, ["to", "op"])
+            parts.append(folded("ops that move", moves, *([f"… and {more} more"] if more > 0 else [])))
+        return stacked(self._counts, *parts)
 
     def _measured(self) -> list[str]:
         """The row of measured times. Only two measured times have a change."""

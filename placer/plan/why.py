@@ -45,6 +45,21 @@ def why(placement: Placement, op: OpNode) -> Reason:
     return Reason("neighbours", op.name, text)
 
 
+def decisive_op(placement: Placement) -> str:
+    """The op whose time the choice of its device changes most; "" if no op has a choice.
+
+    Ops on another device than in TensorFlow's own placement come first, compared with that device. Without such an op, each is
+    compared with the device where it takes longest.
+    """
+    changes: list[tuple[bool, int, str]] = []
+    for name, op in placement.ops.items():
+        others = {device: ns for device, ns in op.time_ns.items() if device != op.device}
+        if others and op.device in op.time_ns:
+            other_ns = others.get(op.default, max(others.values()))
+            changes.append((op.default in others, abs(other_ns - op.time_ns[op.device]), name))
+    return max(changes, key=lambda change: change[:2], default=(False, 0, ""))[2]
+
+
 def _forced(placement: Placement, op: OpNode) -> Reason:
     """The constraint that excluded every other device; it may hold for another op of the unit."""
     plan = placement.ops[op.name]

@@ -13,6 +13,7 @@ from cost_models.machines import Device
 from cost_models.measurements import Row, signature_text
 from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Store, StoreError
+from placer.common.html import Html, folded, html_table, stacked
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
@@ -44,12 +45,21 @@ class Profile:
     """Number of ops that cannot be measured, by reason and op type."""
     seconds: float
 
-    def __str__(self) -> str:
+    @property
+    def _counts(self) -> str:
+        """The counts in words."""
         refused = sum(sum(types.values()) for types in self.refused.values())
         counts = f"{self.measured} ops measured in {self.seconds:.0f} s, {self.known} measured before"
         counts += f", {self.remaining} not measured for lack of time"
-        lines = [f"{counts}, {refused} that cannot be measured" if refused else counts]
-        return "\n".join([*lines, *(f"  {reason}: {_counted(types)}" for reason, types in self.refused.items())])
+        return f"{counts}, {refused} that cannot be measured" if refused else counts
+
+    def __str__(self) -> str:
+        return "\n".join([self._counts, *(f"  {reason}: {_counted(types)}" for reason, types in self.refused.items())])
+
+    def _repr_html_(self) -> Html:
+        rows = [[reason, _counted(types)] for reason, types in self.refused.items()]
+        refused = [folded("ops that cannot be measured", html_table(["reason", "op types"], rows, ["op types"]))] if rows else []
+        return stacked(self._counts, *refused)
 
 
 def _counted(types: Mapping[str, int]) -> str:

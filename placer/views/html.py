@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from placer.common.escaping import markup
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
+from placer.plan.why import decisive_op
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.glossary import TERMS
 from placer.views.shared.scopes import Part, scopes
@@ -22,11 +23,9 @@ from placer.views.shared.words import (
     against,
     cost_source,
     cost_sources,
-    end_of_race,
     headline,
     optimality,
     solver_words,
-    verdict_rows,
 )
 from placer.views.timeline import memory_over_time
 
@@ -97,6 +96,7 @@ def payload(placement: Placement) -> dict[str, Any]:
     return {
         "title": graph.name,
         "headline": headline(p),
+        "decisive": number.get(decisive_op(p), -1),
         "machine": p.machine,
         "figures": {
             **{
@@ -119,7 +119,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             }
             for name, b in p.baselines.items()
         ],
-        "verdict": {"rows": verdict_rows(p.verdict), "end": end_of_race(p.verdict)} if p.verdict is not None else None,
+        "verdict": {"rows": p.verdict.rows, "end": p.verdict.cost} if p.verdict is not None else None,
         "notes": list(p.notes),
         "terms": [[term.name, term.meaning, term.example] for term in TERMS if term.in_report],
         "ops": columns,

@@ -1,68 +1,76 @@
-"""A placement in a notebook: its figures, devices, baselines and notes, and a picture if matplotlib is installed."""
+"""A placement in a notebook: its speed, its devices, and, folded, what it was compared with, its notes and a small picture."""
 
 from __future__ import annotations
 
-from placer.common.escaping import markup
+import re
+from contextlib import suppress
+
+from placer.common.html import Html, bold, folded, html_table, joined, listed, stacked
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
+from placer.plan.verdict import VERDICT_HEAD
 from placer.views.shared.colours import colour
-from placer.views.shared.words import VERDICT_HEAD, against, end_of_race, headline, optimality, verdict_rows
+from placer.views.shared.words import against, headline, optimality
 from placer.views.svg import svg
 
-MAX_BOXES = 14
-_LEFT, _RIGHT = 'style="text-align:left;padding:2px 8px"', 'style="text-align:right;padding:2px 8px"'
+MAX_BOXES = 10
+MAX_PIXELS = 400
+"""The longer side of the picture."""
 
 
 def notebook(placement: Placement) -> str:
-    """HTML for a cell's output. It inherits the notebook's colours, so it suits a dark theme too."""
+    """HTML for a cell's output. Its picture needs matplotlib."""
     p = placement
-    devices = []
-    for name, t in p.totals.items():
-        limit = format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none"
-        devices.append([_swatch(name) + markup(name), f"{t.ops:,}", format_ns(t.time_ns), format_bytes(t.peak_bytes), limit])
-    baselines = [
-        [markup(BASELINE_NAMES.get(name, name)), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), markup(against(p, b))]
-        for name, b in p.baselines.items()
+    devices = [
+        [
+            joined(_swatch(name), name),
+            f"{t.ops:,}",
+            format_ns(t.time_ns),
+            format_bytes(t.peak_bytes),
+            format_bytes(t.limit_bytes) if t.limit_bytes >= 0 else "none",
+        ]
+        for name, t in p.totals.items()
     ]
     copies = f"{len(p.transfers)} transfers, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)} per step"
-    parts = [
-        f"<b>{markup(p.graph.name)}</b>: {markup(headline(p))}",
-        f"{len(p.ops):,} ops on {markup(p.machine)}; {copies}; {markup(optimality(p))}",
-        _table(["device", "ops", "time", "peak memory", "limit"], devices),
-        _table(
-            ["placement", "step time", "total cost", ""],
-            [["<b>this plan</b>", format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""], *baselines],
+    parts: list[str] = [
+        joined(bold(p.graph.name), f": {headline(p)}"),
+        html_table(["device", "ops", "time", "peak memory", "limit"], devices),
+        folded("other placements", *_others(p), f"{len(p.ops):,} ops on {p.machine}; {copies}; {optimality(p)}"),
+    ]
+    if p.notes:
+        parts.append(folded(f"notes: {len(p.notes)}", listed(p.notes)))
+    with suppress(OptionError):  # without matplotlib
+        parts.append(folded("what runs where", _picture(p)))
+    return stacked(*parts)
+
+
+def _others(p: Placement) -> list[Html]:
+    """The table of baselines and, after a race, that of the candidates."""
+    rows = [
+        [bold("this plan"), format_ns(p.step_time_ns), format_ns(p.total_cost_ns), ""],
+        *(
+            [BASELINE_NAMES.get(name, name), format_ns(b.step_time_ns), format_ns(b.total_cost_ns), against(p, b)]
+            for name, b in p.baselines.items()
         ),
     ]
+    tables = [html_table(["placement", "step time", "total cost", ""], rows)]
     if p.verdict is not None:
-        rows = [[markup(cell) for cell in row] for row in verdict_rows(p.verdict)]
-        parts.append(_table(list(VERDICT_HEAD), rows) + markup(end_of_race(p.verdict)))
-    if p.notes:
-        items = "".join(f"<li>{markup(note)}</li>" for note in p.notes)
-        parts.append(f"<details><summary>notes: {len(p.notes)}</summary><ul>{items}</ul></details>")
-    try:
-        drawn = svg(p, boxes=MAX_BOXES)
-        fitting = drawn[drawn.index("<svg") :].replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
-        picture = f'<div style="background:#fff;max-width:760px">{fitting}</div>'
-        parts.append(f"<details open><summary>what runs where</summary>{picture}</details>")
-    except OptionError:  # without matplotlib
-        pass
-    return "".join(f'<div style="margin:4px 0">{part}</div>' for part in parts)
+        tables.append(joined(html_table(VERDICT_HEAD, p.verdict.rows), p.verdict.cost))
+    return tables
 
 
-def _swatch(device: str) -> str:
+def _swatch(device: str) -> Html:
     fill, line = colour(device)
     box = "display:inline-block;width:10px;height:10px;margin-right:6px;border-radius:3px"
-    return f'<span style="{box};background:{fill};border:1.5px solid {line}"></span>'
+    return Html(f'<span style="{box};background:{fill};border:1.5px solid {line}"></span>')
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    last = len(head) - 1 if not head[-1] else -1
-
-    def cells(row: list[str], tag: str) -> str:
-        return "".join(f"<{tag} {_LEFT if k in (0, last) else _RIGHT}>{cell}</{tag}>" for k, cell in enumerate(row))
-
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+def _picture(placement: Placement) -> Html:
+    """The view "svg" with few boxes, reduced to `MAX_PIXELS`."""
+    drawn = svg(placement, boxes=MAX_BOXES)
+    start = drawn.index("<svg")
+    width, height = (float(re.search(rf'\b{side}="([\d.]+)pt"', drawn[start:])[1]) for side in ("width", "height"))  # type: ignore[index]
+    pixels = round(width * min(1.0, MAX_PIXELS / max(width, height)))
+    return Html(drawn[start:].replace("<svg ", f'<svg style="background:#fff;width:{pixels}px;max-width:100%;height:auto" ', 1))

@@ -8,16 +8,14 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.assumptions import known_in_short
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
+from placer.plan.verdict import VERDICT_HEAD
 from placer.views.shared.words import (
-    VERDICT_HEAD,
     against,
     at_end,
     cost_sources,
-    end_of_race,
     headline,
     optimality,
     solver_words,
-    verdict_rows,
 )
 
 MAX_NOTES_SHOWN = 8
@@ -65,7 +63,7 @@ def summary(placement: Placement) -> str:
         table(["placement", "step time", "total cost", ""], placements),
     ]
     if p.verdict is not None:
-        blocks += ["", table(VERDICT_HEAD, verdict_rows(p.verdict)), end_of_race(p.verdict)]
+        blocks += ["", table(VERDICT_HEAD, p.verdict.rows), p.verdict.cost]
     if p.notes:
         blocks += ["", *(f"note: {note}" for note in p.notes[:MAX_NOTES_SHOWN])]
         blocks += [f"… and {len(p.notes) - MAX_NOTES_SHOWN} more notes"] if len(p.notes) > MAX_NOTES_SHOWN else []

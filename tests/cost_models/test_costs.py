@@ -242,7 +242,7 @@ def test_larger_products_and_additions_never_cost_less(device, m, n, k, factor):
 
 
 @pytest.mark.parametrize(
-    ("device", "count", "median", "over_two"), [(GPU, 713, 0.17, 0.075), (CPU, 550, 0.325, 0.235), (LAPTOP, 402, 0.45, 0.37)]
+    ("device", "count", "median", "over_two"), [(GPU, 713, 0.17, 0.075), (CPU, 550, 0.23, 0.11), (LAPTOP, 402, 0.44, 0.37)]
 )
 def test_single_ops_cost_about_what_was_measured(device, count, median, over_two):
     """The logarithm of predicted by measured, over all that is shipped, and how many are off by more than a factor of two."""

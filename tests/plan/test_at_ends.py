@@ -102,4 +102,4 @@ def test_what_a_run_had_is_said() -> None:
     [line] = [line for line in placed.plan(tf.ones([4])).summary().splitlines() if line.startswith("seen")]
     assert "2 rounds of 'while'" in line
     assert "'while/body/cond' took 2 and 0 times" in line or "took 0 and 2 times" in line
-    assert "sizes of 'boolean_mask/Where'" in line
+    assert "sizes [4,1] of 'boolean_mask/Where'" in line

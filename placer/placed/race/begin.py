@@ -20,6 +20,7 @@ from placer.plan.call_plan import CallPlan
 from placer.plan.verdict import DEFAULT, PLAN, Verdict
 
 if TYPE_CHECKING:
+    from placer.options import Options
     from placer.placed.signatures import Signatures
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
@@ -96,10 +97,14 @@ def decided(signatures: Signatures, prepared: Prepared, alone: Runner) -> Prepar
 
 
 def is_wanted(signatures: Signatures) -> bool:
-    """Whether the options ask for a race. A solver or an objective that the user chose is not put to the test."""
-    options = signatures.options
+    """Whether the options ask for a race."""
+    return not signatures.plans and asks_for_race(signatures.options)
+
+
+def asks_for_race(options: Options) -> bool:
+    """Whether options ask for a race. A solver or an objective that the user chose is not put to the test."""
     chosen_by_user = options.solver != "auto" or options.objective != "step_time"
-    return not signatures.plans and (options.race == "force" or (options.race == "auto" and not chosen_by_user))
+    return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
@@ -144,7 +149,7 @@ def _by_prediction(signatures: Signatures, prepared: Prepared, entrants: list[Ca
         assert prepared.trace is not None
         # Not the plain function: under a tape it would run without a plan for its gradient.
         prepared = replace(prepared, run=signatures.rewritten(prepared, prepared.trace, CallPlan.of(plan)))
-    noted = prepared.planned.changed(replace(plan, notes=(*plan.notes, note)))
+    noted = prepared.planned.changed(replace(plan, notes=(note, *plan.notes)))
     remember(noted)
     return replace(prepared, call_plan=noted)
 
@@ -229,7 +234,7 @@ def _try_moves(signatures: Signatures, prepared: Prepared, dispatch: Dispatch, f
         placement = prepared.plan
         if choice is not None and reason:
             note = note_on_staying(choice.candidates[0], fixed, reason)
-            placement = replace(placement, notes=(*placement.notes, note))
+            placement = replace(placement, notes=(note, *placement.notes))
         if verdict is not None:
             placement = replace(placement, verdict=verdict)
         plan = prepared.planned.changed(placement)

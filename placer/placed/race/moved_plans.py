@@ -147,7 +147,7 @@ def moved_by_prediction(signatures: Signatures, prepared: Prepared) -> Prepared:
             remember(moved.planned)
             return moved
         reason = moved
-    noted = plan.changed(replace(plan.placement, notes=(*plan.placement.notes, note_on_staying(found[0], fixed, reason))))
+    noted = plan.changed(replace(plan.placement, notes=(note_on_staying(found[0], fixed, reason), *plan.placement.notes)))
     remember(noted)
     return replace(prepared, call_plan=noted)
 

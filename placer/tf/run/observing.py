@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.common.html import Html, html_table, stacked
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
 from placer.tf._private.gradients import is_trainable
@@ -48,18 +49,30 @@ class Observation:
     compiled_callers: tuple[str, ...] = ()
     """Functions that call this one and that XLA compiles as a whole: the plan has no effect there."""
 
-    def __str__(self) -> str:
+    @property
+    def _counts(self) -> str:
+        """How many ops ran on each device, in words."""
         ran = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(self.ran.values()).items()))
-        lines = [f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"]
-        lines += [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches]
+        return f"{len(self.ran)} ops ran, {ran}; {len(self.folded)} folded away by TensorFlow"
+
+    @property
+    def _result(self) -> str:
+        """Whether the plan had its effect, in words; "" if there are mismatches to say it."""
         if self.compiled_callers:
             callers = " and ".join(self.compiled_callers)
-            lines.append(
+            return (
                 f"only this call ran by its plan; in {callers} the ops are in one compiled unit on one device (jit_compile=True)"
             )
-        elif not self.mismatches:
-            lines.append("each op ran on its planned device")
-        return "\n".join(lines)
+        return "" if self.mismatches else "each op ran on its planned device"
+
+    def __str__(self) -> str:
+        mismatches = [f"{m.op}: planned for {m.planned}, ran on {m.ran}" for m in self.mismatches]
+        return "\n".join(filter(None, [self._counts, *mismatches, self._result]))
+
+    def _repr_html_(self) -> Html:
+        rows = [[m.op, m.planned, m.ran] for m in self.mismatches]
+        mismatches = [html_table(["op", "planned", "ran"], rows)] if rows else []
+        return stacked(*filter(None, [self._counts, *mismatches, self._result]))
 
 
 def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement], functions: int) -> Observation:

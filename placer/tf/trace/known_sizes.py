@@ -57,6 +57,8 @@ class KnownSizes:
         self._exact: SizeWalk | None = None
         self._ends: dict[End, SizeWalk] = {}
         self.rounds = LoopRounds(overrides)
+        self._of_call: dict[tuple[str, int], Size] = {}
+        """The sizes of arguments that the function's signature leaves open: the given ones, or those of the example call."""
         if _has_unknown(trace):
             self._derive(trace, overrides)
 
@@ -64,6 +66,13 @@ class KnownSizes:
     def _derive(self, trace: Trace, overrides: Mapping[str, Rounds]) -> None:
         scratch = ScratchShapes(trace.root.graph.graph_def_versions)
         arguments = [_argument_shape(value) for value in trace.arguments]
+        for name, position in trace.root.inputs.items():
+            path, traced = trace.root.names[name], as_tuple(trace.root.input_tensors[position].shape)
+            if position < len(arguments) and not is_known(traced):
+                known = self._override("likely", path, 0, traced)
+                shape, source = known if known and known[1] == "given" else (arguments[position], "seen")
+                if is_known(shape):
+                    arguments[position], self._of_call[path, 0] = shape, Size(source, shape)
 
         varying = frozenset(path for (path, _), shape in self.seen.sizes.items() if shape.mean != shape.largest)
 
@@ -140,6 +149,8 @@ class KnownSizes:
     def size_of(self, path: str, index: int) -> Size | None:
         """What is known of an output whose shape is not exact; None for one whose shape is."""
         output = path, index
+        if output in self._of_call:
+            return self._of_call[output]
         if self._bound is None or self._exact is None or output not in self._bound.origins:
             return None
         if is_known(self._exact.shape(output)):
@@ -205,7 +216,7 @@ class KnownSizes:
 
     def of_nodes(self, outputs: Mapping[str, int]) -> dict[str, tuple[Size | None, ...]]:
         """By node with an output whose shape is not exact: `size_of` each output; `outputs` has each node's number of them."""
-        if self._bound is None:
+        if self._bound is None and not self._of_call:
             return {}
         sizes = {path: tuple(self.size_of(path, k) for k in range(count)) for path, count in outputs.items()}
         return {path: of_node for path, of_node in sizes.items() if any(of_node)}

@@ -68,6 +68,11 @@ class Details {
       copies.map((t) => el("div", { class: "copy" }, `copied to ${plan.devices[t.dst].name}${t.host && plan.devices[t.dst].name.startsWith("GPU") ? " (host memory)" : ""} in ${formatNs(t.time)}`)));
   }
 
+  /** What a control edge from an op to a device takes, if the device is another. */
+  #signals(op, device) {
+    return this.plan.copies(op, -1, device).map((t) => el("div", { class: "copy" }, `a control edge to ${this.plan.devices[t.dst].name}, ${formatNs(t.time)}: ${WAITING}`));
+  }
+
   #inputs(op) {
     const { plan } = this, seen = new Map(), waits = new Set();
     for (const e of plan.incoming[op]) {
@@ -76,7 +81,7 @@ class Details {
     }
     return [
       seen.size ? [el("h3", {}, "In"), this.#some([...seen.values()].map(([from, output]) => this.#tensor(from, output, plan.ops.device[op])))] : null,
-      waits.size ? [el("h3", {}, "Waits for"), this.#some([...waits].map((from) => el("li", {}, this.link(from))))] : null,
+      waits.size ? [el("h3", {}, "Waits for"), this.#some([...waits].map((from) => el("li", {}, this.link(from), this.#signals(from, plan.ops.device[op]))))] : null,
     ];
   }
 
@@ -118,7 +123,7 @@ class Details {
     const name = (node) => el("button", { type: "button", class: "link", onclick: () => app.select(node) }, plan.shortLabel(node));
     this.fill([
       el("h2", {}, "From ", name(from), " to ", name(to)),
-      el("p", {}, flow.crosses ? el("span", { class: "copy" }, `${formatBytes(flow.crossing)} cross in ${formatNs(flow.time)} per step`) : `${formatBytes(flow.nbytes)}, nothing crosses here`),
+      el("p", {}, flow.crosses ? el("span", { class: "copy" }, flow.crossing ? `${formatBytes(flow.crossing)} cross in ${formatNs(flow.time)} per step` : `control edges cross in ${formatNs(flow.time)} per step: ${WAITING}`) : `${formatBytes(flow.nbytes)}, nothing crosses here`),
       this.#some([...tensors.values()].map(([op, output, reader]) => (output < 0 ? el("li", {}, this.link(reader), " waits for ", this.link(op)) : this.#tensor(op, output, plan.ops.device[reader])))),
     ]);
   }

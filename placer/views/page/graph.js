@@ -1,6 +1,6 @@
 // The drawing: boxes for closed scopes and for the ops of open ones, and arrows for the tensors between them.
 
-const MIN_BOXES_AT_FIRST = 30, MAX_BOXES_AT_FIRST = 44, MIN_READABLE_ZOOM = 0.75;
+const MAX_BOXES_AT_FIRST = 44, MIN_READABLE_ZOOM = 0.6, MARGIN = 24;
 
 class GraphView {
   constructor(plan, app) {
@@ -24,31 +24,37 @@ class GraphView {
   isOpen = (node) => this.open.has(node.id);
 
   /**
-   * Opens scopes until there are enough boxes to look at: scopes with crossings inside first, then those that take longest.
-   * Groups of siblings stay closed, since one sibling shows as much as all.
+   * Opens scopes as long as all of the drawing can be read at once: those around the selected op first, then those with crossings
+   * inside, then those that take longest. Groups of siblings stay closed, since one sibling shows as much as all.
    */
   openAtFirst() {
-    const { plan } = this;
+    const { plan } = this, around = new Set();
     this.open = new Set([plan.root.id]);
+    for (let above = this.app.selected?.parent; above; above = above.parent) around.add(above);
     let shown = plan.root.children.length;
     const opens = (node) => node.op < 0 && !/\*$| … /.test(node.label);
     const closed = plan.root.children.filter(opens);
-    const urgency = (node) => (node.crossings ? 1e18 : 0) + plan.nodeTime(node);
-    while (closed.length && shown < MIN_BOXES_AT_FIRST) {
-      closed.sort((a, b) => urgency(b) - urgency(a));
-      const k = closed.findIndex((node) => shown + node.children.length - 1 <= MAX_BOXES_AT_FIRST);
-      if (k < 0) break;
-      const [node] = closed.splice(k, 1);
+    const urgency = (node) => (around.has(node) ? 1e20 : node.crossings ? 1e18 : 0) + plan.nodeTime(node);
+    while (closed.length) {
+      closed.sort((a, b) => urgency(a) - urgency(b));
+      const node = closed.pop(), more = node.children.length - 1;
+      if (shown + more > MAX_BOXES_AT_FIRST) continue;
       this.open.add(node.id);
-      shown += node.children.length - 1;
-      closed.push(...node.children.filter(opens));
+      if (this.#fittingZoom(this.#arranged().at) < MIN_READABLE_ZOOM) this.open.delete(node.id);
+      else {
+        shown += more;
+        closed.push(...node.children.filter(opens));
+      }
     }
     this.app.opened();
     this.fit();
-    if (shown && this.cy.zoom() < MIN_READABLE_ZOOM) {  // too small to read: show the start of the step
-      const first = this.cy.nodes().filter((node) => node.isChildless()).min((node) => node.position("y")).ele.position();
-      this.cy.zoom(MIN_READABLE_ZOOM).pan({ x: byId("canvas").clientWidth / 2 - MIN_READABLE_ZOOM * first.x, y: 80 - MIN_READABLE_ZOOM * first.y });
-    }
+  }
+
+  /** The zoom at which a drawing fits into the canvas. */
+  #fittingZoom(at) {
+    const { clientWidth, clientHeight } = byId("canvas"), boxes = [...at.values()];
+    const extent = (axis, size) => Math.max(...boxes.map((box) => box[axis] + box[size] / 2)) - Math.min(...boxes.map((box) => box[axis] - box[size] / 2));
+    return Math.min((clientWidth - 2 * MARGIN) / extent("x", "width"), (clientHeight - 2 * MARGIN) / extent("y", "height"));
   }
 
   setOpen(node, open) {
@@ -124,13 +130,14 @@ class GraphView {
     }
   }
 
-  draw() {
-    const { plan } = this, { box, drawn, scopes } = this.#boxes();
-    const flows = this.#flows(box);
-    this.#markRepeats(flows);
-    const links = new Map();
-    for (const flow of flows) {
-      let a = plan.nodes[flow.from], b = plan.nodes[flow.to];
+  /** What is drawn, and where: the box of each op, the nodes, the open scopes, the texts of the nodes and the place of each box. */
+  #arranged() {
+    const { plan } = this, { box, drawn, scopes } = this.#boxes(), links = new Map(), linked = new Set();
+    for (let e = 0; e < plan.from.length; e++) {
+      const from = box[plan.from[e]], to = box[plan.to[e]], key = from * plan.nodes.length + to;
+      if (from < 0 || to < 0 || from === to || linked.has(key)) continue;
+      linked.add(key);
+      let a = plan.nodes[from], b = plan.nodes[to];
       const scope = plan.meeting(a, b);
       while (a.parent !== scope) a = a.parent;
       while (b.parent !== scope) b = b.parent;
@@ -140,9 +147,14 @@ class GraphView {
     const texts = new Map(drawn.map((node) => [node, this.#label(node)]));
     const size = (node) => {
       const longest = Math.max(...texts.get(node).split("\n").map((line) => line.length));
-      return { width: Math.max(96, Math.min(250, 7.2 * longest + 24)), height: 46 };
+      return { width: Math.max(96, Math.min(250, 7.2 * longest + 24)), height: 40 };
     };
-    const at = arranged(plan.root, this.isOpen, size, links);
+    return { box, drawn, scopes, texts, at: arranged(plan.root, this.isOpen, size, links) };
+  }
+
+  draw() {
+    const { plan } = this, { box, drawn, scopes, texts, at } = this.#arranged(), flows = this.#flows(box);
+    this.#markRepeats(flows);
     const elements = [];
     for (const node of [...scopes, ...drawn]) {
       const { x, y, width, height } = at.get(node), open = this.isOpen(node);
@@ -285,7 +297,7 @@ class GraphView {
 
   fit() {
     this.cy.resize();
-    this.cy.fit(undefined, 44);
+    this.cy.fit(undefined, MARGIN);
     if (this.cy.zoom() > 1.2) this.cy.zoom(1.2).center();
   }
 
@@ -309,7 +321,7 @@ class GraphView {
       el("li", {}, line("var(--crossing)", 4, "none"), "copied to another device"),
       el("li", {}, line("var(--crossing)", 1.5, "4 3"), "uses an existing copy"),
       el("li", {}, line("var(--soft)", 1.5, "none"), "stays on its device"),
-      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), "order only"),
+      el("li", {}, line("var(--soft)", 1.5, "1.5 3"), line("var(--crossing)", 1.5, "1.5 3"), "control edge: order only, 0 B"),
       el("li", {}, el("span", { class: "crosses" }, "⇄"), " crossings inside"),
       el("li", { class: "soft" }, "double-click opens ▸ and closes ▾"),
     );

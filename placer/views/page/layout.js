@@ -1,6 +1,6 @@
 // The positions of boxes. Each open scope is laid out alone, innermost first, and is then one box in the scope around it.
 
-const PAD = 34, MAX_PER_ROW = 7, CURVE_STEPS = 40, BOWS = [0, 90, -90, 180, -180, 300, -300, 450, -450];
+const PAD = 30, MAX_PER_ROW = 7, CURVE_STEPS = 40, BOWS = [0, 90, -90, 180, -180, 300, -300, 450, -450, 600, -600, 800, -800];
 
 /**
  * Centres and sizes of everything visible, by node.
@@ -12,7 +12,7 @@ function arranged(root, isOpen, sizeOf, links) {
   const inner = (scope) => {
     if (!scope.children.length) return { width: 0, height: 0 };
     const graph = new dagre.graphlib.Graph();
-    graph.setGraph({ rankdir: "TB", nodesep: 26, ranksep: 46, ranker: scope.children.length > 40 ? "tight-tree" : "network-simplex" });
+    graph.setGraph({ rankdir: "TB", nodesep: 26, ranksep: 32, ranker: scope.children.length > 40 ? "tight-tree" : "network-simplex" });
     graph.setDefaultEdgeLabel(() => ({}));
     const sizes = new Map();
     for (const child of scope.children) {
@@ -71,7 +71,7 @@ function wrapped(children, at, sizes) {
         at.set(child, { x: x + sizes.get(child).width / 2, y: top + height / 2 });
         x += sizes.get(child).width + 26;
       }
-      top += height + (k + size < rank.length ? 14 : 46);
+      top += height + (k + size < rank.length ? 14 : 32);
     }
   }
 }

@@ -1,16 +1,17 @@
 // The page: the selection, which scopes are open, and the parts of the page that show them.
 
-const MAX_MATCHES = 60;
+const MAX_MATCHES = 60, MAX_NOTES = 4;
 
 class App {
   constructor(plan) {
     this.plan = plan;
-    this.selected = null;
+    this.selected = plan.nodes[plan.leafOf[plan.decisive]] ?? null;
     this.flowing = null;
     this.outline = new Outline(plan, this);
     this.details = new Details(plan, this);
     this.graph = new GraphView(plan, this);
     this.graph.openAtFirst();
+    if (this.selected) this.#describe();
     this.tabs = { "tab-timeline": () => new Timeline(plan, this), "tab-ops": () => opsTable(plan, this), "tab-transfers": () => transfersTable(plan, this) };
     this.made = {};
     this.#listenToTabs();
@@ -167,7 +168,7 @@ function overview(plan) {
   const { figures: f } = plan;
   byId("headline").textContent = plan.headline;
   const figures = {
-    "step time": formatNs(f.step_time_ns), "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
+    "predicted step time": formatNs(f.step_time_ns), "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
     transfers: `${plan.transfers.length}, ${formatBytes(f.copied_bytes)}, ${formatNs(f.transfer_ns)}`,
     objective: `${f.objective.replace("_", " ")}, ${f.status}${f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : ""}`, costs: f.costs,
   };
@@ -195,7 +196,9 @@ function overview(plan) {
   const notes = byId("notes");
   notes.hidden = !plan.notes.length;
   notes.querySelector("summary").textContent = `${plan.notes.length} ${plan.notes.length === 1 ? "note" : "notes"}`;
-  notes.querySelector("ul").replaceChildren(...plan.notes.map((note) => el("li", {}, note)));
+  const items = (texts) => texts.map((note) => el("li", {}, note)), more = plan.notes.slice(MAX_NOTES);
+  notes.querySelector("ul").replaceChildren(...items(plan.notes.slice(0, MAX_NOTES)),
+    more.length ? el("li", {}, el("details", {}, el("summary", {}, `${more.length} more`), el("ul", {}, items(more)))) : "");
   byId("terms").querySelector("dl").replaceChildren(...plan.terms.flatMap(([name, meaning, example]) =>
     [el("dt", {}, name), el("dd", {}, `${meaning} `, el("span", { class: "soft" }, `Example: ${example.replaceAll("`", "")}`))]));
 }

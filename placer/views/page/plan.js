@@ -1,6 +1,7 @@
 // The plan: ops by number, the tensors between them, and the tree of scopes over them.
 
 const STAYS = 0, CROSSES = 1;  // kinds of edges; the third, 2, uses a copy made for an earlier reader
+const WAITING = "no data, but the op at the other end waits for the signal that this one has run";
 
 async function unpacked(id) {
   const packed = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));

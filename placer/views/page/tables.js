@@ -88,10 +88,10 @@ function opsTable(plan, app) {
   for (let e = 0; e < plan.from.length; e++) if (plan.kind[e] !== STAYS) crossing.add(plan.from[e]).add(plan.to[e]);
   const size = (op) => ops.outputs[op].reduce((sum, k) => sum + plan.outputs[k][1], 0);
   const table = new LongTable(place, "Ops", [
-    { title: "op", width: "minmax(200px, 4fr)", of: (op) => ops.name[op], text: (op) => ops.name[op] },
-    { title: "type", width: "minmax(100px, 1.3fr)", of: (op) => plan.text(ops.type[op]), text: (op) => plan.text(ops.type[op]) },
-    { title: "device", width: "90px", of: (op) => ops.device[op], text: (op) => el("span", {}, swatch(plan, ops.device[op]), plan.devices[ops.device[op]].name) },
+    { title: "op", width: "minmax(140px, 4fr)", of: (op) => ops.name[op], text: (op) => ops.name[op] },
     { title: "time", width: "80px", number: true, of: (op) => plan.ownTime[op], text: (op) => formatNs(plan.ownTime[op]) },
+    { title: "device", width: "90px", of: (op) => ops.device[op], text: (op) => el("span", {}, swatch(plan, ops.device[op]), plan.devices[ops.device[op]].name) },
+    { title: "type", width: "minmax(100px, 1.3fr)", of: (op) => plan.text(ops.type[op]), text: (op) => plan.text(ops.type[op]) },
     { title: "outputs", width: "80px", number: true, of: size, text: (op) => formatBytes(size(op)) },
     { title: "why", width: "90px", of: (op) => plan.text(ops.reason[op]), text: (op) => plan.text(ops.reason[op]) },
   ], (op) => app.selectOp(op));
@@ -111,6 +111,7 @@ function opsTable(plan, app) {
   };
   for (const input of [device, type, scope, only]) input.addEventListener("input", filter);
   filter();
+  table.sort(1);  // the op that takes longest comes first
   return table;
 }
 
@@ -119,7 +120,7 @@ function transfersTable(plan, app) {
   place.classList.add("list");
   const bytes = plan.transfers.reduce((sum, t) => sum + t.nbytes * t.count, 0), time = plan.transfers.reduce((sum, t) => sum + t.time, 0);
   place.append(el("div", { class: "filters soft" }, plan.transfers.length
-    ? `${plan.transfers.length} transfers, ${formatBytes(bytes)} and ${formatNs(time)} per step. A tensor is copied once per place, however many ops read it there.`
+    ? `${plan.transfers.length} transfers, ${formatBytes(bytes)} and ${formatNs(time)} per step. A tensor is copied once per place, however many ops read it there.${plan.transfers.some((t) => t.output < 0) ? ` Those of control edges have 0 B: ${WAITING}.` : ""}`
     : "Nothing crosses between devices."));
   const name = (k) => plan.devices[k].name;
   const table = new LongTable(place, "Transfers", [

@@ -2,6 +2,8 @@
 
 const LANE = 18, SLIM = 7, GUTTER = 130, CURVE = 84, AXIS = 22;
 
+const sizeOf = (transfer) => (transfer.output < 0 ? "control edge" : formatBytes(transfer.nbytes));
+
 class Timeline {
   constructor(plan, app) {
     this.plan = plan;
@@ -38,8 +40,8 @@ class Timeline {
         ends[lane] = span[1];
         (byLane[lane] ??= []).push(span);
       }
-      const height = kind === "transfer" && byLane.length > 3 ? SLIM : LANE;  // copies overlap while only their latency passes
-      byLane.forEach((inside, k) => tracks.push({ title: k ? "" : title, device, spans: inside, kind, height }));
+      byLane.forEach((inside, k) => tracks.push({ title: k ? "" : title, device, spans: inside, kind, height: LANE }));
+      return byLane.length;
     };
     plan.devices.forEach((device, k) => {
       const streamed = [], threads = [];
@@ -58,7 +60,8 @@ class Timeline {
       links.get(key).push([t.start, t.end, t]);
     }
     plan.devices.forEach((device, k) => tracks.push({ title: `${device.name} memory`, device: k, curve: device.memory, height: CURVE }));
-    for (const [title, spans] of links) lanes(spans, title, -1, "transfer");
+    const most = Math.max(0, ...[...links].map(([title, spans]) => lanes(spans, title, -1, "transfer")));
+    if (most > 3) for (const track of tracks) if (track.kind === "transfer") track.height = SLIM;  // copies overlap while only their latency passes
     return tracks;
   }
 
@@ -184,7 +187,7 @@ class Timeline {
           }
           if (to - from > 44 && track.height === LANE) {
             pen.fillStyle = track.device < 0 || what === chosen ? colour("--panel") : ink;
-            const seen = Math.max(from, GUTTER), text = track.kind === "op" ? plan.text(plan.ops.type[what]) : formatBytes(what.nbytes);
+            const seen = Math.max(from, GUTTER), text = track.kind === "op" ? plan.text(plan.ops.type[what]) : sizeOf(what);
             const room = Math.floor((Math.min(to, GUTTER + this.width) - seen - 8) / 6.6);
             if (room > 2) pen.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, seen + 4, top + LANE / 2);
           }
@@ -273,6 +276,6 @@ class Timeline {
     if (!span || span[0] > time + slack) return null;
     const [start, end, what] = span, when = `${formatNs(end - start)} from ${formatNs(start)}`;
     if (track.kind === "op") return { op: what, text: `${plan.ops.name[what]} (${plan.text(plan.ops.type[what])}): ${when}` };
-    return { op: what.op, text: `${plan.tensorName(what.op, what.output)}, ${formatBytes(what.nbytes)}: ${when}` };
+    return { op: what.op, text: `${plan.tensorName(what.op, what.output)}, ${sizeOf(what)}: ${when}` };
   }
 }

@@ -32,6 +32,12 @@ TERMS = (
         "A variable and every op that reads or assigns it.",
     ),
     Term(
+        "layer",
+        "A name scope: the ops in it, the ops of their gradients, its variables, those that an optimizer keeps for them, and the "
+        "ops that serve to update them.",
+        "`embed`: the lookup, its gradient, the table and Adam's two tables for it.",
+    ),
+    Term(
         "machine",
         "A description of what to plan for: its devices, their memory and speed, and the links between them.",
         '`"h100"`: one CPU device and one H100.',
@@ -51,6 +57,12 @@ TERMS = (
         "crossing",
         "A tensor that is made in one place and read in another, or that may be, depending on where its units are put.",
         "The output of a `Conv2D` on GPU:0 that a `NonMaxSuppressionV3` on CPU:0 reads.",
+        in_report=True,
+    ),
+    Term(
+        "control edge",
+        "An edge without data: the op at its end runs after the op at its start. Between devices it is a transfer of 0 B.",
+        "`tf.print` on CPU:0 under the control dependency of an op on GPU:0: a transfer of 0 B in 44 us.",
         in_report=True,
     ),
     Term(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from placer.common.units import format_ns, three_digits
+from placer.common.units import format_ns, ratio
 from placer.graph.assumptions import assumed_in_short, values_at
 from placer.plan.parts import BASELINE_NAMES, AtEnd, Baseline, OpPlan
 from placer.plan.placement import Placement
-from placer.plan.verdict import DEFAULT, TUNED, Verdict
 from placer.solvers.base import Status
 
 COST_SOURCES = {
@@ -29,7 +28,7 @@ def headline(placement: Placement) -> str:
 
     If another placement is best at an end of what the graph leaves open, that is said, too.
     """
-    if placement.verdict is not None and (measured := verdict_headline(placement.verdict)):
+    if placement.verdict is not None and (measured := placement.verdict.headline):
         return measured
     said = ", ".join(filter(None, (_predicted(placement), assumed_in_short(placement.graph))))
     return "; ".join((said, *(at_end(placement, each) for each in placement.at_ends if each.best)))
@@ -42,45 +41,6 @@ def at_end(placement: Placement, each: AtEnd) -> str:
         return f"with {values}, the plan takes {plan_ns}"
     best = BASELINE_NAMES.get(each.best, "another placement")
     return f"with {values}, {best} is best: {format_ns(each.best_step_time_ns)} instead of {plan_ns}"
-
-
-def verdict_headline(verdict: Verdict) -> str:
-    """The time of the candidate that is used, against TensorFlow's default; "" if one of them was not timed."""
-    used, default = verdict.of(verdict.used), verdict.of(DEFAULT)
-    if used is None or default is None or not used.median_ns or not default.median_ns:
-        return ""
-    time = f"{format_ns(used.median_ns)} per step"
-    if verdict.used == DEFAULT:
-        others = len(verdict.candidates) - 1
-        none = "the other candidate is not" if others == 1 else f"none of {others} others is"
-        return f"measured: {none} clearly faster than {DEFAULT}, which is used: {time}"
-    change = ratio(default.median_ns, used.median_ns, "faster than", "slower than", "as fast as")
-    return f"measured {change} {DEFAULT}: {time} instead of {format_ns(default.median_ns)} ({verdict.used} is used)"
-
-
-VERDICT_HEAD = ("candidate", "measured", "predicted", "calls", "")
-"""The head of a table of `verdict_rows`."""
-
-
-def verdict_rows(verdict: Verdict) -> list[list[str]]:
-    """A row of text for each candidate of a race: its name, measured and predicted time, calls, and what became of it."""
-    return [
-        [
-            candidate.name,
-            format_ns(candidate.median_ns) if candidate.median_ns else "",
-            format_ns(candidate.predicted_ns) if candidate.predicted_ns else "",
-            str(candidate.calls),
-            "used" if candidate.name == verdict.used else candidate.outcome,
-        ]
-        for candidate in verdict.candidates
-    ]
-
-
-def end_of_race(verdict: Verdict) -> str:
-    """Why a race ended, and what it cost; how long a tuning took."""
-    if verdict.end == TUNED:
-        return f"tuned in {three_digits(verdict.cost_s)} s, with {verdict.calls} timed calls"
-    return f"the race ended after {verdict.calls} calls: {verdict.end}; it cost {verdict.cost_s:.2g} s"
 
 
 def _predicted(placement: Placement) -> str:
@@ -104,15 +64,6 @@ def against(placement: Placement, baseline: Baseline) -> str:
     else:
         text = f"the plan is {ratio(baseline.step_time_ns, placement.objective_ns, 'faster', 'slower', 'as fast')}"
     return "; ".join(filter(None, (text, baseline.note)))
-
-
-def ratio(baseline_ns: int, plan_ns: int, better: str, worse: str, same: str) -> str:
-    """The ratio of two times and a word for its direction, such as "2.15x faster"; `same` if it rounds to 1.00."""
-    low, high = sorted((baseline_ns, plan_ns))
-    if high < 1.005 * low or not high:
-        return same
-    word = better if plan_ns < baseline_ns else worse
-    return f"{three_digits(high / low)}x {word}" if low else word
 
 
 def optimality(placement: Placement) -> str:

@@ -279,7 +279,7 @@ def test_a_given_size_is_carried_on_and_said(given: dict[str, Any]) -> None:
     assert plan.graph.size_of(relu.name, 0) == Size("given", (64, 4))
     assert "given, at most [64, 4]" in plan.explain(relu.name)
     assert "assum" not in plan.summary()
-    assert "given      sizes of 'x'" in plan.summary()
+    assert "given      sizes [64,4] of 'x'" in plan.summary()
 
 
 def test_given_rounds_hold_for_a_loop_and_its_gradient() -> None:
