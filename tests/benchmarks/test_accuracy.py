@@ -16,14 +16,15 @@ import placer
 from cost_models.auto import auto_model
 from cost_models.exports import import_json
 from cost_models.machines import parse_machine
+from cost_models.measurements import signature_text
 from cost_models.registry import cost_model
 from cost_models.store import Store
 from placer.problem.memory import peaks
-from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, recorded
+from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, left_out, recorded
 from tests.benchmarks.cases import as_traced, placements
 from tests.benchmarks.more_workloads import MORE
 from tests.benchmarks.public_situations import PUBLIC
-from tests.benchmarks.scoring import MIN_RANKED_SPREAD, Score, rank_correlation, report
+from tests.benchmarks.scoring import MIN_RANKED_SPREAD, NOISE, Score, expected_ranks, rank_correlation, report
 
 
 def test_what_is_measured_is_predicted_again_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +104,49 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
         assert each["spread"] < MIN_RANKED_SPREAD or each["rank_correlation"] >= within.get(name, LEAST_RANK), name
 
 
+@pytest.mark.parametrize(
+    ("machine", "count", "rank", "within", "low", "median", "high", "plans"),
+    [("H100", 142, 0.978, 0.955, 1, 0.166, 0.432, 0.2), ("H200", 325, 0.963, 0.855, 9, 0.22, 0.53, 0.32)],
+)
+def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before(
+    machine: str, count: int, rank: float, within: float, low: int, median: float, high: float, plans: float
+) -> None:
+    """Each workload without measurements of ops that it alone has: the figures that docs/accuracy.md begins with."""
+    found = left_out.outcomes(machine, left_out.model_without)
+    score = left_out.score_of(found)
+    assert score.placements == count
+    assert score.rank_correlation >= rank
+    assert score.median_error <= median
+    assert score.error_90 <= high
+    inside = {key: left_out.score_of(group) for key, group in left_out.by_workload(found).items() if left_out.differ(group)}
+    assert np.mean([each.rank_correlation for each in inside.values()]) >= within
+    assert sum(each.rank_correlation < LEAST_RANK for each in inside.values()) <= low, inside
+    assert left_out.score_of([each for each in found if each.label in ("plan", "moved")]).median_error <= plans
+
+
+def test_a_model_without_a_workload_has_no_measurement_that_only_this_workload_needs() -> None:
+    only = left_out.only_in()["svd_then_matmul"]
+    (folder, record), *_ = (pair for pair in left_out.records("H200") if pair[1]["workload"] == "svd_then_matmul")
+    everything, less = left_out.measured_by(folder), left_out.model_without(folder, "svd_then_matmul")
+    graph, gpu = next(recorded.predictions(record, DATA / folder, everything)).graph, parse_machine(record["machine"]).devices[1]
+    svd = next(op.signature for op in graph if op.op_type == "Svd")
+    assert signature_text(svd) in only
+    assert everything.op_cost(svd, gpu).source == "measured" != less.op_cost(svd, gpu).source
+
+
+def test_noise_is_what_equal_placements_differ_by() -> None:
+    """From placements with the same devices that were recorded under two names."""
+    differences = []
+    for machine in left_out.SETS:
+        for _, record in left_out.records(machine):
+            times: dict[tuple[str, str], list[float]] = {}
+            for case in record["cases"].values():
+                times.setdefault((case["graph"], case["devices"]), []).append(float(np.median(case["rounds_ms"])))
+            differences += [abs(np.log(each[0] / each[1])) for each in times.values() if len(each) == 2]
+    assert len(differences) == 30
+    assert np.median(differences) / (0.6745 * 2**0.5) == pytest.approx(NOISE, abs=0.001)
+
+
 def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
     """Of the recommender, whose default and plan are the same and yet took 15% more or less: with those as one, their mean."""
     folder, store = DATA / "recorded_h200", Store(tmp_path / "measurements.sqlite")
@@ -179,8 +223,18 @@ def test_rank_correlation_looks_at_order_alone(values: list[int], random: object
     assert rank_correlation(measured, np.array(shuffled)) == pytest.approx(1 - 6 * squares / (n * (n * n - 1)))
 
 
+@given(st.lists(st.floats(1, 1e9), min_size=2, max_size=12, unique=True), st.floats(0.001, 0.2))
+def test_noise_keeps_the_order_of_ranks_and_their_sum(values: list[float], noise: float) -> None:
+    times = np.sort(np.array(values))
+    ranks = expected_ranks(times, noise)
+    assert (np.diff(ranks) >= -1e-9).all()
+    assert ranks.sum() == pytest.approx(len(values) * (len(values) + 1) / 2)
+    assert expected_ranks(100.0 ** np.arange(len(values)), noise) == pytest.approx(np.arange(1, len(values) + 1))
+
+
 def test_equal_times_share_a_rank() -> None:
     assert rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+    assert expected_ranks(np.array([1.0, 2.0, 2.0, 3.0]), 0.03) == pytest.approx([1, 2.5, 2.5, 4])
     assert rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486833)
 
 
