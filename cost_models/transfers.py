@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from cost_models.machines import Link, Machine
 
-
 LATENCY_IN_A_STEP = 2.05
 """How many times as long the latency of a copy is in a step as `placer calibrate` measures it.
 

@@ -14,7 +14,7 @@ from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.memory import peaks
 from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
-from placer.problem.step_edges import DONE, ISSUED, step_edges_of
+from placer.problem.step_edges import DONE, step_edges_of
 from placer.problem.step_state import StepState
 
 ASLEEP_NS = 1_000_000

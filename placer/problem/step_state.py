@@ -9,7 +9,6 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 
 
-
 @dataclass(slots=True, eq=False)
 class StepState:
     """The state of a simulated step between the starts of two ops. The rest of the step depends on nothing else. Times in ns."""
@@ -27,7 +26,7 @@ class StepState:
     waits: list[int]
     """By op: the number of edges that it still waits for."""
     queue: list[int]
-    """A heap of what is ready. Of N ops and E edges, op i that is ready at time t is t * (N + E) + i. A copy that is ready then is
+    """A heap of what is ready, for N ops and E edges: op i that is ready at time t is t * (N + E) + i, and a copy is
     t * (N + E) + N + e, where e is the first edge that waits for it."""
     latest_ns: int = 0
     """The latest end of an op so far."""

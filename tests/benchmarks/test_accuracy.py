@@ -106,7 +106,7 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
 
 @pytest.mark.parametrize(
     ("machine", "count", "rank", "within", "low", "median", "high", "plans"),
-    [("H100", 142, 0.978, 0.955, 1, 0.166, 0.432, 0.2), ("H200", 325, 0.963, 0.855, 9, 0.22, 0.53, 0.32)],
+    [("H100", 142, 0.983, 0.97, 1, 0.123, 0.42, 0.151), ("H200", 325, 0.978, 0.887, 10, 0.187, 0.434, 0.302)],
 )
 def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before(
     machine: str, count: int, rank: float, within: float, low: int, median: float, high: float, plans: float
@@ -157,7 +157,7 @@ def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
         times.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))
     assert len(times) == len(record["cases"]) - 1
     measured, predictions = zip(*(np.mean(pairs, axis=0) for pairs in times.values()), strict=True)
-    assert rank_correlation(measured, predictions) >= 0.88
+    assert rank_correlation(measured, predictions, NOISE) >= 0.88
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:

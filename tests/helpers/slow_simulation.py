@@ -116,7 +116,10 @@ class _Step:
         problem, source = self.problem, self._made(copy.op, copy.tensor)
         count, interval = self._count(copy.op, copy.tensor), self._interval_ns(copy.op, copy.tensor, copy.place)
         nbytes = 0 if copy.tensor == CONTROL else int(problem.tensors.copy_bytes[copy.tensor])
-        latency, per_byte = int(problem.links.latency_ns[source, copy.place]), float(problem.links.ns_per_byte[source, copy.place])
+        latency, per_byte = (
+            int(problem.links.latency_ns[source, copy.place]),
+            float(problem.links.ns_per_byte[source, copy.place]),
+        )
         takes = round(count * (latency + nbytes * per_byte))
         begins = max(copy.ready, self.links.get((source, copy.place), 0))
         for gpu in (self._own_of_gpu(source), self._own_of_gpu(copy.place)):

@@ -183,7 +183,7 @@ def test_cpu_threads_run_ops_side_by_side_unless_they_are_small_or_large() -> No
 
 
 def test_threads_that_have_nothing_to_do_are_woken() -> None:
-    """Two ops on all cores: one after the other at once, or with an op of a GPU in between; and one of the two waits for the other."""
+    """Two ops on all cores: one right after the other, or with an op of a GPU in between."""
     wide, wake = 100_000, 3000
     waking = {"devices_wake_ns": np.array([wake, 0]), "links_latency_ns": np.zeros((4, 4), np.int64)}
     assert step(ops_of([(0, 1)], wide, 5, 5, **waking), [0, 0]) == wake + 2 * wide + 7
