@@ -35,6 +35,10 @@ class Options:
         default_factory=dict,
         metadata={"help": "the most memory that a plan may take on each device of a spec, such as GPU:0=8GiB or GPU=8GiB"},
     )
+    share: float = field(
+        default=1.0,
+        metadata={"help": "the part of each GPU's time and memory to plan for, such as 0.5 if another program uses the GPU, too"},
+    )
     pins: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"help": "devices by name glob, op type, variable name or layer, such as embed=CPU:0; every plan obeys them"},
@@ -109,6 +113,8 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
         if not isinstance(self.learn_sizes, bool):
             raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
+        if not (isinstance(self.share, float | int) and 0 < self.share <= 1) or isinstance(self.share, bool):
+            raise OptionError(f"share={self.share!r} is no part of a GPU: give a number above 0 and up to 1, such as 0.5.")
         _check("memory_limits", self.memory_limits, {"GPU:0": "8GiB"}, _limit)
         limited: dict[DeviceSpec, str] = {}
         for device in self.memory_limits:

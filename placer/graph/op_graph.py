@@ -232,7 +232,8 @@ class OpGraph:
         known = [*self.resources, *self.graph]
         if pins:
             scopes = (f"{n[: slash.start()]}/*" for n in self.graph for slash in re.finditer("/", n))
-            known = [*(op.op_type for op in self if "/" not in name), *scopes, *known]
+            layers = dict.fromkeys(part for layer in self.layers.values() for part in layer.split("/") if part)
+            known = [*(op.op_type for op in self if "/" not in name), *layers, *scopes, *known]
         return did_you_mean(name, known)
 
     @cached_property

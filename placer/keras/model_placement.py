@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from placer.common.tables import table
 from placer.errors import PlanError
 from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
 from placer.plan.verdict import Verdict
-from placer.views.shared.words import VERDICT_HEAD, end_of_race, verdict_rows
 
 STEPS = ("train", "test", "predict")
 """The steps of a model: `fit` runs the first, `evaluate` the second, `predict` the third."""
@@ -27,8 +25,8 @@ class ModelPlacement:
         return f"<placement of {self._model!r}>"
 
     def __str__(self) -> str:
-        shown = [self._shown(step) for step in STEPS]
-        return "\n\n".join(filter(None, shown)) or f"{self._model} has no plan yet: fit, evaluate or predict makes one."
+        none = f"{self._model} has no plan yet: fit, evaluate or predict makes one where there are several devices."
+        return "\n\n".join(filter(None, map(self._shown, STEPS))) or none
 
     @property
     def train(self) -> Placement:
@@ -71,7 +69,7 @@ class ModelPlacement:
             placement = getattr(self, step)
         except PlanError:
             return ""
-        lines = [placement.summary(), "", placement.view("layers")]
+        parts = [placement.summary(), str(placement.view("layers"))]
         if (verdict := self.verdict(step)) is not None:
-            lines += ["", table(VERDICT_HEAD, verdict_rows(verdict)), end_of_race(verdict)]
-        return "\n".join(map(str, lines))
+            parts.insert(0, f"{step}: {verdict}")
+        return "\n\n".join(parts)

@@ -10,7 +10,7 @@ from placer.common.environment import is_disabled
 from placer.common.warning import warn
 from placer.errors import OptionError
 from placer.keras.model_placement import ModelPlacement
-from placer.keras.placed_step import PlacedStep, on_batches, on_iterator
+from placer.keras.placed_step import PlacedStep, on_batches, on_iterator, peeked
 from placer.keras.step_race import KERAS, PLACED, UNCOMPILED, Runner, StepRace
 from placer.options import Options
 from placer.placed.decorators import checked_options
@@ -20,7 +20,14 @@ from placer.verbs.solve import machine_named
 EAGER = "run_eagerly=True runs it op by op, without a graph to plan: compile it with run_eagerly=False."
 
 
-def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options: Any) -> Any:
+def optimize(
+    model: Any,
+    *,
+    train: Mapping[str, Any] | None = None,
+    test: Mapping[str, Any] | None = None,
+    predict: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Lets `fit`, `evaluate`, `predict` and their `…_on_batch` forms of a Keras 3 model run by plan.
 
     The model may be compiled before or after. Its losses, metrics, weights and files are those of the plain model. Calls time the
@@ -29,7 +36,8 @@ def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options:
 
     Args:
         model: a model of Keras 3 on TensorFlow. It is changed: it gets the attribute `placement`, a `ModelPlacement`.
-        predict: options of `predict` and `predict_on_batch` that replace the others.
+        train, test, predict: options of one step alone, which replace the others: of `fit`, of `evaluate`, of `predict`, and of
+            their `…_on_batch` forms.
         **options: the fields of `placer.Options`. A pin may name a layer; then its variables go where its ops do, as with
             ``variables="move"``.
 
@@ -40,10 +48,11 @@ def optimize(model: Any, *, predict: Mapping[str, Any] | None = None, **options:
         OptionError: the model is no Keras 3 model on TensorFlow or runs eagerly, or an option cannot be used.
     """
     _check(model)
-    if not (predict is None or isinstance(predict, Mapping)):
-        raise OptionError(f'predict={predict!r} is no mapping of options: write predict={{"solver": "all_cpu"}}.')
-    of_training = _options(options)
-    of_step = {"train": of_training, "test": of_training, "predict": _options({**options, **(predict or {})})}
+    of_step = {}
+    for step, own in {"train": train, "test": test, "predict": predict}.items():
+        if not (own is None or isinstance(own, Mapping)):
+            raise OptionError(f'{step}={own!r} is no mapping of options: write {step}={{"solver": "all_cpu"}}.')
+        of_step[step] = _options({**options, **(own or {})})
     placement = ModelPlacement(model.name)
     for step, chosen in of_step.items():
         _replace_maker(model, step, chosen, placement)
@@ -110,9 +119,12 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         return keras_function
     if is_disabled():
         return keras_function
+    asked_for = _is_asked_for(options)
+    if not asked_for and not _may_race(options):
+        return keras_function
     placed = PlacedStep(model, f"{step}_step", options)
     run = on_batches(placed) if step == "predict" else on_iterator(placed, model)
-    if _is_asked_for(options):
+    if asked_for:
         placement.set(step, placed, None)
         return run
     ways = {KERAS: keras_function, PLACED: run}
@@ -121,9 +133,24 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         own(model, force=True)
         ways[UNCOMPILED] = getattr(model, attribute)
         model.jit_compile = True
-    race = StepRace(ways, placed.is_racing)
+
+    def reason_against(batches: Any) -> tuple[str, Any]:
+        anew, batches = peeked(placed, batches)
+        what = f"the {step} step of {model.name} runs as Keras runs it"
+        why = "each other function would begin anew with its own state, such as the position of a random seed"
+        return f'{what}: {why}. Way out: race="off" lets it run by plan.' if anew else "", batches
+
+    race = StepRace(ways, placed.is_racing, reason_against)
     placement.set(step, placed, race)
     return race
+
+
+def _may_race(options: Options) -> bool:
+    """Whether calls may run in several ways: there are several devices, and results may differ in last bits."""
+    from placer.tf.devices import process_devices
+    from placer.tf.run.calling import is_deterministic
+
+    return options.race == "force" or (len(process_devices()) > 1 and not is_deterministic())
 
 
 def _is_asked_for(options: Options) -> bool:

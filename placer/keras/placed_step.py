@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from placer.errors import PlanError, TraceError
+from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.verbs.build_graph import build_graph
+from placer.verbs.traced_for import traced_for
 
 
 class PlacedStep:
@@ -16,7 +21,7 @@ class PlacedStep:
     Args:
         model: the Keras model.
         name: of the step, such as "train_step".
-        options: of its plans.
+        options: of its plans. A pin that matches nothing is an error in training; the other steps do not have all its layers.
     """
 
     def __init__(self, model: Any, name: str, options: Options) -> None:
@@ -25,6 +30,8 @@ class PlacedStep:
         self._options = options
         self._functions: dict[Hashable, PlacedFunction] = {}
         self._latest: Hashable = None
+        self._layouts: dict[Hashable, Hashable] = {}
+        """By call key of a batch: its layout."""
 
     def function(self) -> PlacedFunction:
         """The placed function that ran the latest batch.
@@ -48,28 +55,75 @@ class PlacedStep:
             batch: nested tensors or arrays.
             specs: the types of all batches, if they are known; without them, batches of another size have the same type.
         """
-        from placer.tf.run.keras_steps import layout, tensors
-
-        of = layout(batch, open_batch=True) if specs is None else layout(specs, open_batch=False)
-        flat = tuple(tensors(batch, of))
-        function = self._functions.get(of)
-        if function is None:
-            function = self._functions[of] = self._placed(batch, of, flat)
-        self._latest = of
+        function, flat = self._function_of(batch, specs)
         return function(*flat)
 
+    def starts_anew(self, batch: Any, specs: Any = None) -> bool:
+        """Whether another function for this step would begin anew with state of its own, such as the position of a random seed.
+
+        Args:
+            batch, specs: of a call. The types can stand for the batch.
+        """
+        from placer.tf.run.learning import starts_anew
+        from placer.tf.trace.tracing import trace_concrete
+
+        function, flat = self._function_of(batch, specs)
+        return starts_anew(trace_concrete(function.signatures.traced_function(flat, {})))
+
+    def _function_of(self, batch: Any, specs: Any) -> tuple[PlacedFunction, tuple[Any, ...]]:
+        """The placed function for a batch, and its arguments."""
+        from placer.tf.run.keras_steps import layout, tensors
+
+        of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
+        flat = tuple(tensors(batch, of))
+        if of not in self._functions:
+            self._functions[of] = self._placed(batch, of, flat)
+        self._latest = of
+        return self._functions[of], flat
+
+    def _layout_of(self, batch: Any) -> Hashable:
+        from placer.tf.run.call_keys import call_key
+        from placer.tf.run.keras_steps import layout
+
+        key = call_key((batch,), {})
+        of = self._layouts.get(key) if key is not None else None
+        if of is None:
+            of = layout(batch, open_batch=True)
+            if key is not None:
+                self._layouts[key] = of
+        return of
+
     def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
+        from placer.tf.run.calling import error_of_function
         from placer.tf.run.keras_steps import layout, step_function
+        from placer.tf.trace.tracing import concrete_function
 
         def placed(of: Hashable) -> PlacedFunction:
-            return PlacedFunction(step_function(self._model, getattr(self._model, self._name), of, self._name), self._options)
+            traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
+            with traced_for(self._options):
+                concrete_function(traced, flat)
+            return PlacedFunction(traced, replace(self._options, pins=self._pins(traced, flat)))
 
-        function = placed(of)
-        try:
-            function.signatures.traced_function(flat, {})
-        except TraceError:
-            return placed(layout(batch, open_batch=False))  # the step's code may need the size of a batch
-        return function
+        layouts = dict.fromkeys([of, layout(batch, open_batch=False)])  # the step's code may need the size of a batch
+        for each in layouts:
+            try:
+                return placed(each)
+            except TraceError as error:
+                failure = error
+        raise error_of_function(failure) or failure
+
+    def _pins(self, traced: Any, flat: tuple[Any, ...]) -> dict[str, str]:
+        """The pins of the step."""
+        pins = dict(self._options.pins)
+        if self._name == "train_step" or not pins:
+            return pins
+        graph = build_graph(traced, *flat, devices=self._options.devices)
+        matching = {}
+        for pin, device in pins.items():
+            with suppress(OptionError):
+                graph.matching(pin, "pin")
+                matching[pin] = device
+        return matching
 
 
 def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:
@@ -99,3 +153,13 @@ def on_batches(step: PlacedStep) -> Callable[[list[Any]], Any]:
         return tree.map_structure(lambda *parts: concat(list(parts)), first, *others) if others else first
 
     return run
+
+
+def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:
+    """Whether a step starts anew on the next batches, see `PlacedStep.starts_anew`, and these batches, none of which is taken."""
+    if isinstance(batches, list):
+        return step.starts_anew(batches[0]), batches
+    if (specs := getattr(batches, "element_spec", None)) is not None:
+        return step.starts_anew(specs, specs), batches
+    first = next(batches)
+    return step.starts_anew(first), chain([first], batches)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from placer.common.warning import warn
 from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.verdict import TimedCandidate, Verdict
 
@@ -23,29 +25,47 @@ class StepRace:
     Args:
         ways: by name, with `KERAS` and `PLACED`.
         is_racing: whether the placed step still races.
+        reason_against: gives, for the next batches, why the ways may not run in turns, "" if they may, and these batches.
     """
 
-    def __init__(self, ways: Mapping[str, Runner], is_racing: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        ways: Mapping[str, Runner],
+        is_racing: Callable[[], bool],
+        reason_against: Callable[[Any], tuple[str, Any]],
+    ) -> None:
         self._ways = dict(ways)
         self._is_racing = is_racing
-        self._has_run = False
+        self._reason_against = reason_against
+        self._calls = 0
         self._test: SequentialTest | None = None
         self._used: Runner | None = None
+        self._lock = threading.RLock()
         self.verdict: Verdict | None = None
-        """The measured times, and what is used; None while calls race."""
+        """The measured times, and what is used; None while calls race, and where they may not."""
 
     def __call__(self, batches: Any) -> Any:
         if self._used is not None:
             return self._used(batches)
-        if not self._has_run or self._is_racing():
-            results = self._ways[PLACED if self._has_run else KERAS](batches)
-            self._has_run = True
-            return results
-        return self._timed(batches)
+        with self._lock:  # one call at a time, or their times would say nothing
+            return self._raced(batches) if self._used is None else self._used(batches)
 
-    def _timed(self, batches: Any) -> Any:
+    def _raced(self, batches: Any) -> Any:
         from placer.tf.run.timing import timed_call
 
+        if not self._calls:
+            results = self._ways[KERAS](batches)
+            self._calls = 1
+            return results
+        if self._calls == 1:
+            reason, batches = self._reason_against(batches)
+            if reason:
+                warn(reason)
+                self._used = self._ways[KERAS]
+                return self._used(batches)
+            self._calls = 2
+        if self._is_racing():
+            return self._ways[PLACED](batches)
         if self._test is None:
             self._test = SequentialTest(list(self._ways))
         name = self._test.next()
@@ -58,10 +78,8 @@ class StepRace:
     def _settle(self, test: SequentialTest) -> None:
         used = test.winner(KERAS)
         rows = [
-            TimedCandidate(
-                name, 0, round(1e9 * entrant.median_s) if entrant.seconds else 0, len(entrant.seconds), entrant.outcome
-            )
-            for name, entrant in test.entrants.items()
+            TimedCandidate(name, 0, round(1e9 * each.median_s) if each.seconds else 0, len(each.seconds), each.outcome)
+            for name, each in test.entrants.items()
         ]
         rows.sort(key=lambda row: row.median_ns or float("inf"))
         self.verdict = Verdict(tuple(rows), used, test.end, test.cost_s(used))

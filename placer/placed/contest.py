@@ -104,7 +104,7 @@ class Contest:
         self._concrete, self._args, self._kwargs = concrete, args, kwargs
         self._left_s, self._race_s, self._report = left_s, race_s, report
         self._places: list[str] | None = None
-        """Where TensorFlow's default leaves its results; None before its first call."""
+        """Where the results are needed; None before the first call of TensorFlow's default."""
 
     @property
     def timed(self) -> list[Entrant]:
@@ -206,5 +206,5 @@ class Contest:
             entrant.seconds.clear()
             return None
         if entrant.name == DEFAULT:
-            self._places = timing.places_of(results)
+            self._places = timing.needed_places(results, self._args, self._kwargs)
         return seconds

@@ -25,6 +25,7 @@ from placer.plan.plan_store import Entry, MemoryKey, PlanStore, packed, unpacked
 from placer.plan.saving import VERSION as PLAN_VERSION
 from placer.problem.formulate import limits
 from placer.solvers.registry import solver, solvers
+from placer.verbs.share import shared_machine
 from placer.verbs.solve import machine_named
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Memory:
         from placer.tf.trace.inputs import root_inputs
 
         inputs = root_inputs(trace, immovable_handles())
-        self._machine = machine_named(options.devices) or _local_machine(inputs)
+        self._machine = shared_machine(machine_named(options.devices) or _local_machine(inputs), options.share)
         machine = repr(replace(self._machine, reserve_bytes={}))  # what others hold of a GPU's memory changes, see `_fits`
         parts = (__version__, PLAN_VERSION, installed_tensorflow(), described, machine, digest(trace, inputs))
         self.key = MemoryKey(hashlib.sha256(repr(parts).encode()).hexdigest(), _prices(options), function, signature)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.common.warning import warn
 from placer.errors import OptionError, PlanError
 from placer.options import Options
 from placer.placed.decorators import checked_options
 from placer.placed.function import PlacedFunction
+from placer.placed.model_options import options_by_signature
 from placer.plan.model_plans import ModelPlans
 from placer.plan.placement import Placement
-
-if TYPE_CHECKING:
-    from placer.tf.trace.tracing import Trace
+from placer.verbs.build_graph import build_graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +62,8 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
             raise OptionError(f"{source} has no signatures: save it with signatures=...")
         found = {name: trace_if_placeable(concrete, (), {}) for name, concrete in model.signatures.items()}
         traces = {name: trace for name, (trace, _) in found.items() if trace is not None}
-        _check_names(list(traces.values()), checked)
-        plans = {
-            name: PlacedFunction(model.signatures[name], _for_trace(trace, checked)).plan() for name, trace in traces.items()
-        }
+        own = options_by_signature({name: build_graph(trace) for name, trace in traces.items()}, checked)
+        plans = {name: PlacedFunction(model.signatures[name], own[name]).plan() for name in traces}
         if with_devices:
             written = drafts / "with_devices"
             functions = {name: rewrite(traces[name], full_names(_device_of(plan))) for name, plan in plans.items()}
@@ -92,16 +89,22 @@ def load(path: str | Path, **options: Any) -> LoadedModel:
         PlanError: a plan is broken, or the model was changed after it was planned.
         TraceError: the model cannot be loaded.
     """
+    from placer.tf.devices import process_devices
     from placer.tf.trace.targets import load_model
 
     checked, folder = checked_options(options), Path(path)
     model, saved = load_model(folder), ModelPlans.load(folder)
     for concrete in model.signatures.values():
         concrete.model = model  # keeps its variables alive as long as the signature
+    missing = {name: set(_device_of(plan).values()).difference(process_devices()) for name, plan in saved.plans.items()}
+    if not saved.in_graph and (devices := set().union(*missing.values())):
+        warn(
+            f"{folder} has plans for {', '.join(sorted(devices))}, which this process does not have. The first call of each "
+            f"signature plans it for the devices here: {', '.join(repr(name) for name in missing if missing[name])}"
+        )
+    here = {name: plan for name, plan in saved.plans.items() if not missing[name]}
     signatures = {
-        name: concrete
-        if saved.in_graph or name in saved.unplaced
-        else _applied(concrete, saved.plans.get(name), checked, f"the plan for signature {name!r} of {folder}")
+        name: concrete if saved.in_graph or name in saved.unplaced else _applied(concrete, here.get(name), checked)
         for name, concrete in model.signatures.items()
     }
     return LoadedModel(model, signatures)
@@ -111,28 +114,9 @@ def _device_of(plan: Placement) -> dict[str, str]:
     return {name: op.device for name, op in plan.ops.items()}
 
 
-def _for_trace(trace: Trace, options: Options) -> Options:
-    """The options with those given sizes and rounds that name something in a trace; others are for other signatures."""
-    sizes = {name: size for name, size in options.sizes.items() if trace.has(name)}
-    return replace(options, sizes=sizes, rounds={name: count for name, count in options.rounds.items() if trace.has(name)})
-
-
-def _check_names(traces: Sequence[Trace], options: Options) -> None:
-    """Raises OptionError for given sizes or rounds that name nothing in any signature."""
-    for option in ("sizes", "rounds"):
-        for name in getattr(options, option):
-            if not any(trace.has(name) for trace in traces):
-                raise OptionError(f"{option}, {name!r}: no signature has such an argument, op or loop.")
-
-
-def _applied(concrete: Any, plan: Placement | None, options: Options, named: str) -> PlacedFunction:
-    """A signature that runs by a plan, or that its first call plans if this process does not have the devices of the plan."""
-    from placer.tf.devices import process_devices
-
+def _applied(concrete: Any, plan: Placement | None, options: Options) -> PlacedFunction:
+    """A signature that runs by a plan; without one, its first call makes a plan."""
     if plan is None:
-        return PlacedFunction(concrete, options)
-    if missing := sorted(set(_device_of(plan).values()).difference(process_devices())):
-        warn(f"{named} uses {', '.join(missing)}, which this process does not have: its first call plans it for the devices here")
         return PlacedFunction(concrete, options)
     placed = PlacedFunction(concrete, Options(), plans=(plan,))
     placed.prepare()

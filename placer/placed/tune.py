@@ -222,8 +222,8 @@ class _Tuning:
         if not when:
             new = self._with_earlier(new)
         self._planning_s = time.monotonic() - started
-        if len(new) == 1 and self._contest.timed:
-            new.append(self._contest.timed[0].name)
+        if len(new) == 1:
+            new += [entrant.name for entrant in self._contest.timed if not entrant.moves][:1]
         if new:
             self._contest.race(new)
         if not self._contest.timed:

@@ -16,6 +16,7 @@ from placer.common.units import format_ns
 from placer.errors import OptionError, PlanError
 from placer.graph.op_graph import OpGraph
 from placer.plan.difference import Difference, difference
+from placer.plan.doubt import doubt_of
 from placer.plan.parts import AtEnd, Baseline, DeviceTotals, OpPlan, Transfer, UnitPlan
 from placer.plan.records import placed_graph, records
 from placer.plan.saving import plan_from_json, plan_to_json
@@ -76,6 +77,12 @@ class Placement:
     def gap(self) -> float:
         """(objective - bound) / objective: the share that a better placement can save at most. 0 is optimal, 1 unknown."""
         return relative_gap(self.objective_ns, self.lower_bound_ns)
+
+    @cached_property
+    def interval_ns(self) -> tuple[int, int]:
+        """Eight of ten measured steps of such placements are from the first to the second time, see `placer.plan.doubt`."""
+        doubt = doubt_of(self)
+        return round(doubt.low * self.step_time_ns), round(doubt.high * self.step_time_ns)
 
     @property
     def fingerprint(self) -> str:

@@ -28,6 +28,8 @@ from cost_models.machines import (
     shipped_machines,
 )
 from placer.common.device_spec import parse
+from placer.common.warning import warn
+from placer.tf.gpu_use import gpu_use
 
 
 @functools.cache
@@ -59,8 +61,8 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     similar it is.
 
     A GPU's memory is what TensorFlow may use of it, by a limit of the user too, without a reserve and without the bytes that this
-    process already holds. A CPU's memory is the host's, or the share of a container or batch job. Several logical CPUs share the
-    host: each has all of its cores and memory.
+    process already holds, or other programs if NVML knows of them. A CPU's memory is the host's, or the share of a container or
+    batch job. Several logical CPUs share the host: each has all of its cores and memory.
 
     Args:
         planned_bytes: by device: bytes held already that the next plan counts itself, such as those of variables.
@@ -81,8 +83,41 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     )
     planned = planned_bytes or {}
     held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
-    reserves = {name: reserve_bytes(memory_bytes[name], nbytes - planned.get(name, 0)) for name, nbytes in held.items()}
+    taken = _taken_by_others(memory_bytes, held)
+    reserves = {
+        name: reserve_bytes(memory_bytes[name], nbytes - planned.get(name, 0) + taken.get(name, 0))
+        for name, nbytes in held.items()
+    }
     return replace(with_calibration(uncalibrated), reserve_bytes=reserves)
+
+
+def _taken_by_others(memory_bytes: Mapping[str, int], held_bytes: Mapping[str, int]) -> dict[str, int]:
+    """By GPU: bytes that TensorFlow may take but other programs hold. Warns once of each GPU that others use.
+
+    Args:
+        memory_bytes: by device: what TensorFlow may take.
+        held_bytes: by GPU: what tensors of this process hold.
+    """
+    taken: dict[str, int] = {}
+    first = 0
+    gpus = tf.config.get_visible_devices("GPU")
+    for gpu, use in zip(gpus, gpu_use([int(gpu.name.rpartition(":")[2]) for gpu in gpus]), strict=True):
+        parts = len(tf.config.get_logical_device_configuration(gpu) or [None])
+        name, first = f"GPU:{first}", first + parts
+        if use is None:
+            continue
+        if (text := use.text(name)) and name not in _warned_of:
+            _warned_of.add(name)
+            warn(text)
+        # What TensorFlow has taken is its own. With memory growth, and before the first tensor, it has not taken all.
+        is_known = use.own_bytes or not held_bytes[name] or tf.config.experimental.get_memory_growth(gpu)
+        if parts == 1 and is_known:
+            taken[name] = max(0, memory_bytes[name] - max(use.own_bytes, held_bytes[name]) - use.free_bytes)
+    return taken
+
+
+_warned_of: set[str] = set()
+"""GPUs of which a warning said that other programs use them."""
 
 
 def reserve_bytes(memory_bytes: int, held_bytes: int) -> int:

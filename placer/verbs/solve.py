@@ -30,6 +30,7 @@ from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
+from placer.verbs.share import shared_costs, shared_machine
 
 MAX_TIME_LIMIT_S = 1e9
 """About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
@@ -94,7 +95,8 @@ def solved(graph: OpGraph, machine: Machine | str | None = None, options: Option
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
     named_machine, model, chosen = look_up(options)
-    target = named_machine or _local_machine(graph)
+    target = shared_machine(named_machine or _local_machine(graph), options.share)
+    model = shared_costs(model, options.share)
     for guess in (True, False):
         try:
             planned, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))

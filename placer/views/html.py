@@ -25,6 +25,7 @@ from placer.views.shared.words import (
     cost_sources,
     headline,
     optimality,
+    predicted_step,
     solver_words,
 )
 from placer.views.timeline import memory_over_time
@@ -105,6 +106,7 @@ def payload(placement: Placement) -> dict[str, Any]:
             },
             "solver": solver_words(p),
             "status": p.status.value,
+            "step_time": predicted_step(p),
             "optimality": optimality(p),
             "costs": cost_sources(p),
         },

@@ -15,6 +15,7 @@ from placer.views.shared.words import (
     cost_sources,
     headline,
     optimality,
+    predicted_step,
     solver_words,
 )
 
@@ -22,7 +23,8 @@ MAX_NOTES_SHOWN = 8
 
 
 def summary(placement: Placement) -> str:
-    """The measured or predicted speed; ops, time and memory of each device; transfers; objective; costs; baselines; notes.
+    """The measured or predicted speed; ops, time and memory of each device; the predicted step; transfers; objective; costs;
+    baselines; notes.
 
     If the graph leaves sizes or rounds open, also the step where these are low and where they are high, what a run had, and what
     the user gave.
@@ -53,6 +55,7 @@ def summary(placement: Placement) -> str:
         "",
         table(["device", "ops", "time", "peak memory", "kept", "limit"], devices),
         "",
+        f"predicted  {predicted_step(p)} per step",
         f"transfers  {len(p.transfers)} per step, {format_bytes(p.copied_bytes)}, {format_ns(p.transfer_ns)}",
         f"objective  {optimality(p)}",
         f"solver     {solver_words(p)}",

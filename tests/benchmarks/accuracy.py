@@ -20,6 +20,7 @@ from cost_models import analytic
 from cost_models.analytic import AnalyticModel
 from cost_models.ops import OpType, View
 from cost_models.ops.work import by_bytes
+from placer.plan.doubt import doubts
 from placer.problem import data_flow, lifetimes
 from tests.benchmarks.ablation import TABLE, without
 from tests.benchmarks.accuracy_plots import Points, errors_plot, scatter
@@ -129,11 +130,37 @@ def chosen_rows(chosen: list[Choice]) -> Iterator[str]:
     """A row for each choice that is not TensorFlow's default."""
     for each in chosen:
         if each.gain > 1:
-            measured = f"{each.nearest.measured / 1e6:.2f}" if each.is_measured else "never measured"
-            times = (
-                f"{each.predicted_ns / 1e6:.2f} | {measured} | {each.default.measured / 1e6:.2f} | {each.best.measured / 1e6:.2f}"
-            )
-            yield f"{each.machine} | {each.workload} | {each.nearest.kind} | {each.gain:.2f} | {times} ({each.best.label})"
+            plan, default, best = each.plan, each.default, each.best
+            measured = f"{plan.nearest.measured / 1e6:.2f}" if plan.is_measured else "never measured"
+            times = f"{plan.predicted_ns / 1e6:.2f} | {measured} | {default.measured / 1e6:.2f} | {best.measured / 1e6:.2f}"
+            used = "the plan" if each.unraced is plan else each.unraced.kind
+            yield f"{default.machine} | {default.workload} | {plan.kind} | {each.gain:.2f} | {times} ({best.label}) | {used}"
+
+
+def chosen_errors(chosen: list[Choice]) -> str:
+    """A sentence on the errors of the plans that are not TensorFlow's default and were measured."""
+    plans = [each.plan for each in chosen if each.gain > 1]
+    errors = [each.predicted_ns / each.nearest.measured - 1 for each in plans if each.is_measured]
+    return (
+        f"{len(errors)} of the {len(plans)} were measured. The median of their errors is {np.median(np.abs(errors)):.0%}, "
+        f"and that of their signed errors {np.median(errors):+.0%}."
+    )
+
+
+def doubt_rows() -> Iterator[str]:
+    for kind, doubt in doubts().items():
+        yield f"{kind} | {doubt.low:.2f} | {doubt.high:.2f} | {doubt.gain:.2f}"
+
+
+def unraced_rows(chosen: list[Choice]) -> Iterator[str]:
+    """How good the plan is, and what calls run that do not race: against the fastest recorded placement, and the default."""
+    for name in ("plan", "unraced"):
+        measured = [(getattr(each, name).nearest.measured, each) for each in chosen if getattr(each, name).is_measured]
+        near = sum(ns <= 1.1 * each.best.measured for ns, each in measured)
+        slower = [ns / each.default.measured - 1 for ns, each in measured if ns > 1.05 * each.default.measured]
+        most = f"{len(slower)}, by up to {max(slower):.0%}" if slower else "none"
+        what = {"plan": "the plan", "unraced": "what calls run without a race"}[name]
+        yield f"{what} | {len(measured)} of {len(chosen)} | {near} ({near / len(measured):.0%}) | {most}"
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------
@@ -209,8 +236,15 @@ def main() -> None:
         "chosen_defaults": sum(each.gain <= 1 for each in chosen),
         "choices": len(chosen),
         "chosen": table(
-            "machine | workload | kind | predicted gain | predicted ms | measured ms | default ms | fastest recorded ms",
+            "machine | workload | kind | predicted gain | predicted ms | measured ms | default ms | fastest recorded ms "
+            "| used without a race",
             chosen_rows(chosen),
+        ),
+        "chosen_errors": chosen_errors(chosen),
+        "doubts": table("kind of placement | low | high | gain", doubt_rows()),
+        "without_race": table(
+            "placement | measured | at most 10% slower than the fastest recorded | more than 5% slower than the default",
+            unraced_rows(chosen),
         ),
         "measured_overall": table(
             "machine | model | placements | rank | mean rank within workloads | below 0.9 | median error | 90% of errors under",

@@ -101,7 +101,7 @@ def main() -> int:
     parser.add_argument("--only", help="comma-separated names of models; all by default")
     parser.add_argument("--size", choices=("full", "small"), default="full", help="of data and images")
     parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
-    parser.add_argument("--timeout-s", type=float, default=55.0, help="of each process: %(default)s")
+    parser.add_argument("--timeout-s", type=float, default=48.0, help="of each process: %(default)s")
     parser.add_argument("--json", type=Path, default=Path("keras.json"), help="where to write the results")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -146,7 +146,7 @@ def measured(name: str, args: argparse.Namespace) -> dict[str, Any]:
         error = ""
         try:
             done = subprocess.run(
-                command, env=environment, timeout=args.timeout_s + 15, capture_output=True, text=True, check=False
+                command, env=environment, timeout=args.timeout_s + 8, capture_output=True, text=True, check=False
             )
             if done.returncode:
                 error = done.stderr.strip().splitlines()[-1][:500] if done.stderr.strip() else f"exit status {done.returncode}"
@@ -176,8 +176,9 @@ def measure(name: str, size: int, left_s: Callable[[], float], out: Path) -> Non
             placer.keras.optimize(model, race="off" if variant == PLANNED else "auto")
         models[variant], fits[variant] = model, _fit(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(32).repeat())
         first_s[variant] = _seconds(fits[variant], 3)
+        out.write_text(json.dumps({"first_s": first_s}))
     placement = models[OPTIMIZED].placement
-    while placement.verdict("train") is None and left_s() > 20:
+    while placement.verdict("train") is None and left_s() > 18:
         fits[OPTIMIZED](SETTLING_STEPS)
     steps = {variant: max(5, int(ROUND_S / (_seconds(fit, 10) / 10))) for variant, fit in fits.items()}
     rounds: dict[str, list[float]] = {variant: [] for variant in fits}

@@ -26,7 +26,9 @@ from cost_models.machines import Device, parse_machine
 from cost_models.measured import MeasuredModel
 from cost_models.measurements import Table, signature_text
 from cost_models.store import Store
+from placer.problem.arrays import Ints
 from placer.problem.price import transfers
+from placer.problem.problem import Assignment, PlacementProblem
 from tests.benchmarks.recorded import Prediction, predictions
 from tests.benchmarks.scoring import Score
 
@@ -109,14 +111,20 @@ def kind_of(label: str, prediction: Prediction) -> str:
     """The kind of a recorded placement. A plan that makes copies in each round of a loop is a split loop, as others are."""
     if label == "default":
         return KINDS[0]
-    problem, assignment = prediction.problem, prediction.assignment
     if label == "all_cpu":
         return KINDS[1]
-    made = transfers(problem, assignment)
-    crosses = made.src % problem.num_devices != made.dst % problem.num_devices
-    if (problem.tensors.count[made.tensor[crosses]] > 1).any():
+    if splits_loop(prediction.problem, prediction.op_device):
         return KINDS[3]
     return KINDS[2] if label in ("plan", "moved") else KINDS[4]
+
+
+def splits_loop(problem: PlacementProblem, op_device: Ints) -> bool:
+    """Whether an assignment of N ops, [N], copies a tensor from device to device in each round of a loop."""
+    device = np.zeros(problem.num_units, np.int64)
+    device[problem.ops.unit] = op_device
+    made = transfers(problem, Assignment(device))
+    crosses = made.src % problem.num_devices != made.dst % problem.num_devices
+    return bool((problem.tensors.count[made.tensor[crosses]] > 1).any())
 
 
 # -- models without the measurements of a workload -----------------------------------------------------------------------

@@ -19,9 +19,11 @@ from cost_models.machines import parse_machine
 from cost_models.measurements import signature_text
 from cost_models.registry import cost_model
 from cost_models.store import Store
+from placer.plan.doubt import doubts
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, left_out, recorded
 from tests.benchmarks.cases import as_traced, placements
+from tests.benchmarks.doubt import kind_of
 from tests.benchmarks.more_workloads import MORE
 from tests.benchmarks.public_situations import PUBLIC
 from tests.benchmarks.scoring import MIN_RANKED_SPREAD, NOISE, Score, expected_ranks, rank_correlation, report
@@ -104,15 +106,21 @@ def test_what_a_gpu_took_is_predicted_no_worse_than_before(
         assert each["spread"] < MIN_RANKED_SPREAD or each["rank_correlation"] >= within.get(name, LEAST_RANK), name
 
 
+@cache
+def left_out_of(machine: str) -> list[left_out.Outcome]:
+    """The outcomes on a machine, each workload without its own measurements."""
+    return left_out.outcomes(machine, left_out.model_without)
+
+
 @pytest.mark.parametrize(
     ("machine", "count", "rank", "within", "low", "median", "high", "plans"),
-    [("H100", 142, 0.983, 0.97, 1, 0.123, 0.42, 0.151), ("H200", 325, 0.978, 0.887, 10, 0.187, 0.434, 0.302)],
+    [("H100", 142, 0.978, 0.955, 1, 0.155, 0.432, 0.185), ("H200", 325, 0.977, 0.86, 9, 0.218, 0.468, 0.324)],
 )
 def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before(
     machine: str, count: int, rank: float, within: float, low: int, median: float, high: float, plans: float
 ) -> None:
     """Each workload without measurements of ops that it alone has: the figures that docs/accuracy.md begins with."""
-    found = left_out.outcomes(machine, left_out.model_without)
+    found = left_out_of(machine)
     score = left_out.score_of(found)
     assert score.placements == count
     assert score.rank_correlation >= rank
@@ -122,6 +130,22 @@ def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before
     assert np.mean([each.rank_correlation for each in inside.values()]) >= within
     assert sum(each.rank_correlation < LEAST_RANK for each in inside.values()) <= low, inside
     assert left_out.score_of([each for each in found if each.label in ("plan", "moved")]).median_error <= plans
+
+
+def test_steps_take_what_the_intervals_of_their_predictions_say() -> None:
+    """After a change of the models, `python -m tests.benchmarks.doubt` finds the intervals anew."""
+    inside: dict[str, list[bool]] = {}
+    for found in map(left_out_of, left_out.SETS):
+        for group in left_out.by_workload(found).values():
+            default = next(each for each in group if each.label == "default")
+            for each in group:
+                kind = kind_of(each.prediction.problem, each.prediction.op_device) if each is not default else "default"
+                doubt = doubts()[kind]
+                if not each.label.startswith("random"):
+                    inside.setdefault(kind, []).append(doubt.low <= each.measured / each.predicted <= doubt.high)
+                if each.label in ("plan", "moved", "total_cost") and doubt.gain * each.predicted < default.predicted:
+                    assert each.measured <= 1.05 * default.measured, (each.machine, each.workload, each.label)
+    assert {kind: np.mean(each) for kind, each in inside.items()} == {kind: pytest.approx(0.8, abs=0.1) for kind in doubts()}
 
 
 def test_a_model_without_a_workload_has_no_measurement_that_only_this_workload_needs() -> None:

@@ -127,6 +127,7 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
     given = {
         "devices": "h100",
         "memory_limits": "GPU:0=1GiB",
+        "share": "0.5",
         "pins": "layer0/*=CPU:0",
         "objective": "total_cost",
         "solver": "min_cut",

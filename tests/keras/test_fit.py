@@ -59,6 +59,21 @@ def own_step() -> Any:
     return model
 
 
+class Noisy(keras.Sequential):
+    """Its training adds noise, by a shape that has to be known while it is traced."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y, *_ = data
+        noise = tf.random.stateless_normal([x.shape[0], 1], seed=[1, 2])
+        return super().train_step((x + noise, y))  # type: ignore[no-any-return]
+
+
+def noisy() -> Any:
+    model = Noisy([keras.Input((6,)), keras.layers.Dense(3, "softmax")])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
 def mixed_precision() -> Any:
     policy = keras.dtype_policies.DTypePolicy("mixed_float16")
     layers = [keras.layers.Dense(8, "relu", dtype=policy), keras.layers.Dense(3, dtype=policy)]
@@ -98,6 +113,10 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[[], dict[str, Any]]]] = {
     "dataset": (dense, lambda: {"x": dataset(), "validation_data": dataset(), "batch_size": None}),
     "inputs by name": (two_inputs, lambda: {"x": {"numbers": X, "ids": Y.astype("int32")}, "y": Y}),
     "steps per execution": (lambda: dense(steps_per_execution=3), lambda: {"x": X, "y": Y}),
+    "batches of one size": (
+        noisy,
+        lambda: {"x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH, drop_remainder=True), "batch_size": None},
+    ),
     "callbacks and metrics": (
         lambda: dense(weighted_metrics=["accuracy"], optimizer=keras.optimizers.SGD(0.1, momentum=0.9)),
         lambda: {"x": X, "y": Y, "callbacks": [keras.callbacks.LearningRateScheduler(halved)], "validation_split": 0.2},
@@ -160,18 +179,25 @@ def test_a_placed_model_trains_as_the_plain_one(row: str) -> None:
     _assert_equal(found, expected)
 
 
-@pytest.mark.parametrize("row", ["inputs by name", "steps per execution"])
+def compiled_by_xla() -> Any:
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
+    return model
+
+
+@pytest.mark.parametrize("row", ["inputs by name", "steps per execution", "compiled by XLA"])
 def test_whatever_runs_each_call_a_model_gives_and_saves_the_same(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, arguments = ROWS[row]
+    build, arguments = {**ROWS, "compiled by XLA": (compiled_by_xla, ROWS["dense"][1])}[row]
     monkeypatch.setattr(step_race, "SequentialTest", lambda names: RandomTest(names, seed=0))
     plain, expected = trained(build, arguments())
     with random_races(seed=0):
         raced, found = trained(build, arguments(), race="force")
         _assert_equal(found, expected)
         _assert_equal(used(raced, arguments()["x"], tmp_path), used(plain, arguments()["x"], tmp_path))
-    assert raced.placement.verdict("train").used in (step_race.KERAS, step_race.PLACED)
+    ways = {row.name for row in raced.placement.verdict("train").candidates}
+    assert ways == {step_race.KERAS, step_race.PLACED, *([step_race.UNCOMPILED] if plain.jit_compile else [])}
 
 
 def test_a_plan_is_made_for_the_size_of_the_first_batch_and_runs_smaller_ones() -> None:
@@ -182,6 +208,15 @@ def test_a_plan_is_made_for_the_size_of_the_first_batch_and_runs_smaller_ones() 
     assert f"sizes [{BATCH},6] of 'x' and sizes [{BATCH}] of 'y'" in model.placement.train.summary()
     product = next(op for op in model.placement.train.graph if op.op_type == "MatMul")
     assert product.signature.inputs[0].shape == (BATCH, 6)
+
+
+def test_a_step_whose_code_needs_the_size_of_a_batch_is_planned_for_that_size() -> None:
+    losses = []
+    for optimized in (False, True):
+        keras.utils.set_random_seed(0)
+        model = placer.keras.optimize(noisy(), race="off") if optimized else noisy()
+        losses.append([model.train_on_batch(X[:5], Y[:5]) for _ in range(3)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
 def test_a_function_whose_signature_leaves_a_size_open_is_planned_for_that_of_its_first_call() -> None:
@@ -217,7 +252,18 @@ def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_th
     assert "48 B" in row  # 3 x 4 float32
 
 
+def test_a_pin_on_a_layer_that_only_training_has_is_left_out_elsewhere_and_one_on_none_is_an_error() -> None:
+    keras.utils.clear_session()
+    model = placer.keras.optimize(dense(), pins={"dropout": "CPU:1"})
+    model.fit(X, Y, validation_split=0.2, verbose=0)
+    assert any(name.startswith("sequential/dropout/") for name in model.placement.train.ops)
+    placer.keras.optimize(model, pins={"dropuot": "CPU:1"})
+    with pytest.raises(placer.OptionError, match="did you mean dropout"):
+        model.fit(X, Y, verbose=0)
+
+
 def test_a_model_trains_by_one_plan_and_predicts_by_another() -> None:
+    keras.utils.clear_session()
     on_second = {"dense": "CPU:1"}
     model = placer.keras.optimize(dense(), pins=on_second, predict={"pins": {}, "solver": "all_cpu"})
     model.fit(X, Y, verbose=0)
@@ -244,6 +290,7 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
     wrong(dense(run_eagerly=True), "run_eagerly=False")
     wrong(dense(), "unknown option 'pin'", pin={})
     wrong(dense(), "no mapping of options", predict="CPU:0")
+    wrong(dense(), "unknown option", test={"pin": {}})
     model = placer.keras.optimize(dense())
     with pytest.raises(placer.PlanError, match="no plan yet"):
         _ = model.placement.train
@@ -256,6 +303,46 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
     placer.keras.optimize(replicated)
     with pytest.warns(placer.PlacementWarning, match="left as it is: it is trained under a distribution strategy"):
         replicated.fit(X, Y, batch_size=BATCH, verbose=0)
+
+
+def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placer.tf.devices.process_devices", lambda: ("CPU:0",))
+    model = placer.keras.optimize(dense())
+    model.fit(X, Y, verbose=0)
+    assert str(model.placement).endswith("makes one where there are several devices.")
+    assert not isinstance(model.train_function, step_race.StepRace)
+
+
+def test_a_step_with_random_state_of_its_own_runs_as_keras_runs_it_unless_a_plan_is_asked_for() -> None:
+    class Augmenting(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y, *_ = data
+            return super().train_step((x + tf.random.normal(tf.shape(x)), y))  # type: ignore[no-any-return]
+
+    def losses(**options: Any) -> Any:
+        keras.utils.set_random_seed(0)
+        model = Augmenting([keras.Input((6,)), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        if options:
+            placer.keras.optimize(model, **options)
+        return model.fit(X, Y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    expected = losses()
+    np.testing.assert_allclose(losses(race="off"), expected, rtol=1e-5)
+    with pytest.warns(placer.PlacementWarning, match="begin anew with its own state"):
+        np.testing.assert_allclose(losses(race="auto"), expected, rtol=1e-5)
+
+
+def test_an_error_of_a_step_is_its_own() -> None:
+    class Failing(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            raise RuntimeError("not today")
+
+    for race in ("auto", "off"):
+        model = Failing([keras.Input((6,)), keras.layers.Dense(3)])
+        model.compile("sgd", "mse")
+        with pytest.raises(RuntimeError, match="not today"):
+            placer.keras.optimize(model, race=race).fit(X, Y, verbose=0)
 
 
 def test_compiling_again_makes_new_plans() -> None:

@@ -105,7 +105,18 @@ def test_what_is_placed_and_loaded_runs_by_its_plans(kind: str, tmp_path: Path, 
 
 def test_the_command_places_every_signature(tmp_path: Path, machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     saved_by_tf2(tmp_path / "model")
-    flags = ["--devices", machine, "--pins", "MatMul=CPU:1", "--sizes", "x=32", "--rounds", "*while=7"]
+    flags = [
+        "--devices",
+        machine,
+        "--pins",
+        "MatMul=CPU:1",
+        "--pins",
+        "Transpose=CPU:1",
+        "--sizes",
+        "x=32",
+        "--rounds",
+        "*while=7",
+    ]
     assert main(["place", str(tmp_path / "model"), str(tmp_path / "out"), "--json", *flags]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["plans"].keys() == {"serving_default", "a/loop"}
@@ -140,7 +151,8 @@ import sys, warnings, numpy as np, tensorflow as tf, placer
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     models = [placer.load(folder) for folder in sys.argv[1:3]]
-assert any("GPU:0, which this process does not have" in str(each.message) for each in caught)
+told = [str(each.message) for each in caught if "GPU:0, which this process does not have" in str(each.message)]
+assert len(told) == 1 and "'serving_default', 'a/loop'" in told[0], told
 x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 np.savez(sys.argv[3], *(model.signatures["serving_default"](x=tf.constant(x))["y"] for model in models))
 """
@@ -159,6 +171,9 @@ def test_what_is_no_model_and_what_was_changed_is_refused(tmp_path: Path, machin
             placer.place_saved_model(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     saved_by_tf2(tmp_path / "model")
+    for option in ({"sizes": {"xx": 3}}, {"rounds": {"whil": 3}}, {"pins": {"MatMull": "CPU:0"}}):
+        with pytest.raises(placer.OptionError, match=r"did you mean|no such loop"):
+            placer.place_saved_model(tmp_path / "model", tmp_path / "out", devices=machine, **option)
     saved_by_tf1(tmp_path / "other", resource=True)
     placer.place_saved_model(tmp_path / "model", tmp_path / "out", devices=machine)
     (tmp_path / "other" / "saved_model.pb").replace(tmp_path / "out" / "saved_model.pb")

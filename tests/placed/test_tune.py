@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ def test_a_keyword_that_tune_does_not_have_is_named() -> None:
 
 def test_variables_are_where_the_used_candidate_needs_them(clock: Any) -> None:
     with tf.device("CPU:1"):
-        state = tf.Variable([1.0, 2.0])
+        state = tf.Variable([1.0, 2.0], name="state")
     reads = tf.function(lambda: state + 0.0)
     reads()
 
@@ -198,10 +199,33 @@ def test_variables_are_where_the_used_candidate_needs_them(clock: Any) -> None:
     clock(lambda run: 0.01 if state.device.endswith("CPU:0") and isinstance(run, CompiledFunction) else 0.02)
     step, report = tuned(fn, *args, solver="auto", variables="move", pins={"Sin": "CPU:1"})
     assert report.verdict.used == "compiled on CPU:0, variables moved", str(report)
+    assert "variables have other places now: 'state' on CPU:0" in str(report)
     assert state.device.endswith("CPU:0")
     assert state.numpy().tolist() == [1.0, 2.0]
     np.testing.assert_allclose(step(*args), [1 + np.sin(1.0), 2 + np.sin(2.0)], rtol=1e-6)
     np.testing.assert_allclose(reads(), state, err_msg="functions that were traced before see what it writes")
+
+
+def test_a_candidate_runs_only_with_variables_where_it_needs_them(
+    clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))  # ops are measured, so the function is planned again
+    with tf.device("CPU:1"):
+        state = tf.Variable([1.0, 2.0])
+    plans = 0
+
+    def other_each_time(problem: Any) -> Any:
+        nonlocal plans
+        plans += 1
+        there = np.arange(problem.num_units) % (2 + plans) == 0
+        return Assignment(np.where(problem.units.allowed[:, -1] & (there | ~problem.units.allowed[:, 0]), 1, 0))
+
+    clock(lambda run: 0.01 if state.device.endswith("CPU:0") and isinstance(run, CompiledFunction) else 0.02)
+    _, report = tuned(
+        lambda x: tf.tanh(tf.sin(x * 1.1) * state) + 1.0, tf.constant([1.0, 1.0]), solver=other_each_time, variables="move"
+    )
+    assert any("after" in candidate.name for candidate in report.verdict.candidates), str(report)
+    assert report.verdict.used == "compiled on CPU:0, variables moved", str(report)
 
 
 def test_variables_go_back_if_the_used_candidate_needs_them_where_they_were(clock: Any) -> None:

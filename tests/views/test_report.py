@@ -27,7 +27,7 @@ from placer.views.html import LIBRARIES, payload
 from placer.views.shared.colours import colour, for_dark_page
 from placer.views.shared.facts import op_facts
 from placer.views.shared.scopes import Part, first, scopes
-from placer.views.shared.words import headline, source_words
+from placer.views.shared.words import headline, predicted_step, source_words
 from tests.helpers.browser import chromium, open_report, wait
 from tests.helpers.graphs import GraphBuilder, floats, loop_then_wide, stacked, towers
 
@@ -160,7 +160,7 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
     plan, path = large
     open_report(browser, path)
     assert texts(browser, "#headline") == [headline(plan)]
-    assert format_ns(plan.step_time_ns) in texts(browser, "#figures dd")
+    assert predicted_step(plan) in texts(browser, "#figures dd")
     assert len(texts(browser, "#baselines tbody tr")) == 1 + len(plan.baselines)
 
     boxes = "return app.graph.cy.nodes().length"

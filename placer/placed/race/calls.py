@@ -77,7 +77,7 @@ class Race:
         self._runners: dict[str, Runner] = {}
         self._test = SequentialTest(list(self._candidates))
         self._places: list[str] | None = None
-        """Where TensorFlow's default leaves the results; None before its first call."""
+        """Where the results are needed; None before the first call of TensorFlow's default."""
         self._lock = threading.RLock()
         self._settled = False
 
@@ -100,12 +100,12 @@ class Race:
         return results
 
     def _timed(self, name: str, run: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, float]:
-        """The results of a call, and its seconds until they are where TensorFlow's default leaves them."""
-        from placer.tf.run.timing import places_of, timed_call
+        """The results of a call, and its seconds until they are where they are needed."""
+        from placer.tf.run.timing import needed_places, timed_call
 
         results, seconds = timed_call(run, args, kwargs, self._places)
         if name == DEFAULT:
-            self._places = self._places or places_of(results)
+            self._places = self._places or needed_places(results, args, kwargs)
         return results, seconds
 
     def _done(self, name: str, seconds: float) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from placer.plan.doubt import doubt_of
 from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.plan.verdict import DEFAULT, PLAN
@@ -25,11 +26,6 @@ prediction."""
 MAX_PREDICTED_RATIO = 10
 """A candidate is not timed if its predicted step is longer than this multiple of the shortest one. A prediction can be wrong by a
 factor of three on either side."""
-
-DOUBT, LOOP_DOUBT = 1.65, 4.0
-"""How many times faster a placement must be predicted to be to count as faster without a race; the second if copies are made in a
-loop. Of about forty chosen plans that were measured on H100s and H200s, the gain over TensorFlow's default was at most 1.61 times
-less than predicted without copies in loops, and at most 3.9 times less with such copies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +47,6 @@ class Candidate:
     def is_plan(self) -> bool:
         """Whether it is the plan."""
         return self.solution is self.solved.solution
-
-    @property
-    def doubt(self) -> float:
-        """See `DOUBT`."""
-        return LOOP_DOUBT if any(transfer.count > 1 for transfer in self.placement.transfers) else DOUBT
 
     @cached_property
     def placement(self) -> Placement:
@@ -103,7 +94,9 @@ def beyond_doubt(entrants: list[Candidate]) -> Candidate | None:
     best = by_name.get(DEFAULT)
     for name in (BASELINE_NAMES["all_cpu"], BASELINE_NAMES["all_gpu"], PLAN):
         other = by_name.get(name)
-        if best is not None and other is not None and other.doubt * other.predicted_ns < best.predicted_ns:
+        if best is None or other is None:
+            continue
+        if doubt_of(other.placement).gain * other.predicted_ns < best.predicted_ns:
             best = other
     return best
 

@@ -98,7 +98,7 @@ class MoveTrial:
         self._why = ""
         self._choice: MoveChoice | None = None
         self._places: list[str] = []
-        """Where calls leave their results before the variables move."""
+        """Where the results are needed."""
         self._test = SequentialTest([fixed.name])
         self._lock = threading.RLock()
 
@@ -170,10 +170,10 @@ class MoveTrial:
             self._state = "timing"
 
     def _timed_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        from placer.tf.run.timing import places_of, timed_call
+        from placer.tf.run.timing import needed_places, timed_call
 
         results, seconds = timed_call(self._run, args, kwargs)
-        self._places = places_of(results)
+        self._places = needed_places(results, args, kwargs)
         with self._lock:
             if self._state == "timing":
                 self._test.add(self._fixed.name, seconds)

@@ -93,9 +93,16 @@ def _nodes(folder: Path) -> Iterator[Any]:
 
 
 def _with_constants(folder: Path) -> tuple[Any, dict[str, tuple[dict[str, str], dict[str, str]]]]:
-    """The graph of a SavedModel with constants in place of variables, and the inputs and outputs of its signatures."""
+    """The graph of a SavedModel with constants in place of variables, and the inputs and outputs of its signatures.
+
+    Raises:
+        TraceError: it cannot be loaded.
+    """
     with tf.Graph().as_default(), _V1.Session() as session:
-        loaded = _V1.saved_model.load(session, [tf.saved_model.SERVING], str(folder))
+        try:
+            loaded = _V1.saved_model.load(session, [tf.saved_model.SERVING], str(folder))
+        except (RuntimeError, OSError, ValueError, tf.errors.OpError) as error:
+            raise TraceError(f"{folder} cannot be loaded as a SavedModel: {error}") from error
         signatures = {
             name: ({k: t.name for k, t in of.inputs.items()}, {k: t.name for k, t in of.outputs.items()})
             for name, of in loaded.signature_def.items()

@@ -13,6 +13,9 @@ from placer.tf._private.keras_scopes import name_ops_by_layer
 NAMES = ("x", "y", "sample_weight")
 """Names of the parts of a batch."""
 
+_ABSENT = (type(None), tf.experimental.Optional, tf.OptionalSpec, type(tf.type_spec_from_value(None)))
+"""Stands in a batch, or in the types of batches, for a part that is not there."""
+
 Layout = Hashable
 """The structure of a batch, with a TypeSpec for each tensor in it. Equal structures are equal."""
 
@@ -28,7 +31,7 @@ def layout(batch: Any, *, open_batch: bool) -> Layout:
         return (type(batch), *((key, layout(part, open_batch=open_batch)) for key, part in batch.items()))
     if isinstance(batch, tuple | list):
         return (type(batch), *(layout(part, open_batch=open_batch) for part in batch))
-    if batch is None or isinstance(batch, tf.experimental.Optional | tf.OptionalSpec | type(tf.type_spec_from_value(None))):
+    if isinstance(batch, _ABSENT):
         return None
     spec = batch if isinstance(batch, tf.TypeSpec) else tf.type_spec_from_value(batch)
     of: Layout = _with_open_batch(spec) if open_batch else spec

@@ -13,10 +13,13 @@ from cost_models.measuring.chains import HOST, error_line
 from cost_models.ops import entry_of
 from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
+from placer.tf.devices import full_name
 from placer.tf.trace.bodies import origin, split_input
 from placer.tf.trace.body_tree import read_root
 from placer.tf.trace.op_types import runs_unseen_code
 
+MAX_READ_BYTES = 1 << 20
+"""The largest result that a program is taken to read: a loss, predictions, or a few images."""
 _EAGER = tf.__internal__.EagerTensor
 MIN_ROUNDS = 3
 """Number of rounds that are measured however long they take."""
@@ -52,7 +55,7 @@ def timed_call(
     Args:
         run: what is called.
         args, kwargs: of the call.
-        places: the devices that the results are needed on, see `places_of`. Copies to these devices are made and timed, too.
+        places: the devices that the results are needed on, see `needed_places`. Copies to these devices are made and timed, too.
             None: no copies are made.
     """
     tf.test.experimental.sync_devices()
@@ -66,21 +69,42 @@ def timed_call(
 
 def places_of(results: Any) -> list[str]:
     """The device whose memory holds each flat result of an eager call; "" for a result that cannot be copied."""
-    flat = tf.nest.flatten(results, expand_composites=True)
-    can_be_copied = [isinstance(each, _EAGER) and each.dtype not in (tf.resource, tf.variant) for each in flat]
-    return [each.backing_device if can else "" for each, can in zip(flat, can_be_copied, strict=True)]
+    can_be_copied = [(each, isinstance(each, _EAGER) and each.dtype not in (tf.resource, tf.variant)) for each in _flat(results)]
+    return [each.backing_device if can else "" for each, can in can_be_copied]
+
+
+def needed_places(results: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """The device on which a program probably needs each flat result of a call; "" for a result that cannot be copied.
+
+    A program whose arguments are all in host memory is taken to read results of up to `MAX_READ_BYTES`, so it needs them there.
+    It is taken to need all other results where they are.
+
+    Args:
+        results: of the call, by the placement that the program would have without this package.
+        args, kwargs: of the call.
+    """
+    host, places = full_name("CPU:0"), places_of(results)
+    if any(place not in ("", host) for place in places_of((args, dict(kwargs)))):
+        return places
+    sizes = [
+        each.shape.num_elements() * each.dtype.size if place else 0 for each, place in zip(_flat(results), places, strict=True)
+    ]
+    return [host if place and nbytes <= MAX_READ_BYTES else place for place, nbytes in zip(places, sizes, strict=True)]
 
 
 def copied_to(places: Sequence[str], results: Any) -> list[Any]:
     """Copies of the flat results that are not where they are needed, as far as memory allows. No tape records them."""
-    flat = tf.nest.flatten(results, expand_composites=True)
     copies = []
     with tf.init_scope(), suppress(tf.errors.ResourceExhaustedError):
-        for tensor, here, place in zip(flat, places_of(results), places, strict=False):
+        for tensor, here, place in zip(_flat(results), places_of(results), places, strict=False):
             if here and place and here != place:
                 with tf.device(place):
                     copies.append(tf.identity(tensor))
     return copies
+
+
+def _flat(values: Any) -> list[Any]:
+    return list(tf.nest.flatten(values, expand_composites=True))
 
 
 def warm_up(step: Callable[[], None]) -> str:

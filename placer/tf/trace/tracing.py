@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import tensorflow as tf
@@ -50,10 +49,6 @@ class Trace:
     def name(self) -> str:
         """The name of the user's function."""
         return str(self.concrete.graph.name)
-
-    def has(self, pattern: str) -> bool:
-        """Whether a name or glob is that of an argument, op or loop."""
-        return any(fnmatchcase(path, pattern) for body in self.root.walk() for path in body.names.values())
 
     def __repr__(self) -> str:
         return f"<Trace of {self.name!r}: {signature_text(self.concrete)}>"

@@ -168,7 +168,7 @@ function overview(plan) {
   const { figures: f } = plan;
   byId("headline").textContent = plan.headline;
   const figures = {
-    "predicted step time": formatNs(f.step_time_ns), "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
+    "predicted step time": f.step_time, "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
     transfers: `${plan.transfers.length}, ${formatBytes(f.copied_bytes)}, ${formatNs(f.transfer_ns)}`,
     objective: `${f.objective.replace("_", " ")}, ${f.status}${f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : ""}`, costs: f.costs,
   };

@@ -12,7 +12,7 @@ from placer.plan.placement import Placement
 def plan_facts(placement: Placement) -> dict[str, Any]:
     """A plan's figures, and the device of every op."""
     search = ("solver", "solver_seconds", "stop_reason", "chosen_because")
-    figures = ("machine", "objective", "objective_ns", "lower_bound_ns", "gap", "total_cost_ns", "step_time_ns")
+    figures = ("machine", "objective", "objective_ns", "lower_bound_ns", "gap", "total_cost_ns", "step_time_ns", "interval_ns")
     return {
         "graph": placement.graph.name,
         "fingerprint": placement.fingerprint,

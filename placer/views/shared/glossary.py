@@ -38,6 +38,11 @@ TERMS = (
         "`embed`: the lookup, its gradient, the table and Adam's two tables for it.",
     ),
     Term(
+        "bucket",
+        "A range of batch sizes that has one plan.",
+        "Batches of 1 to 8 run on the CPU, and those of 9 to 64 on the GPU: two buckets.",
+    ),
+    Term(
         "machine",
         "A description of what to plan for: its devices, their memory and speed, and the links between them.",
         '`"h100"`: one CPU device and one H100.',
@@ -87,6 +92,13 @@ TERMS = (
         "step time",
         "The time of one call as the execution model predicts it: ops and copies on different devices and links overlap.",
         "1 ms on the CPU and 1 ms on the GPU at the same time: a step time of 1 ms.",
+        in_report=True,
+    ),
+    Term(
+        "interval",
+        "Two times. Of recorded placements of the same kind, 8 of 10 took a time between them, relative to their predicted step "
+        "times.",
+        "`predicted  886 us (735 us to 1.46 ms) per step`.",
         in_report=True,
     ),
     Term(

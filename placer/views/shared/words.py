@@ -54,6 +54,12 @@ def _predicted(placement: Placement) -> str:
     return f"predicted {change} TensorFlow's default: {format_ns(step_ns)} per step{instead}"
 
 
+def predicted_step(placement: Placement) -> str:
+    """The predicted step time with its interval."""
+    low_ns, high_ns = placement.interval_ns
+    return f"{format_ns(placement.step_time_ns)} ({format_ns(low_ns)} to {format_ns(high_ns)})"
+
+
 def against(placement: Placement, baseline: Baseline) -> str:
     """How the plan compares with a baseline by its objective, and what the baseline could not do."""
     if not baseline.feasible:

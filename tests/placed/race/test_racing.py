@@ -259,7 +259,7 @@ def test_calls_under_a_tape_whose_gradient_is_not_taken_do_not_race_for_ever(clo
     assert len(ran) == timed
 
 
-@pytest.mark.parametrize(("rounds", "is_beyond_doubt"), [((8, 8), True), ((12, 3), False)])
+@pytest.mark.parametrize(("rounds", "is_beyond_doubt"), [((4, 12), True), ((8, 8), False), ((12, 3), False)])
 def test_without_a_race_a_plan_is_used_only_if_it_gains_beyond_doubt(rounds: tuple[int, int], is_beyond_doubt: bool) -> None:
     """Two chains of products, one on each device by the plan. A seeded draw keeps the function from racing."""
     weights = tf.constant(np.random.default_rng(0).standard_normal((512, 512)), tf.float32)
@@ -290,7 +290,7 @@ def test_without_a_race_a_plan_is_used_only_if_it_gains_beyond_doubt(rounds: tup
 
 
 @pytest.mark.parametrize("copy_s", [0.0, 5e-3])
-def test_copies_of_results_to_where_the_default_leaves_them_count(copy_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_results_to_where_they_are_needed_count(copy_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
         results = run(*args, **kwargs)
         copies = timing.copied_to(places or (), results)
@@ -305,6 +305,18 @@ def test_copies_of_results_to_where_the_default_leaves_them_count(copy_s: float,
     settled(step, X)
     assert step.placement.verdict.used == (DEFAULT if copy_s else PLAN)  # type: ignore[union-attr]
     assert ("CPU:0" in step(X).backing_device) == bool(copy_s), "a call returns what its candidate gives"
+
+
+def test_results_are_needed_in_host_memory_if_they_are_small_and_the_arguments_are_there() -> None:
+    with tf.device("CPU:1"):
+        there, large = tf.identity(X), tf.zeros([1 << 20])
+    results = {"small": there, "large": large, "none": None}
+
+    def needed(*args: Any) -> list[str]:
+        return [place[-5:] for place in timing.needed_places(results, args, {})]
+
+    assert needed(X, np.ones(3), 2) == ["CPU:1", "", "CPU:0"]  # in the order of their names: large, none, small
+    assert needed(X, there) == ["CPU:1", "", "CPU:1"]
 
 
 def test_results_are_copied_without_a_record_and_handles_are_not() -> None:

@@ -1,0 +1,44 @@
+"""Options of the signatures of one model. Each signature gets the pins, sizes and rounds that name something in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from placer.errors import OptionError
+from placer.graph.op_graph import OpGraph
+from placer.options import Options
+
+
+def options_by_signature(graphs: Mapping[str, OpGraph], options: Options) -> dict[str, Options]:
+    """The options of each signature. The first one keeps a name that fits none, so that its planning refuses the name.
+
+    Args:
+        graphs: by signature.
+        options: given for all signatures.
+    """
+    fits: dict[str, Callable[[OpGraph, str], bool]] = {"pins": _fits_pin, "sizes": _fits_size, "rounds": _fits_rounds}
+    own: dict[str, dict[str, Any]] = {name: {option: {} for option in fits} for name in graphs}
+    for option, is_fit in fits.items():
+        for name, value in getattr(options, option).items():
+            fitting = [signature for signature, graph in graphs.items() if is_fit(graph, name)]
+            for signature in fitting or list(graphs)[:1]:
+                own[signature][option][name] = value
+    return {signature: replace(options, **given) for signature, given in own.items()}
+
+
+def _fits_pin(graph: OpGraph, pattern: str) -> bool:
+    try:
+        return bool(graph.matching(pattern, "pin"))
+    except OptionError:
+        return False
+
+
+def _fits_size(graph: OpGraph, pattern: str) -> bool:
+    return any(fnmatchcase(op.name, pattern) for op in graph)
+
+
+def _fits_rounds(graph: OpGraph, pattern: str) -> bool:
+    return any(fnmatchcase(loop, pattern) for loop in graph.rounds)
