@@ -19,7 +19,7 @@ from placer.problem.fusion import chains
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
-FIRST_RUN_NS = 500
+FIRST_RUN_NS = 520
 """How much longer the host takes with the first run of an op on an asynchronous device in a step than with runs in a row."""
 MAX_FIGURE = 2**50
 """A time or size of one run of an op must be below this: 13 days in ns, 1 PiB in bytes."""
