@@ -150,6 +150,8 @@ def test_an_option_is_refused_where_it_is_given(option: str, values: list[Any], 
         (OptionError, "len.*TypeError", lambda: placer.solve(GRAPH, "h100", solver=len)),
         (OptionError, "lambda.*Assignment.*list", lambda: placer.solve(GRAPH, "h100", solver=lambda p: [0] * p.num_units)),
         (OptionError, "did you mean h100", lambda: placer.solve(GRAPH, "h10O")),
+        (OptionError, "'GPU:0' is a device.*h100.*all_gpu", lambda: placer.solve(GRAPH, "GPU:0")),
+        (OptionError, "'cpu' is a device.*h100.*all_cpu", lambda: placer.solve(GRAPH, devices="cpu")),
         (OptionError, "did you mean step_time", lambda: placer.solve(GRAPH, "h100", solver="stepTime")),
         (OptionError, "returns.*shape", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(0.0)))),
         (OptionError, "returns.*device 9", lambda: placer.solve(GRAPH, "h100", solver=Returns(everywhere(9)))),
@@ -248,6 +250,43 @@ def test_a_view_is_drawn_with_what_an_option_is_given_or_refuses_it(name: str, o
     except OptionError as error:
         refused = str(error)
     assert repr(value) in refused
+
+
+def test_a_device_is_answered_with_a_way_out_that_works() -> None:
+    for kind in ("cpu", "gpu"):
+        assert placer.solve(GRAPH, "h100", solver=f"all_{kind}").device_of("layer0/Relu") == f"{kind.upper()}:0"
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda fn, *args, **kwargs: fn(*args, **kwargs),
+        lambda fn, *args, **kwargs: fn.plan(*args, **kwargs),
+        placer.build_graph,
+    ],
+)
+def test_too_few_or_too_many_arguments_are_told_as_the_functions(take: Callable[..., Any]) -> None:
+    def added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return x + y
+
+    for fn in (added, tf.function(added)):
+        placed = placer.optimized_placement(fn)
+        for args, kwargs, words in (
+            ([1.0], {}, "missing.*'y'"),
+            ([1.0] * 3, {}, "too many positional"),
+            ([1.0, 2.0], {"z": 3}, "unexpected keyword.*'z'"),
+        ):
+            with pytest.raises(TypeError, match=rf"added\(x.*y.*\).*{words}") as raised:
+                take(placed, *args, **kwargs)
+            assert "tf.function" not in str(raised.value)
+
+
+def test_a_long_value_is_not_printed_whole() -> None:
+    values = [1.0] * 10_000
+    for take in (placer.build_graph, placer.place, lambda v: placer.solve(v, "h100"), lambda v: placer.solve(GRAPH, v)):
+        with pytest.raises(OptionError, match=r"\[1.0, 1.0, .*\.\.\.\]") as raised:
+            take(values)
+        assert len(str(raised.value)) < 400
 
 
 PLACING = (placer.optimized_placement, placer.optimized_placement(seed=1), placer.place, lambda fn: placer.apply(fn, PLAN))

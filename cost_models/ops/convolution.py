@@ -6,20 +6,16 @@ import math
 from dataclasses import dataclass, replace
 
 from cost_models.base import OpSignature, TensorSpec
-from cost_models.ops.dense import PRODUCT
+from cost_models.ops.dense import PRODUCT, SIDES_MULTIPLE
 from cost_models.ops.optype import Fusion, OpType
 from cost_models.ops.recipes import output_shape_at
 from cost_models.ops.table import register
-from cost_models.ops.work import Formula, Work, matrix_product, nbytes, positive_integers, sides
+from cost_models.ops.work import GPU_COPY_BYTES_PER_NS, Formula, Work, matrix_product, nbytes, positive_integers, sides
 
 _EFFICIENCY, _DEPTHWISE_EFFICIENCY = 0.45, 0.03
 """Shares of a GPU's matrix rate that large convolutions reach. A CPU reaches twice that."""
 _CALL_NS, _FILTER_CALL_NS = 60_000.0, 120_000.0
 """Least time of oneDNN's convolutions on a CPU, and of their gradients by the filter, measured on two cores and on sixteen."""
-_GPU_COPY_BYTES_PER_NS = 1_500.0
-"""Rate at which a tensor is read, and written again in another layout, for a kernel."""
-_CHANNELS_MULTIPLE = 4
-"""A GPU's matrix units take images with the channels last and as many of them as a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ def _workspace(op: OpSignature, roles: _Roles, *, channels_first: bool = False) 
         return 0
     taps = sides((weights,), 0)
     channels = max(1, taps[-2])
-    missing = -channels % _CHANNELS_MULTIPLE
+    missing = -channels % SIDES_MULTIPLE
     workspace = weights.nbytes + _padded_bytes(op, image, taps)
     if roles.is_gradient:
         workspace += nbytes(op.outputs[:1])
@@ -89,13 +85,13 @@ def _convolution(roles: _Roles, efficiency: float = _EFFICIENCY, depthwise: bool
         moved = nbytes((image, weights, result))
         outputs = max(1, op.outputs[0].elements) if op.outputs else 1
         work = matrix_product(flops, moved, outputs, flops / 2 / outputs, efficiency, workspace_bytes=_workspace(op, roles))
-        missing = -max(1, taps[-2] if len(taps) > 1 else 1) % _CHANNELS_MULTIPLE
+        missing = -max(1, taps[-2] if len(taps) > 1 else 1) % SIDES_MULTIPLE
         copied = _padded_bytes(op, image, taps) + (image.nbytes if missing else 0)
         return replace(
             work,
             cpu_efficiency=min(1.0, 2 * efficiency),
             cpu_serial_ns=_FILTER_CALL_NS if roles is _OF_FILTER else _CALL_NS,
-            gpu_serial_ns=2 * copied / _GPU_COPY_BYTES_PER_NS,
+            gpu_serial_ns=2 * copied / GPU_COPY_BYTES_PER_NS,
         )
 
     return formula

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cost_models.ops.optype import Difference, OpType, all_int32
 from cost_models.ops.table import register
-from cost_models.ops.work import elementwise
+from cost_models.ops.work import elementwise, reduces
 
 _plain = elementwise(1)
 """One operation for each element."""
@@ -22,7 +22,8 @@ register("Div FloorDiv FloorMod TruncateMod Mod", OpType(work=_plain, in_place=T
 register("TruncateDiv", OpType(work=_plain, in_place=True, differs=_DIVIDES))
 register("Neg Square", OpType(work=_plain, in_place=True, host_kernel=all_int32, start_factor=1.4))
 register("SquaredDifference", OpType(work=_plain, in_place=True, host_kernel=all_int32, start_factor=1.8))
-register("Relu Relu6 BiasAdd Sqrt Rsqrt", OpType(work=_plain, in_place=True, start_factor=1.4))
+register("BiasAdd", OpType(work=reduces(1), in_place=True, start_factor=1.4))
+register("Relu Relu6 Sqrt Rsqrt", OpType(work=_plain, in_place=True, start_factor=1.4))
 register("SelectV2", OpType(work=_plain, in_place=True, start_factor=2.1))
 register(
     """MulNoNan DivNoNan LeakyRelu ReluGrad Relu6Grad LeakyReluGrad BiasAddV1 Select LogicalAnd LogicalOr LogicalNot BitwiseAnd

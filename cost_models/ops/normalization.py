@@ -12,18 +12,46 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.recipes import Data, indices_below, shape_in
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_NS, Timed, Work, elements, first_side, is_known, moves, nbytes, once, reduces, sides
+from cost_models.ops.work import (
+    GPU_COPY_BYTES_PER_NS,
+    LIBRARY_NS,
+    Timed,
+    Work,
+    elements,
+    first_side,
+    is_known,
+    moves,
+    nbytes,
+    once,
+    reduces,
+    sides,
+)
 
 _SUMS = frozenset({Difference.SUM_ORDER})
+_LOSS_FLOPS, _LOSS_NS = 80.0, 80_000.0
+"""Operations of the logarithm of a softmax for each element, and the time of the kernels of a loss on a GPU."""
 
 
 def _softmax(op: OpSignature) -> Work:
-    """Twelve operations for each element. A GPU's kernel keeps the rows' maxima and sums in tensors of the result's size.
-
-    A CPU's library is not called for one row.
-    """
+    """A GPU's kernels keep maxima and sums of rows in tensors of the result's size. A CPU's library is not called for one row."""
     one_row = is_known(op.outputs) and (sides(op.outputs, 0) or (1,))[-1] == elements(op.outputs[:1])
-    return replace(reduces(12)(op), cpu_serial_ns=0.0 if one_row else LIBRARY_NS, workspace_bytes=2 * nbytes(op.outputs))
+    work = reduces(5)(op)
+    return replace(
+        work,
+        kernels=3,
+        cpu_serial_ns=0.0 if one_row else LIBRARY_NS,
+        gpu_serial_ns=work.nbytes / GPU_COPY_BYTES_PER_NS,
+        workspace_bytes=2 * nbytes(op.outputs),
+    )
+
+
+def _log_softmax(op: OpSignature) -> Work:
+    """TensorFlow's own kernel on a CPU."""
+    return replace(_softmax(op), flops=_LOSS_FLOPS * elements(op.inputs[:1]), cpu_serial_ns=0.0)
+
+
+def _loss(op: OpSignature) -> Work:
+    return replace(reduces(_LOSS_FLOPS)(op), gpu_serial_ns=_LOSS_NS)
 
 
 def _steps_of_labels(op: OpSignature) -> float:
@@ -53,12 +81,15 @@ register(
 register("_FusedBatchNormEx", OpType(work=moves(1.5), differs=_SUMS))
 register("_MklLayerNorm", OpType(work=moves(1.5)))
 register("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3", OpType(work=moves(1.7, kernels=2), differs=_SUMS))
-register("Softmax LogSoftmax", OpType(work=_softmax, start_factor=2.4, in_place=True, differs=_SUMS))
-register("SoftmaxCrossEntropyWithLogits", OpType(work=reduces(20), start_factor=3.6, differs=_SUMS))
+_SOFTMAX = OpType(work=_softmax, start_factor=1.4, in_place=True, differs=_SUMS)
+
+register("Softmax", _SOFTMAX)
+register("LogSoftmax", replace(_SOFTMAX, work=_log_softmax))
+register("SoftmaxCrossEntropyWithLogits", OpType(work=_loss, start_factor=3.6, differs=_SUMS))
 register(
     "SparseSoftmaxCrossEntropyWithLogits",
     OpType(
-        work=reduces(20),
+        work=_loss,
         start_factor=3.6,
         differs=_SUMS | {Difference.BOUNDS},
         recipe=lambda op: {1: indices_below(shape_in(op, 0)[-1], op.inputs[1])},

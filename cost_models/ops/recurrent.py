@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.recipes import shape_in
 from cost_models.ops.table import register
-from cost_models.ops.work import Timed, first_side, once
+from cost_models.ops.work import Timed, once, sides
+
+
+def _steps(op: OpSignature) -> float:
+    """The length of the first axis, or of the second if the batch is first."""
+    lengths = (*sides(op.inputs, 0), 1, 1)
+    return lengths[0 if op.attr("time_major", True) else 1]
+
 
 _SAVED = frozenset({Difference.SAVED})
-_LAYER = Timed(gpu=((once, 50_500), (first_side, 18_100)), starts_kernels=True)
+_LAYER = Timed(gpu=((once, 50_500), (_steps, 18_100)), starts_kernels=True)
 """The host starts kernels for each step."""
 
 register("CudnnRNN CudnnRNNV2", OpType(work=_LAYER, differs=_SAVED))

@@ -25,8 +25,8 @@ def _is_same(op: OpSignature) -> View:
 
 
 def _reduction(op: OpSignature) -> Work:
-    """Four operations for each element; memory is read at half its rate."""
-    work = reduces(4)(op)
+    """An operation or two for each element; memory is read at half its rate."""
+    work = reduces(1.5)(op)
     return replace(work, nbytes=2 * work.nbytes)
 
 

@@ -82,6 +82,8 @@ LIBRARY_DTYPES = ("float32", "bfloat16", "float16")
 """Types that oneDNN multiplies and transposes on a CPU."""
 LIBRARY_NS, TRANSPOSE_NS = 20_000.0, 40_000.0
 """Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen: of a softmax, and of a transpose."""
+GPU_COPY_BYTES_PER_NS = 1_500.0
+"""Rate at which a GPU reads a tensor, and writes it again, in a kernel beside the main one."""
 STRING_COPY_NS = 10.0
 """Copying a string of at most 22 characters, which its header holds, on one core. A longer string takes ten times as long."""
 HOST_NS_PER_BYTE = 0.03
@@ -156,11 +158,12 @@ def in_host_memory(op: OpSignature) -> Work:
 
 
 def elementwise(flops_each: float) -> Formula:
-    """So many operations for each element."""
+    """So many operations for each element. A broadcast operand that is no scalar takes as long as one of full size."""
 
     def formula(op: OpSignature) -> Work:
         count = max(elements(op.inputs[:1]), elements(op.outputs))
-        return Work(flops=flops_each * count, nbytes=nbytes(op.inputs) + nbytes(op.outputs))
+        read = sum(spec.nbytes * (count if spec.elements > 1 else 1) / max(1, spec.elements) for spec in op.inputs)
+        return Work(flops=flops_each * count, nbytes=read + nbytes(op.outputs))
 
     return formula
 

@@ -7,6 +7,10 @@ module: `printable` for text, `one_line` for a line or a cell of it, `identifier
 from __future__ import annotations
 
 from html import escape
+from reprlib import Repr
+
+_BRIEF = Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 200
 
 
 def printable(text: str) -> str:
@@ -43,6 +47,15 @@ def markup(text: str) -> str:
     '&lt;b&gt;\\x1b'
     """
     return escape(printable(text))
+
+
+def brief(value: object) -> str:
+    """The value as Python code, cut where it is long: for messages about values that a user gave.
+
+    >>> brief(list(range(1000)))
+    '[0, 1, 2, 3, 4, 5, ...]'
+    """
+    return _BRIEF.repr(value)
 
 
 def _escaped(text: str, keep: str) -> str:

@@ -11,6 +11,8 @@ MIN_SIMILARITY = 0.6
 """Least similarity of a suggestion, from 0 to 1."""
 MAX_DISTANCE_TO_BEST = 0.05
 """How much less similar than the best suggestion another one may be."""
+SCOPE_PENALTY = 0.06
+"""How much less a name counts whose scope is similar than one whose end is: names with such an end are then suggested alone."""
 MAX_SUGGESTIONS = 5
 
 
@@ -23,8 +25,9 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
     """The names that contain `wanted`, or else the names most similar to it; equally good names in the given order.
 
-    Only letters, digits and slashes are compared. Of names in scopes, both the whole names and their ends, with as many scopes as
-    both have, are compared; the better match counts. The similarity is that of `difflib.SequenceMatcher`.
+    Only letters, digits and slashes count. Of names in scopes, the whole names are compared, and the end of `wanted` with the end
+    of the other name, or with another part of it that has as many scopes. The best match counts. The similarity is that of
+    `difflib.SequenceMatcher`.
     """
     low = _plain(wanted)
     if not low:
@@ -43,9 +46,11 @@ def nearest(wanted: str, names: Iterable[str]) -> list[str]:
         return matcher.ratio() if all(bound() >= MIN_SIMILARITY for bound in upper_bounds) else 0.0
 
     def best_similarity(text: str) -> float:
-        depth = min(low.count("/"), text.count("/")) + 1
-        ends = ("/".join(name.split("/")[-depth:]) for name in (low, text))
-        return max(similarity(low, text), similarity(*ends))
+        wanted_parts, parts = low.split("/"), text.split("/")
+        depth = min(len(wanted_parts), len(parts))
+        end = "/".join(wanted_parts[-depth:])
+        first, *scopes = ("/".join(parts[k : k + depth]) for k in range(len(parts) - depth, -1, -1))
+        return max(similarity(low, text), similarity(end, first), *(similarity(end, s) - SCOPE_PENALTY for s in scopes))
 
     similarities = {name: best_similarity(text) for name, text in plain.items()}
     least = max(MIN_SIMILARITY, max(similarities.values(), default=0.0) - MAX_DISTANCE_TO_BEST)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from placer.common.escaping import brief
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
@@ -40,9 +41,9 @@ class PlacedFunction(TfFunction):
 
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):
-            raise OptionError(f"cannot place {fn!r}, which is not a function: pass a callable or a tf.function.")
+            raise OptionError(f"cannot place {brief(fn)}, which is not a function: pass a callable or a tf.function.")
         if kind := _untraceable(fn):
-            raise OptionError(f"cannot place {fn!r}, which is {kind}.")
+            raise OptionError(f"cannot place {brief(fn)}, which is {kind}.")
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
         functools.update_wrapper(self, fn, updated=())
         with contextlib.suppress(TypeError, ValueError):

@@ -22,6 +22,10 @@ _MOVES_HEAD = ("from", "to", "op")
 class Difference:
     """What changes from a first placement to a second. A pair is the value of the first placement and the value of the second."""
 
+    functions: tuple[str, str]
+    """Names of the functions."""
+    same_graph: bool
+    """Whether both placements are of the same graph. Ops are compared by name if they are not."""
     moved: Mapping[str, tuple[str, str]]
     """For each op of both placements whose devices differ: the two devices. The op that takes longest comes first."""
     only_first: tuple[str, ...]
@@ -67,7 +71,10 @@ class Difference:
         """How many ops differ, in words."""
         moved, only_first, only_second = len(self.moved), len(self.only_first), len(self.only_second)
         moves, are = "op moves" if moved == 1 else "ops move", "is" if only_first == 1 else "are"
-        return f"{moved} {moves}, {only_first} {are} only in the first, {only_second} only in the second"
+        counts = f"{moved} {moves}, {only_first} {are} only in the first, {only_second} only in the second"
+        first, second = map(repr, self.functions)
+        different = f"different functions, {first} and {second}" if first != second else f"different graphs of {first}"
+        return counts if self.same_graph else f"the plans are of {different}, and ops are compared by name: {counts}"
 
     @property
     def _moves(self) -> list[list[str]]:
@@ -102,6 +109,8 @@ def difference(first: Placement, second: Placement) -> Difference:
     moved = {name: (one.device, two.device) for name, (one, two) in both.items() if one.device != two.device}
     longest_ns = {name: max(plan.time_ns.get(plan.device, 0) for plan in both[name]) for name in moved}
     return Difference(
+        functions=(first.graph.name, second.graph.name),
+        same_graph=first.fingerprint == second.fingerprint,
         moved={name: moved[name] for name in sorted(moved, key=lambda name: -longest_ns[name])},
         only_first=tuple(name for name in first.ops if name not in second.ops),
         only_second=tuple(name for name in second.ops if name not in first.ops),

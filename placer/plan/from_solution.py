@@ -70,7 +70,7 @@ def expand(
         ops=_ops(formulation, op_device, schedule, default_device, [tuple(op.kernels) for op in graph]),
         units=_units(problem, constraints, move_costs_ns(problem, assignment)),
         transfers=_transfers(formulation, assignment, schedule),
-        totals=_totals(problem, assignment, held),
+        totals=_totals(graph, problem, assignment, held),
         memory={name: tuple(row) for name, row in zip(problem.devices.names, held[:, problem.ops.moment].tolist(), strict=True)},
         baselines={name: baseline for name, (baseline, _) in baselines.items()},
         objective=solution.objective,
@@ -204,11 +204,12 @@ def _control_transfers(problem: PlacementProblem, assignment: Assignment) -> lis
     return [row for row in zip(*(a.tolist() for a in (op, src, dst, runs, cost)), strict=True) if row[3]]
 
 
-def _totals(problem: PlacementProblem, assignment: Assignment, held: Ints) -> dict[str, DeviceTotals]:
+def _totals(graph: OpGraph, problem: PlacementProblem, assignment: Assignment, held: Ints) -> dict[str, DeviceTotals]:
     """The totals of each device, by name. `held` [D, M] is the memory that devices hold at each moment."""
     count = problem.num_devices
     op_device = assignment.device[problem.ops.unit]
-    ops = np.bincount(op_device, minlength=count)
+    counted = [op.role != "constant" for op in graph]
+    ops = np.bincount(op_device[counted], minlength=count)
     times = np.zeros(count, np.int64)
     np.add.at(times, op_device, problem.ops.time_ns[np.arange(problem.num_ops), op_device])
     persistent = np.zeros(count, np.int64)

@@ -92,6 +92,7 @@ class DeviceTotals:
     """Totals of one device over one step."""
 
     ops: int
+    """Number of ops, without constants: each device keeps those that its ops read."""
     time_ns: int
     peak_bytes: int
     """Most memory held at once."""

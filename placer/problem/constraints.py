@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -55,7 +55,7 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
         guess: False lets the plan choose the devices of captured tensors on another machine.
 
     Raises:
-        OptionError: a pin matches no op, op type or variable, or is no device string.
+        OptionError: a pin matches no op, op type, variable or layer, or is no device string.
         DeviceError: a pin asks for a device that is not there, or a scope does and ``on_missing_device="error"``.
         ConstraintError: the demands on one unit leave no device.
     """
@@ -79,6 +79,8 @@ class _Constrainer:
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     unmet: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Scopes that were dropped: the ops, by the request and by the reason why it was dropped."""
+    unserved: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Scopes that were dropped because their devices have no kernel: the reason by op, by the request."""
 
     def run(self) -> Constraints:
         self.ops: list[OpNode] = list(self.graph)
@@ -185,7 +187,7 @@ class _Constrainer:
                     )
                 self._drop(op, f"{self.machine.name!r} does not have; it has {self._device_list()}")
             elif not mask & self.runnable[i]:
-                self._drop(op, f"cannot serve: {self._refusal(op, mask)}")
+                self.unserved.setdefault(_asking(op), {})[op.name] = self._refusal(op, mask)
             elif mask & self.mask[unit]:
                 self._narrow(i, mask, "scope", self._demand(op, mask))
                 scoped.add(unit)
@@ -229,7 +231,13 @@ class _Constrainer:
         def some(ops: list[str]) -> str:
             return ", ".join(map(repr, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
 
+        def why_not(refusals: Iterable[str]) -> str:
+            first, *more = dict.fromkeys(refusals)
+            return first + (f"; and {len(more)} more reason{'s' if len(more) > 1 else ''}" if more else "")
+
         relaxed = [f"{some(ops)}: {asking} relaxed, which {why}." for (asking, why), ops in self.unmet.items()]
+        for asking, refusals in self.unserved.items():
+            relaxed.append(f"{some([*refusals])}: {asking} relaxed, which cannot serve: {why_not(refusals.values())}.")
         return (*relaxed, *([] if self.guess else [CAPTURES_FREED]))
 
     def _contradiction(self, op: int, kind: ReasonKind, text: str) -> NoReturn:

@@ -148,5 +148,8 @@ def _imported(target: str) -> Any:
         for part in name.split("."):
             named = getattr(named, part)
     except Exception as error:
+        if module.endswith(".py"):
+            path = module.removesuffix(".py").strip("./").replace("/", ".")
+            raise OptionError(f"{target!r} names a file: give its module, without .py: {path}:{name}.") from error
         raise OptionError(f"{target!r} cannot be imported: {type(error).__name__}: {error}.") from error
     return named

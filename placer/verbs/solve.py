@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
+from placer.common.escaping import brief
 from placer.common.garbage_collection import paused_collection
 from placer.common.suggestions import did_you_mean
 from placer.common.warning import warn
@@ -32,6 +34,7 @@ from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
 from placer.verbs.share import shared_costs, shared_machine
 
+_DEVICE_NAME = re.compile(r"/?(device:)?(?P<kind>[CG]PU)(:\d+|:\*)?", re.IGNORECASE)
 MAX_TIME_LIMIT_S = 1e9
 """About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
 
@@ -83,7 +86,7 @@ def solve(graph: OpGraph, machine: Machine | str | None = None, options: Options
 def solved(graph: OpGraph, machine: Machine | str | None = None, options: Options | None = None, **given: Any) -> Solved:
     """Like `solve`, with the problem that the plan solves."""
     if not isinstance(graph, OpGraph):
-        raise OptionError(f"solve takes an OpGraph, not {graph!r}: placer.build_graph(function, *args) makes one.")
+        raise OptionError(f"solve takes an OpGraph, not {brief(graph)}: placer.build_graph(function, *args) makes one.")
     if not (options is None or isinstance(options, Options)):
         raise OptionError(f"options={options!r} is no placer.Options: make one of it, or give its fields as keywords.")
     if options is not None and given:
@@ -188,9 +191,16 @@ def machine_named(named: Machine | str | None) -> Machine | None:
         except MachineError as error:
             if os.path.isfile(named):
                 raise PlanError(f"{error}.") from error
+            if match := _DEVICE_NAME.fullmatch(os.fspath(named)):
+                kind = match["kind"].lower()
+                raise OptionError(
+                    f"devices={named!r} is a device, not a machine. Way out: leave devices out to plan for this process, or name "
+                    f"a machine ({', '.join(shipped_machines())}). Pins keep ops on a device; solver='all_{kind}' places all ops "
+                    f"on the {kind.upper()} that have a kernel there."
+                ) from error
             raise OptionError(f"{error}{did_you_mean(os.fspath(named), shipped_machines())}") from error
     raise OptionError(
-        f"devices={named!r} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
+        f"devices={brief(named)} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."
     )
 

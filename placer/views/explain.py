@@ -32,8 +32,11 @@ def explain(placement: Placement, *, op: str) -> str:
         lines += [f"  open  {at_end(placement, each)}" for each in placement.at_ends if each.best]
     if facts["together_with"]:
         lines += [f"  with  {_some(facts['together_with'])}: {facts['together_because']}"]
+    lines += [f"  if    {_predicate(placement, tensor)}" for tensor in facts["predicates"]]
     lines += [f"  in    {_tensor(tensor)}" for tensor in facts["inputs"]]
-    lines += [f"  out   {_tensor(tensor)}" for tensor in facts["outputs"]]
+    decided = "whether another round runs" if facts["role"] == "loop" else "which branch runs"
+    decides = f"; says {decided}" if facts["decides"] else ""
+    lines += [f"  out   {_tensor(tensor)}{decides}" for tensor in facts["outputs"]]
     return "\n".join(map(one_line, lines))
 
 
@@ -52,6 +55,13 @@ def _tensor(facts: Mapping[str, Any]) -> str:
         for copy in facts["copies"]
     ]
     return f"{facts['name']} {facts['type']}{_size(facts['size'])}, {format_bytes(facts['nbytes'])}, {origin}{''.join(copies)}"
+
+
+def _predicate(placement: Placement, facts: Mapping[str, Any]) -> str:
+    """The predicate of the loop or branch that an op belongs to."""
+    name = facts["name"].rpartition(":")[0]
+    what = "another round runs" if placement.graph.op(name).role == "loop" else "its branch runs"
+    return f"{what}: {_tensor(facts)}"
 
 
 def _size(facts: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from placer.plan.parts import BASELINE_NAMES
 from placer.plan.placement import Placement
 from placer.plan.verdict import VERDICT_HEAD
 from placer.views.shared.colours import colour
-from placer.views.shared.words import against, headline, optimality
+from placer.views.shared.words import against, headline, ops_on_machine, optimality
 from placer.views.svg import svg
 
 MAX_BOXES = 10
@@ -37,7 +37,7 @@ def notebook(placement: Placement) -> str:
     parts: list[str] = [
         joined(bold(p.graph.name), f": {headline(p)}"),
         html_table(["device", "ops", "time", "peak memory", "limit"], devices),
-        folded("other placements", *_others(p), f"{len(p.ops):,} ops on {p.machine}; {copies}; {optimality(p)}"),
+        folded("other placements", *_others(p), f"{ops_on_machine(p)}; {copies}; {optimality(p)}"),
     ]
     if p.notes:
         parts.append(folded(f"notes: {len(p.notes)}", listed(p.notes)))

@@ -14,6 +14,7 @@ from placer.views.shared.words import (
     at_end,
     cost_sources,
     headline,
+    ops_on_machine,
     optimality,
     predicted_step,
     solver_words,
@@ -51,7 +52,7 @@ def summary(placement: Placement) -> str:
     ]
     blocks = [
         f"{p.graph.name}: {headline(p)}",
-        f"{len(p.ops)} ops on {p.machine}",
+        ops_on_machine(p),
         "",
         table(["device", "ops", "time", "peak memory", "kept", "limit"], devices),
         "",

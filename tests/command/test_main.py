@@ -208,6 +208,8 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["no_such_op"], ["solve", "{graph}", "--devices", "h100", "--pins", "no_such_op=CPU:0"]),
         (2, ["nothing_here", "MODULE:FUNCTION"], ["solve", "nothing_here"]),
         (2, ["no_such_module"], ["solve", "no_such_module:f"]),
+        (2, ["without .py: programs:f"], ["solve", "programs.py:f"]),
+        (2, ["without .py: folder.programs:f"], ["solve", "./folder/programs.py:f"]),
         (2, ["no_such_name"], ["solve", f"{__name__}:no_such_name"]),
         (2, ["float32(8)"], ["solve", f"{__name__}:scaled_sum", "--signature", "float32(8), int32[]"]),
         (2, ["float33"], ["solve", f"{__name__}:scaled_sum", "--signature", "float33[8]"]),

@@ -62,7 +62,10 @@ def test_figures_add_up(graph: OpGraph, objective: str) -> None:
         times[op.device] -= op.time_ns.get(op.device, 0)
         assert op.device in plan.units[op.unit].time_ns, name
     assert not any(times.values())
-    assert sum(total.ops for total in plan.totals.values()) == len(graph)
+    counted = [op for op in graph if op.role != "constant"]
+    assert sum(total.ops for total in plan.totals.values()) == len(counted)
+    constants = len(graph) - len(counted)
+    assert (f"{len(graph)} ops on 2xh100, {constants} of them constants" in plan.summary()) == (constants > 0)
     work = sum(total.time_ns for total in plan.totals.values())
     assert plan.total_cost_ns - work >= sum(t.time_ns for t in plan.transfers)
     if not any(data["control"] for *_, data in graph.graph.edges(data=True)):

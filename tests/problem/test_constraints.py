@@ -127,6 +127,13 @@ def test_scopes_bind_or_are_relaxed_with_a_note() -> None:
     assert "no GPU kernel" in found.notes[0]
 
 
+def test_one_note_is_on_all_ops_that_a_scope_cannot_serve() -> None:
+    graph = pair(requested_device=GPU_SCOPE, kernels=CPU_ONLY, refusals={"GPU": "no GPU kernel of Second"})
+    graph = with_op(graph, "first", requested_device=GPU_SCOPE, kernels=CPU_ONLY, refusals={"GPU": "no GPU kernel of First"})
+    (note,) = constrain(graph, H100, Options()).notes
+    assert all(words in note for words in ("'first', 'second'", "no GPU kernel of First", "1 more reason"))
+
+
 def test_a_pin_beats_a_scope_and_partial_scopes_bind_partly() -> None:
     graph = pair(requested_device=GPU_SCOPE)
     found = constrain(graph, H100, Options(pins={"second": "CPU:0"}))

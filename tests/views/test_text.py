@@ -27,7 +27,7 @@ from placer.verbs.solve import solve
 from placer.views.ops import rows
 from placer.views.shared.machine import describe
 from placer.views.shared.words import headline
-from tests.helpers.graphs import GraphBuilder, floats, layers, towers
+from tests.helpers.graphs import GraphBuilder, floats, layers, loop_then_wide, towers
 from tests.helpers.machines import Simple, cpus, made_up
 
 GOLDEN = Path(__file__).parents[1] / "data" / "text"
@@ -214,6 +214,22 @@ def test_a_difference_is_that_of_the_figures() -> None:
     elsewhere = PLAN.diff(solve(towers(), "cpu2"))
     assert elsewhere.peak_bytes["GPU:0"][1] == 0
     assert "-100.0%" in str(elsewhere)
+
+
+def test_a_difference_of_different_functions_says_so() -> None:
+    other = solve(layers(), made_up(), cost_model=Simple(), objective="total_cost")
+    assert "different functions, 'towers' and 'mlp'" in str(PLAN.diff(other)).splitlines()[0]
+    renamed = replace(other, graph=replace(other.graph, name="towers"))
+    assert "different graphs of 'towers'" in str(PLAN.diff(renamed)).splitlines()[0]
+
+
+def test_the_predicate_of_a_loop_is_explained() -> None:
+    plan = solve(loop_then_wide(), "h100")
+    for name in ("while/body/tanh0", "while/out0"):
+        (line,) = [line for line in plan.explain(name).splitlines() if "while:0 " in line]
+        assert line.startswith("  if    another round runs: ")
+    assert "while:0 bool[], 1 B, made on CPU:0; says whether another round runs" in plan.explain("while")
+    assert "another round" not in plan.explain("while/in0")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,15 @@ Nothing is changed or copied: a Trace refers to TensorFlow's own graphs, which m
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from placer.common.escaping import brief
+from placer.common.garbage_collection import paused_collection
 from placer.errors import OptionError, TraceError
 from placer.tf._private.datasets import DatasetSize, dataset_size
 from placer.tf._private.functions import ConcreteFunction, OwnFramesFilter, UnliftableError, flat_arguments, raised_while_tracing
@@ -75,19 +78,32 @@ def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, An
             raise TraceError(f"{fn.graph.name} uses variables that were deleted: keep them as long as the function") from error
         return fn
     if not callable(fn):
-        raise OptionError(f"cannot trace {fn!r}, which is not a function: pass a callable or a tf.function.")
+        raise OptionError(f"cannot trace {brief(fn)}, which is not a function: pass a callable or a tf.function.")
     try:
         with OwnFramesFilter():
             return traceable(fn).get_concrete_function(*args, **(kwargs or {}))
     except Exception as error:
-        if not raised_while_tracing(error):
-            raise
         name = getattr(fn, "__name__", type(fn).__name__)
+        if not raised_while_tracing(error):
+            _check_parameters(fn, name, args, kwargs or {})
+            raise
         if isinstance(error, UnliftableError):
             raise TraceError(
                 f"{name} gives its variables initial values from its arguments: make it again, and call it before you plan it"
             ) from error
         raise TraceError(f"{name} failed while it was traced: {type(error).__name__}: {error}") from error
+
+
+def _check_parameters(fn: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError if a call of `fn` has too few or too many arguments. TensorFlow's own error names no function."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
 
 
 def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
@@ -104,6 +120,7 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
     return trace_concrete(concrete, args, kwargs)
 
 
+@paused_collection()
 def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Trace:
     """The Trace of a ConcreteFunction.
 

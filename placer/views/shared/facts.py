@@ -32,11 +32,9 @@ def op_facts(placement: Placement, op: str) -> dict[str, Any]:
     node = graph.find(op)
     plan = placement.ops[node.name]
     members = [name for name, other in placement.ops.items() if other.unit == plan.unit and name != node.name]
-    inputs = {
-        (source, tensor.src_index): None
-        for source in graph.graph.pred[node.name]
-        for tensor in graph.graph.edges[source, node.name]["tensors"]
-    }
+    edges = [(source, t) for source in graph.graph.pred[node.name] for t in graph.graph.edges[source, node.name]["tensors"]]
+    inputs = dict.fromkeys((source, tensor.src_index) for source, tensor in edges if tensor.dst_index >= 0)
+    predicates = dict.fromkeys((source, tensor.src_index) for source, tensor in edges if tensor.dst_index < 0)
     return {
         "name": node.name,
         "op_type": node.op_type,
@@ -55,6 +53,8 @@ def op_facts(placement: Placement, op: str) -> dict[str, Any]:
         "together_with": members,
         "together_because": graph.group_reasons.get(node.group, "they share a device") if members else "",
         "inputs": [_tensor(placement, source, index, {plan.device}) for source, index in inputs],
+        "predicates": [_tensor(placement, source, index, {plan.device}) for source, index in predicates],
+        "decides": any(t.dst_index < 0 for *_, data in graph.graph.out_edges(node.name, data=True) for t in data["tensors"]),
         "outputs": [_tensor(placement, node.name, k, placement.devices) for k in range(len(node.signature.outputs))],
     }
 

@@ -72,6 +72,12 @@ def against(placement: Placement, baseline: Baseline) -> str:
     return "; ".join(filter(None, (text, baseline.note)))
 
 
+def ops_on_machine(placement: Placement) -> str:
+    """How many ops the plan has, and how many of them are constants, which are not counted for a device."""
+    constants = sum(op.role == "constant" for op in placement.graph)
+    return f"{len(placement.ops)} ops on {placement.machine}" + (f", {constants} of them constants" if constants else "")
+
+
 def optimality(placement: Placement) -> str:
     """The objective's value, whether it is proved to be optimal, and how much a better plan could save."""
     p = placement
