@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models import analytic, fitted, measured
+from cost_models import analytic, fitted, measured, transfers
 from cost_models.measurements import Measurement
 from placer.problem import data_flow, encoded_assignment, formulate, model_tables, op_costs
 from tests.benchmarks import left_out, recorded
@@ -85,7 +85,7 @@ def encoded_with(change: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
 
 
 def _without_waiting_for_streams(columns: list[Any]) -> list[Any]:
-    columns[3] = [False] * len(columns[3])
+    columns[3] = [-1] * len(columns[3])
     return columns
 
 
@@ -103,7 +103,7 @@ EXECUTION: dict[str, Term] = {
     "hops between views of host memory": lambda: recorded_with(host_hop_ns=0),
     "least interval between copies": lambda: formulated_with(links_interval_ns=None),
     "copies into a GPU wait for its stream and hold its thread": lambda: encoded_with(_without_feeding),
-    "control signals out of a GPU wait for its stream": lambda: encoded_with(_without_waiting_for_streams),
+    "copies out of a GPU wait for its stream": lambda: encoded_with(_without_waiting_for_streams),
     "slow copies from ordinary memory": lambda: without(data_flow, "unpinned_factor", lambda machine: 1.0),
     "ordinary memory in placed functions of old records": lambda: without(recorded, "unpinned_factor", lambda machine: 1.0),
     "control edges": lambda: formulated_with(ops_control_src=np.zeros(0, np.int64), ops_control_dst=np.zeros(0, np.int64)),
@@ -119,10 +119,9 @@ EXECUTION: dict[str, Term] = {
     "small ops of a host run one at a time": lambda: without(model_tables, "SMALL_NS", 0),
     "large ops of a host run one at a time": lambda: without(model_tables, "WIDE_NS", 10**15),
     "serial ops of a host run at once": lambda: formulated_with(ops_serial=None),
-    "the first op of each type": lambda: without(
-        op_costs, "_cold_ns", lambda *args: (0 * (found := _cold_ns(*args))[0], found[1])
-    ),
-    "the first op of each type after a copy": lambda: formulated_with(ops_cold_ns=None),
+    "the first op of each type": lambda: without(op_costs, "_cold_ns", lambda *args: 0 * _cold_ns(*args)),
+    "the first run of each op on a GPU": lambda: without(op_costs, "FIRST_RUN_NS", 0),
+    "twice the latency of copies": lambda: without(transfers, "LATENCY_IN_A_STEP", 1),
     "fused ops of a host": lambda: without(op_costs, "chains", lambda graph: ()),
     "reads that copy a variable": lambda: without(formulate, "_with_copied_reads", list),
 }
