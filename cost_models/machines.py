@@ -89,8 +89,7 @@ class Device:
     The execution model adds it where no such op ended just before.
     """
     cold_ns: int = 0
-    """Extra host time of the first op of each type in a step, because the op's code is in no cache yet.
-    """
+    """Extra host time of the first op of each type in a step, because the op's code is in no cache yet."""
 
     def __post_init__(self) -> None:
         _require(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
