@@ -42,11 +42,9 @@ fuzz: $(BIN)/.dev
 			--hypothesis-profile=fuzz --hypothesis-seed=$(FUZZ_SEED)$$part || exit 1; \
 	done
 
-# Damaged files, wrong plans, hostile names, interrupts, full disks: docs/faults.md.
+# Damaged files, wrong plans, hostile names, interrupts, full disks: writes the table of docs/faults.md.
 faults: $(BIN)/.dev
-	FAULTS_EFFORT=20 $(BIN)/python -m pytest -q --hypothesis-profile=fuzz --hypothesis-seed=$(FUZZ_SEED) \
-		tests/test_files.py tests/plan/test_broken_plans.py tests/views/test_hostile_names.py tests/solvers/test_interrupts.py \
-		tests/cost_models/test_store.py tests/solvers/test_grid.py -k "not test_every_answer"
+	$(BIN)/python -m tests.benchmarks.faults --seed $(FUZZ_SEED)
 
 bench: $(BIN)/.dev
 	$(BIN)/python -m tests.benchmarks.bench_planning

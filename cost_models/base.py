@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class TensorSpec:
     @property
     def elements(self) -> int:
         """Number of elements, unknown dimensions counted as 1 and an unknown rank as a scalar."""
-        return math.prod(1 if d is None else d for d in self.shape) if self.shape is not None else 1
+        return _elements(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -41,6 +42,11 @@ class TensorSpec:
     def __str__(self) -> str:
         """The form used in signatures, such as "float32[8,?]". An unknown rank looks like one unknown dimension: "string[?]"."""
         return f"{self.dtype}[{'?' if self.shape is None else ','.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+@functools.lru_cache(maxsize=4096)
+def _elements(shape: tuple[int | None, ...] | None) -> int:
+    return math.prod(1 if d is None else d for d in shape or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ Needs matplotlib, tensorboard, selenium and Chromium with chromedriver.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,8 +14,8 @@ from typing import Any
 
 from placer.graph.shipped import shipped_graph
 from placer.verbs.solve import solve
-from tests.helpers.browser import chromium, open_report, wait
-from tests.views.test_tensorboard import ALL, address
+from tests.helpers.browser import ALL, chromium, open_report, wait
+from tests.helpers.browser import tensorboard as served_by_tensorboard
 
 IMAGES = Path(__file__).parent / "images"
 STILL = 1.5
@@ -32,17 +30,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, chromium(1360, 1000) as browser:
         detector.write("html", Path(folder) / "report.html")
         open_report(browser, Path(folder) / "report.html")
-        show(browser, next(t.producer for t in detector.transfers if t.src != "CPU:0" and t.nbytes))
         save(browser, "report")
         browser.execute_script("app.theme('dark'); app.tab('tab-timeline')")
         save(browser, "timeline")
         solve(shipped_graph("lstm_then_wide"), "h100").to_tensorboard(Path(folder) / "logs")
         tensorboard(browser, Path(folder) / "logs")
-
-
-def show(browser: Any, op: str) -> None:
-    """Selects an op and brings it into sight."""
-    browser.execute_script("app.selectOp(app.plan.ops.name.indexOf(arguments[0]))", op)
 
 
 def save(browser: Any, name: str) -> None:
@@ -53,19 +45,14 @@ def save(browser: Any, name: str) -> None:
 
 def tensorboard(browser: Any, logs: Path) -> None:
     """TensorBoard's graph page, coloured by device."""
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logs), "--port", "0", "--host", "127.0.0.1"]
-    process = subprocess.Popen([*command, "--load_fast", "false"], stderr=subprocess.PIPE, text=True)
     choose = f"""{ALL}
         const found = [...all(document)].find(e => e.tagName === 'PAPER-RADIO-BUTTON' && e.textContent.trim() === 'Device');
         if (found) found.click();
         return !!found"""
-    try:
-        browser.get(f"{address(process)}#graphs")
+    with served_by_tensorboard(logs) as address:
+        browser.get(f"{address}#graphs")
         wait(lambda: browser.execute_script(choose))
         save(browser, "tensorboard")
-    finally:
-        process.terminate()
-        process.wait()
 
 
 if __name__ == "__main__":

@@ -228,12 +228,13 @@ class OpGraph:
         return ops
 
     def did_you_mean(self, name: str, *, pins: bool = False) -> str:
-        """The end of an error message: ops and variables with names like `name`, for pins op types and scopes too."""
+        """The end of an error message: ops and variables with names like `name`, for pins op types, layers and scopes too."""
         known = [*self.resources, *self.graph]
         if pins:
             scopes = (f"{n[: slash.start()]}/*" for n in self.graph for slash in re.finditer("/", n))
-            layers = dict.fromkeys(part for layer in self.layers.values() for part in layer.split("/") if part)
-            known = [*(op.op_type for op in self if "/" not in name), *layers, *scopes, *known]
+            types = (op.op_type for op in self if "/" not in name)
+            layers = (part for layer in self.layers.values() for part in layer.split("/") if part)
+            known = [*types, *(() if "*" in name else layers), *scopes, *known]
         return did_you_mean(name, known)
 
     @cached_property

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
         out: the folder to write, which must not exist. The graph in it has no devices, so that it runs anywhere; `load` applies
             the plans.
         with_devices: whether the graph has the planned devices instead, for programs that do not use placer.
-        **options: the fields of `placer.Options`. ``sizes`` are those that the signatures leave open.
+        **options: the fields of `placer.Options`. ``sizes`` are those that the signatures leave open. By default they are those
+            of the warm-up requests that the model has for TensorFlow Serving.
 
     Raises:
         OptionError: there is no model, or it has no signatures; `out` exists; an option that cannot be used.
@@ -50,6 +51,7 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
     from placer.tf.devices import full_names
     from placer.tf.rewrite.rewriting import rewrite
     from placer.tf.rewrite.saved_models import save_with_devices, write_saved_model
+    from placer.tf.rewrite.warm_up_requests import open_sizes
     from placer.tf.run.eligibility import trace_if_placeable
     from placer.tf.trace.targets import load_model
 
@@ -63,6 +65,9 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
         found = {name: trace_if_placeable(concrete, (), {}) for name, concrete in model.signatures.items()}
         traces = {name: trace for name, (trace, _) in found.items() if trace is not None}
         own = options_by_signature({name: build_graph(trace) for name, trace in traces.items()}, checked)
+        for name, sizes in open_sizes(written, model.signatures).items():
+            if name in own:
+                own[name] = replace(own[name], sizes={**sizes, **own[name].sizes})
         plans = {name: PlacedFunction(model.signatures[name], own[name]).plan() for name in traces}
         if with_devices:
             written = drafts / "with_devices"

@@ -44,6 +44,10 @@ class Bucket:
         """The plan."""
         return self.placed.placement
 
+    def __str__(self) -> str:
+        devices = " and ".join(device for device, totals in self.placement.totals.items() if totals.ops)
+        return f"batches of {self.low} to {self.high} on {devices}"
+
 
 class ServedFunction:
     """A function of batches: a call runs by the plan for its batch size, the first dimension of its arguments.
@@ -61,6 +65,9 @@ class ServedFunction:
         """
         self.buckets = tuple(buckets)
         self._types = types
+
+    def __repr__(self) -> str:
+        return f"<ServedFunction {self.buckets[0].placed.name!r}: {', '.join(map(str, self.buckets))}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.bucket_of(*args, **kwargs).placed(*args, **kwargs)

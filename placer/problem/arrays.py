@@ -88,6 +88,8 @@ class Part(Frozen):
         name, axes = f"{type(self).__name__.lower()}.{f.name}", f.metadata["axes"]
         dtype = _dtype(f)
         fixed = tuple(value) if dtype is None else _read_only_copy(value, dtype, name)
+        if dtype is None and not all(isinstance(each, str) for each in fixed):
+            raise ValueError(f"{name} holds something else than names.")
         shape = _shape(fixed)
         if len(shape) != len(axes) or any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
             expected = ", ".join(f"{axis}={sizes[axis]}" if axis in sizes else axis for axis in axes)

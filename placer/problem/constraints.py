@@ -55,7 +55,7 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
         guess: False lets the plan choose the devices of captured tensors on another machine.
 
     Raises:
-        OptionError: a pin matches no op, op type or variable, or is no device string.
+        OptionError: a pin matches no op, op type, variable or layer, or is no device string.
         DeviceError: a pin asks for a device that is not there, or a scope does and ``on_missing_device="error"``.
         ConstraintError: the demands on one unit leave no device.
     """

@@ -70,6 +70,8 @@ class PlacementProblem(Frozen):
         made_moment = ops.moment[tensors.op][consumers.tensor]
         if (~tensors.free[consumers.tensor] & (consumers.until < made_moment)).any():
             raise ValueError("consumers.until has a tensor given back before it is made.")
+        if (consumers.until >= n).any():
+            raise ValueError("consumers.until has a tensor given back after the step.")
 
     @property
     def num_devices(self) -> int:

@@ -33,8 +33,8 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
         **options: fields of `Options` as keywords, except the solver.
 
     Raises:
-        OptionError: a name matches no op, op type or variable; two names give an op two devices; an op may not be on its device;
-            or ops that must share a device have two.
+        OptionError: a name matches no op, op type, variable or layer; two names give an op two devices; an op may not be on its
+            device; or ops that must share a device have two.
         InfeasibleError: the placement exceeds the memory limits; higher ``memory_limits`` predict it.
     """
     if not isinstance(devices, Mapping):

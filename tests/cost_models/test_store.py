@@ -374,3 +374,45 @@ def test_a_store_that_cannot_be_written_is_read(folder_mode: int) -> None:
         os.chmod(folder, 0o755)
     assert output[0] == str({("a model", "2.21.0"): 1})
     assert "cannot be written" in output[1]
+
+
+RELEASE = """
+import sys
+from dataclasses import replace
+from cost_models import store as measurements
+from cost_models.store import Store
+from placer.plan import plan_store
+from placer.plan.plan_store import PlanStore
+from tests.cost_models.test_store import ROW, floats
+from tests.plan.test_plan_store import entry
+
+newer, first = int(sys.argv[1]), int(sys.argv[2])
+for module in (measurements, plan_store):
+    module.VERSION += newer
+    schema = module._SCHEMA.replace(" TEXT", " BLOB") if newer else module._SCHEMA
+    module._FORMAT = replace(module._FORMAT, version=module.VERSION, schema=schema)
+for k in range(first, first + 20):
+    Store().put([replace(ROW, signature=floats(k))])
+    PlanStore().put(entry(k))
+    assert PlanStore().get(entry(k).key) is not None
+"""
+
+
+def test_two_releases_share_a_folder_and_leave_each_other_alone(tmp_path: Path) -> None:
+    """Each has its own file for a format that differs, also while both write at the same time."""
+    environment = {**os.environ, "PLACER_CACHE": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", RELEASE]
+    writers = [
+        subprocess.Popen([*command, str(newer), str(first)], env=environment, stderr=subprocess.PIPE)
+        for newer in (0, 1)
+        for first in (0, 20)
+    ]
+    complaints = [writer.communicate()[1].decode() for writer in writers]
+    assert complaints == [""] * len(writers)
+    for table in ("measurements", "plans"):
+        files = sorted(tmp_path.glob(f"{table}-*.sqlite"))
+        assert len(files) == 2
+        for file in files:
+            with closing(sqlite3.connect(file)) as connection:
+                assert connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (40,)
+    assert not list(tmp_path.glob("*aside*"))

@@ -128,6 +128,36 @@ def test_the_command_places_every_signature(tmp_path: Path, machine: str, capsys
     assert "exists" in capsys.readouterr().err
 
 
+def field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffer's message, of fewer than 128 bytes."""
+    assert len(content) < 128
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def request(signature: str, shapes: dict[str, list[int]]) -> bytes:
+    """A request as TensorFlow Serving records it: PredictionLog.predict_log.request."""
+    tensors = {name: tf.make_tensor_proto(0.0, shape=shape) for name, shape in shapes.items()}
+    fields = [field(2, field(1, name.encode()) + field(2, proto.SerializeToString())) for name, proto in tensors.items()]
+    return field(6, field(1, field(1, field(1, b"model") + field(3, signature.encode())) + b"".join(fields)))
+
+
+@pytest.mark.parametrize(("given", "batch"), [({}, 7), ({"x": [5]}, 5)])
+def test_open_sizes_are_those_of_the_request_that_the_model_has(
+    given: dict[str, Any], batch: int, tmp_path: Path, machine: str
+) -> None:
+    saved_by_tf2(tmp_path / "model")
+    requests = tmp_path / "model" / "assets.extra" / "tf_serving_warmup_requests"
+    requests.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(requests)) as file:
+        file.write(request("serving_default", {"x": [7, 16]}))
+    plan = placer.place_saved_model(tmp_path / "model", tmp_path / "out", devices=machine, sizes=given).plans["serving_default"]
+    assert plan.graph.op("x").signature.outputs[0].shape == (batch, 16)
+    requests.write_bytes(b"no records")
+    plan = placer.place_saved_model(tmp_path / "model", tmp_path / "other", devices=machine).plans["serving_default"]
+    assert plan.graph.op("x").signature.outputs[0].shape == (None, 16)
+    np.testing.assert_allclose(placer.load(tmp_path / "out").signatures["serving_default"](x=X)["y"], np.tanh(X @ W), rtol=1e-5)
+
+
 def test_a_graph_with_devices_runs_on_them_and_elsewhere(tmp_path: Path, machine: str) -> None:
     saved_by_tf2(tmp_path / "model")
     placer.place_saved_model(tmp_path / "model", tmp_path / "out", with_devices=True, devices=machine, **OPTIONS)

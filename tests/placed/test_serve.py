@@ -44,6 +44,8 @@ def test_sizes_that_need_different_plans_have_them() -> None:
     served = placer.serve(layers, ANY_BATCH, batch_sizes=(1, 4096), devices=two_cpus(link_latency_ns=300_000), race="off")
     assert 1 < len(served.buckets) <= 8
     assert [bucket.low for bucket in served.buckets[1:]] == [bucket.high + 1 for bucket in served.buckets[:-1]]
+    assert repr(served).startswith("<ServedFunction 'layers': batches of 1 to ")
+    assert repr(served).endswith("to 4096 on CPU:0 and CPU:1>")
     assert ran_on(served, batch(1)) == {"CPU:0"}
     assert ran_on(served, batch(4096)) == {"CPU:1"}
     for size in (1, 2, 100, 4096, 5000):

@@ -203,6 +203,22 @@ def test_functions_traced_before_see_every_change(user: Any, taped: bool, w: tf.
         np.testing.assert_allclose(left, right, rtol=1e-6)
 
 
+def test_hundreds_of_variables_of_one_name_move(w: tf.Variable) -> None:
+    """Half of them, at once. The functions that use both halves go on with the values of each."""
+    variables = [made(tf.constant(float(k)), "v") for k in range(300)]
+    moved = variables[::2]
+    before = tf.function(lambda x: x + tf.stack([v * (k + 1.0) for k, v in enumerate(variables)]))
+    expected = before(tf.zeros([300]))
+    placed = moving(lambda x: x + tf.add_n(moved), *(["v"] + [f"v_{k}" for k in range(1, 150)]))
+    np.testing.assert_allclose(placed(tf.zeros([])), tf.add_n(moved))
+    assert [where(v) for v in variables] == [THERE, HERE] * 150
+    np.testing.assert_array_equal(before(tf.zeros([300])), expected)
+    for v in variables:
+        v.assign_add(1.0)
+    np.testing.assert_allclose(before(tf.zeros([300])), expected + tf.range(1.0, 301.0))
+    np.testing.assert_allclose(placed(tf.zeros([])), tf.add_n(moved))
+
+
 @pytest.mark.parametrize("user", USERS)
 def test_functions_traced_before_fail_when_told_to(user: Any, w: tf.Variable) -> None:
     f = user(w)

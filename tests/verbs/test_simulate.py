@@ -90,7 +90,7 @@ def test_what_cannot_be_is_told(graph: OpGraph) -> None:
     plan = placer.solve(graph, "h100")
     together = next(names for names in units(plan) if len(names) > 1)
     for devices, words in (
-        ({"nothing": "CPU:0"}, "name 'nothing' matches no op, op type or variable"),
+        ({"nothing": "CPU:0"}, "name 'nothing' matches no op, op type, variable or layer"),
         ({3: "CPU:0"}, "3 is no op's name"),
         ({together[0]: "GPU:7"}, "there is CPU:0, GPU:0"),
         ({together[0]: "CPU:0", together[1]: "GPU:0"}, "these share a device"),

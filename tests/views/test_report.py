@@ -160,6 +160,8 @@ def test_a_large_plan_is_opened_expanded_searched_and_read(browser: Any, large: 
     plan, path = large
     open_report(browser, path)
     assert texts(browser, "#headline") == [headline(plan)]
+    constants = len(plan.ops) - sum(total.ops for total in plan.totals.values())
+    assert f"{len(plan.ops)}, {constants} of them constants" in texts(browser, "#figures dd")
     assert predicted_step(plan) in texts(browser, "#figures dd")
     assert len(texts(browser, "#baselines tbody tr")) == 1 + len(plan.baselines)
 

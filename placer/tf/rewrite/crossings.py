@@ -5,6 +5,8 @@ Grappler merges an op with the ops that feed it, whatever their devices, but not
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -148,10 +150,12 @@ def _identity_support(dtype: tf.DType) -> KernelSupport:
     return KernelIndex.shared().lookup_type("Identity", {"T": dtype.name})
 
 
+@functools.cache
 def _kind(device: str) -> str:
     return str(tf.DeviceSpec.from_string(device).device_type)
 
 
+@functools.cache
 def _token(device: str) -> str:
     """A device as a part of a name: "GPU_0"."""
     spec = tf.DeviceSpec.from_string(device)

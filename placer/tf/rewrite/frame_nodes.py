@@ -64,6 +64,8 @@ class FrameNodes:
                 not needed would run because it is sent to another device, so unneeded nodes get no device.
         """
         nodes = {node.name: node for node in self.nodes}
+        if anything_returned and not any(_KEPT in node.attr for node in self.nodes):
+            return
         ends = [*results, *(node.name for node in self.nodes if is_stateful(node.op))]
         needed: set[str] = set()
         while ends:

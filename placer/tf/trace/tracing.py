@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.common.escaping import brief
+from placer.common.garbage_collection import paused_collection
 from placer.errors import OptionError, TraceError
 from placer.tf._private.datasets import DatasetSize, dataset_size
 from placer.tf._private.functions import ConcreteFunction, OwnFramesFilter, UnliftableError, flat_arguments, raised_while_tracing
@@ -119,6 +120,7 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
     return trace_concrete(concrete, args, kwargs)
 
 
+@paused_collection()
 def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Trace:
     """The Trace of a ConcreteFunction.
 

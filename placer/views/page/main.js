@@ -165,10 +165,10 @@ class App {
 
 /** The head of the page: headline, figures, devices, baselines, notes and terms. */
 function overview(plan) {
-  const { figures: f } = plan;
+  const { figures: f } = plan, constants = plan.ops.role.filter((role) => plan.text(role) === "constant").length;
   byId("headline").textContent = plan.headline;
   const figures = {
-    "predicted step time": f.step_time, "total cost": formatNs(f.total_cost_ns), ops: String(plan.count),
+    "predicted step time": f.step_time, "total cost": formatNs(f.total_cost_ns), ops: `${plan.count}${constants ? `, ${constants} of them constants` : ""}`,
     transfers: `${plan.transfers.length}, ${formatBytes(f.copied_bytes)}, ${formatNs(f.transfer_ns)}`,
     objective: `${f.objective.replace("_", " ")}, ${f.status}${f.gap > 0 ? `, gap ${(100 * f.gap).toFixed(1)}%` : ""}`, costs: f.costs,
   };

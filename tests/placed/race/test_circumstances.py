@@ -116,7 +116,7 @@ def test_methods_copies_and_instances_have_races_of_their_own() -> None:
 def test_it_cannot_be_pickled_before_during_and_after_a_race() -> None:
     step = place(plain)
     for _ in range(CALLS):
-        with pytest.raises((TypeError, pickle.PicklingError, AttributeError)):
+        with pytest.raises(TypeError, match=r"cannot pickle the placed function 'plain': .* Send a plan: "):
             pickle.dumps(step)
         step(X)
 
