@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -22,24 +21,25 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
 
     Args:
         store: by default the user's. A measurement in it comes before one that comes with the package, unless it was only
-            harvested.
+            harvested. A fit to the measurements in it comes before a fit to all, because times to start an op depend on the host.
     """
     source = store or Store()
 
     @cache
-    def tables(device_model: str) -> Table:
-        return _merged(_own_measurements(source, device_model), shipped_table(device_model))
+    def own(device_model: str) -> Table:
+        return _own_measurements(source, device_model)
 
-    return _over(tables)
+    @cache
+    def all_known(device_model: str) -> Table:
+        return _merged(own(device_model), shipped_table(device_model))
+
+    fit_to_all = FittedModel(all_known, AnalyticModel())
+    return MeasuredModel(all_known, FittedModel(lambda model: _merged(own(model), {}), fit_to_all))
 
 
 def shipped_model() -> MeasuredModel:
     """The default model over the measurements that come with the package alone, so that costs are equal wherever it runs."""
-    return _over(_shipped)
-
-
-def _over(tables: Callable[[str], Table]) -> MeasuredModel:
-    return MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+    return MeasuredModel(_shipped, FittedModel(_shipped, AnalyticModel()))
 
 
 @cache

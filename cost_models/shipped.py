@@ -18,10 +18,7 @@ _GENERATIONS = {
     "2 AMD EPYC cores": {(26, model) for model in range(32)},
     "16 Intel(R) Xeon(R) Processor cores": {(6, model) for model in (143, 173, 174, 207)},
 }
-"""For each shipped host: the CPU families and models that may use its measurements, which are Zen 5 and Xeons with AMX.
-
-The hosts were measured before names included the generation.
-"""
+"""For each shipped host: the CPU families and models that may use its measurements, which are Zen 5 and Xeons with AMX."""
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.command.arguments import add_option_flags, options_given
+from placer.common.escaping import one_line
 from placer.common.progress import progress
 from placer.options import Options
 
@@ -39,8 +40,8 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
 
     with progress(f"placing the signatures of {args.source}"):
         placed = place_saved_model(args.source, args.out, with_devices=args.with_devices, **options)
-    lines = [f"{name}: {headline(plan)}" for name, plan in placed.plans.items()]
-    lines += [f"{name}: left as it is: {reason}" for name, reason in placed.unplaced.items()]
+    lines = [one_line(f"{name}: {headline(plan)}") for name, plan in placed.plans.items()]
+    lines += [one_line(f"{name}: left as it is: {reason}") for name, reason in placed.unplaced.items()]
     by = "its graph has the devices of these plans" if args.with_devices else "placer.load runs it by these plans"
     plain = {"plans": {name: plan_facts(plan) for name, plan in placed.plans.items()}, "unplaced": dict(placed.unplaced)}
     return plain, "\n".join([*lines, "", f"saved as {args.out}; {by}"])

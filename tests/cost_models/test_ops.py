@@ -37,7 +37,7 @@ from tests.helpers.signatures import signature
 
 NODES = {"LoopVariable", "BranchMerge"}
 """Nodes of flattened graphs that are no ops of TensorFlow."""
-TABLES = [shipped_table(model) for model in ("NVIDIA H100 80GB HBM3", "2 AMD EPYC cores")]
+TABLES = [shipped_table(model) for model in ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "2 AMD EPYC cores")]
 RECORDED = [text for table in TABLES for texts in table.values() for text in texts]
 
 

@@ -35,16 +35,16 @@ class GraphView {
     const opens = (node) => node.op < 0 && !/\*$| … /.test(node.label);
     const closed = plan.root.children.filter(opens);
     const urgency = (node) => (around.has(node) ? 1e20 : node.crossings ? 1e18 : 0) + plan.nodeTime(node);
-    while (closed.length) {
+    const fits = () => this.#fittingZoom(this.#arranged().at) >= MIN_READABLE_ZOOM, room = fits();
+    while (room && closed.length) {
       closed.sort((a, b) => urgency(a) - urgency(b));
       const node = closed.pop(), more = node.children.length - 1;
       if (shown + more > MAX_BOXES_AT_FIRST) continue;
       this.open.add(node.id);
-      if (this.#fittingZoom(this.#arranged().at) < MIN_READABLE_ZOOM) this.open.delete(node.id);
-      else {
+      if (fits()) {
         shown += more;
         closed.push(...node.children.filter(opens));
-      }
+      } else this.open.delete(node.id);
     }
     this.app.opened();
     this.fit();
