@@ -192,7 +192,7 @@ class Count:
         lines = ["| fault | tried | what held | tests |", "|---|---|---|---|"]
         for fault in FAULTS:
             outcomes = self.outcomes[fault]
-            held = f"**{outcomes['failed']} tests failed**: " if outcomes["failed"] else ""
+            held = f"**failed: {outcomes['failed']}**. " if outcomes["failed"] else ""
             skipped = f" ({outcomes['skipped']} tests skipped)" if outcomes["skipped"] else ""
             tests = ", ".join(f"`tests/{file}`" for file in dict.fromkeys(test.partition("::")[0] for test in fault.tests))
             lines.append(f"| {fault.what} | {self.tried[fault]:,}{skipped} | {held}{fault.holds} | {tests} |")
