@@ -24,7 +24,7 @@ from placer.common.plan_schema import check_schema
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError
 from placer.graph.contradictions import contradictions
-from placer.graph.layers import is_in, layers
+from placer.graph.layers import layers
 from placer.graph.sizes import Rounds, Size
 
 Role: TypeAlias = Literal["op", "argument", "capture", "constant", "loop", "branch"]
@@ -183,40 +183,13 @@ class OpGraph:
             f"list(placement.ops) has its {len(self)} names."
         )
 
-    def matching(self, pattern: str, what: str) -> list[str]:
-        """The ops that a pin speaks of, in execution order.
-
-        Args:
-            pattern: an op's name or a glob over names, an op type, a variable's name or a glob over these, or a layer, see
-                `placer.graph.layers`. A glob or an op type never matches an argument or a captured tensor.
-            what: the pattern's kind in the error's message, such as "pin".
-
-        Raises:
-            OptionError: the pattern matches nothing; the message has similar names.
-        """
-        if not isinstance(pattern, str):
-            raise OptionError(f"{pattern!r} is no op's name: give text, such as {next(iter(self.graph), '')!r}.")
-        matched = set(self._ops_by_word.get(pattern, ()))
-        if any(character in pattern for character in "*?["):
-            match = re.compile(fnmatch.translate(pattern)).match
-            variables = {key for key, resource in self.resources.items() if match(resource.name) or match(key)}
-            matched |= {op.name for op in self if op.resource in variables or (op.role not in ENDS and match(op.name))}
-        matched = matched or {name for name, layer in self.layers.items() if is_in(layer, pattern)}
-        if not matched:
-            raise OptionError(
-                f"{what} {pattern!r} matches no op, op type, variable or layer of {self.name!r}"
-                f"{self.did_you_mean(pattern, pins=True)} "
-                f"A {what} is an op's name or a glob over names, an op type, a variable's name, or a layer."
-            )
-        return [name for name in self.graph if name in matched] if len(matched) > 1 else list(matched)
-
     @cached_property
     def layers(self) -> Mapping[str, str]:
         """By op: the scope of its layer; see `placer.graph.layers`."""
         return layers(self)
 
     @cached_property
-    def _ops_by_word(self) -> Mapping[str, Sequence[str]]:
+    def ops_by_word(self) -> Mapping[str, Sequence[str]]:
         """The ops that each word without wildcards speaks of in a pin: by name, by op type, by variable."""
         ops: dict[str, list[str]] = {}
         for op in self:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from placer.errors import OptionError, PlanError, TraceError
+from placer.errors import PlanError, TraceError
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.placed.model_options import fitting_options
 from placer.verbs.build_graph import build_graph
 from placer.verbs.traced_for import traced_for
 
@@ -21,7 +20,7 @@ class PlacedStep:
     Args:
         model: the Keras model.
         name: of the step, such as "train_step".
-        options: of its plans. A pin that matches nothing is an error in training; the other steps do not have all its layers.
+        options: of its plans. A pin that names nothing is an error in training; the other steps do not have all its layers.
     """
 
     def __init__(self, model: Any, name: str, options: Options) -> None:
@@ -102,7 +101,7 @@ class PlacedStep:
             traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
             with traced_for(self._options):
                 concrete_function(traced, flat)
-            return PlacedFunction(traced, replace(self._options, pins=self._pins(traced, flat)))
+            return PlacedFunction(traced, self._options_of(traced, flat))
 
         layouts = dict.fromkeys([of, layout(batch, open_batch=False)])  # the step's code may need the size of a batch
         for each in layouts:
@@ -112,18 +111,12 @@ class PlacedStep:
                 failure = error
         raise error_of_function(failure) or failure
 
-    def _pins(self, traced: Any, flat: tuple[Any, ...]) -> dict[str, str]:
-        """The pins of the step."""
-        pins = dict(self._options.pins)
-        if self._name == "train_step" or not pins:
-            return pins
-        graph = build_graph(traced, *flat, devices=self._options.devices)
-        matching = {}
-        for pin, device in pins.items():
-            with suppress(OptionError):
-                graph.matching(pin, "pin")
-                matching[pin] = device
-        return matching
+    def _options_of(self, traced: Any, flat: tuple[Any, ...]) -> Options:
+        """The options of the step. Only training must have all that they name."""
+        options = self._options
+        if self._name == "train_step" or not (options.pins or options.sizes or options.rounds):
+            return options
+        return fitting_options(build_graph(traced, *flat, devices=options.devices), options)
 
 
 def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from placer.errors import OptionError
+from placer.graph.matching import matching
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 
@@ -19,9 +20,8 @@ def options_by_signature(graphs: Mapping[str, OpGraph], options: Options) -> dic
         graphs: by signature.
         options: given for all signatures.
     """
-    fits: dict[str, Callable[[OpGraph, str], bool]] = {"pins": _fits_pin, "sizes": _fits_size, "rounds": _fits_rounds}
-    own: dict[str, dict[str, Any]] = {name: {option: {} for option in fits} for name in graphs}
-    for option, is_fit in fits.items():
+    own: dict[str, dict[str, Any]] = {name: {option: {} for option in _FITS} for name in graphs}
+    for option, is_fit in _FITS.items():
         for name, value in getattr(options, option).items():
             fitting = [signature for signature, graph in graphs.items() if is_fit(graph, name)]
             for signature in fitting or list(graphs)[:1]:
@@ -29,9 +29,17 @@ def options_by_signature(graphs: Mapping[str, OpGraph], options: Options) -> dic
     return {signature: replace(options, **given) for signature, given in own.items()}
 
 
+def fitting_options(graph: OpGraph, options: Options) -> Options:
+    """Options without the pins, sizes and rounds that name nothing in a graph."""
+    own: dict[str, Any] = {}
+    for option, is_fit in _FITS.items():
+        own[option] = {name: value for name, value in getattr(options, option).items() if is_fit(graph, name)}
+    return replace(options, **own)
+
+
 def _fits_pin(graph: OpGraph, pattern: str) -> bool:
     try:
-        return bool(graph.matching(pattern, "pin"))
+        return bool(matching(graph, pattern))
     except OptionError:
         return False
 
@@ -42,3 +50,7 @@ def _fits_size(graph: OpGraph, pattern: str) -> bool:
 
 def _fits_rounds(graph: OpGraph, pattern: str) -> bool:
     return any(fnmatchcase(loop, pattern) for loop in graph.rounds)
+
+
+_FITS: dict[str, Callable[[OpGraph, str], bool]] = {"pins": _fits_pin, "sizes": _fits_size, "rounds": _fits_rounds}
+"""By option: whether a name in it names something in a graph."""

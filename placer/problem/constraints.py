@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.machines import Machine
 from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError
+from placer.graph.matching import matching
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.options import Options
 from placer.problem.arrays import Bools, Ints
@@ -129,7 +130,7 @@ class _Constrainer:
                     f"pin {pattern!r} asks for {device!r}, which {self.machine.name!r} does not have; "
                     f"it has {self._device_list()}."
                 )
-            matched = set(self.graph.matching(pattern, "pin"))
+            matched = set(matching(self.graph, pattern))
             for i, op in enumerate(self.ops):
                 if op.name not in matched:
                     continue

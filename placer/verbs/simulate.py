@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.machines import Machine
 from placer.errors import OptionError
+from placer.graph.matching import matching
 from placer.graph.op_graph import ENDS, OpGraph
 from placer.plan.placement import Placement
 from placer.problem.problem import Assignment, PlacementProblem
@@ -44,7 +45,7 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     named: dict[str, str] = {}
     for pattern, wanted in devices.items():
-        for name in (pattern,) if pattern in graph.graph else graph.matching(pattern, "name"):
+        for name in (pattern,) if pattern in graph.graph else matching(graph, pattern, "name"):
             if named.setdefault(name, wanted) != wanted:
                 raise OptionError(f"{name!r} is on {named[name]} and, by {pattern!r}, on {wanted}: give one device.")
     # A variable, an argument or a captured tensor is where a pin says; no choice of a solver moves it.

@@ -129,7 +129,7 @@ def test_near_names_come_nearest_first() -> None:
         ("PartitionedCall/model/left/dense1/MatMul", False, ["left/dense1/MatMul"]),
         ("left/dense1/kernel:0", False, ["left/dense1/kernel"]),
         ("Matmull", True, ["MatMul"]),
-        ("rihgt/*", True, ["right", "right/*"]),
+        ("rihgt/*", True, ["right/*"]),
         ("left/dense_1", True, ["left/dense1/*"]),
         ("left/dence1/*", True, ["left/dense1/*"]),
         ("nothing_like_it", True, []),

@@ -11,6 +11,7 @@ import pytest
 import placer
 from placer.common.units import format_ns
 from placer.errors import InfeasibleError, OptionError
+from placer.graph.matching import matching
 from placer.graph.op_graph import OpGraph
 from placer.graph.shipped import shipped_graph
 
@@ -40,7 +41,7 @@ def test_what_is_not_named_is_where_tensorflow_has_it(graph: OpGraph) -> None:
 def test_names_are_those_of_pins(graph: OpGraph) -> None:
     plain = placer.simulate(graph, {}, "h100")
     for pattern in ("MatMul", "*MatMul*", next(iter(graph.resources), "MatMul")):
-        named = graph.matching(pattern, "name")
+        named = matching(graph, pattern)
         moved = placer.simulate(graph, {pattern: "CPU:0"}, "h100")
         assert len(named) > (pattern in ("MatMul", "*MatMul*"))
         assert moved.assigned == dict.fromkeys(named, "CPU:0")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from placer.common.units import format_ns
 from placer.common.warning import no_warnings
 from placer.errors import PlacerError
+from placer.graph.matching import matching
 from placer.placed.memory import remember
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, Candidate, exceeds_limit, is_same, with_dearer_copies
@@ -216,7 +217,7 @@ def _places(candidate: Candidate) -> dict[str, str]:
 
 def _pins_variables(solved: Solved) -> bool:
     graph = solved.placement.graph
-    pinned = {name for pattern in solved.options.pins for name in graph.matching(pattern, "pin")}
+    pinned = {name for pattern in solved.options.pins for name in matching(graph, pattern)}
     units = list(zip(graph, solved.constraints.op_unit.tolist(), strict=True))
     pinned_units = {unit for op, unit in units if op.name in pinned}
     return any(op.resource and unit in pinned_units for op, unit in units)
