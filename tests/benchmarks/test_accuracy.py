@@ -23,7 +23,7 @@ from placer.plan.doubt import doubts
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, left_out, recorded
 from tests.benchmarks.cases import as_traced, placements
-from tests.benchmarks.doubt import kind_of
+from tests.benchmarks.doubt import recorded_kind
 from tests.benchmarks.more_workloads import MORE
 from tests.benchmarks.public_situations import PUBLIC
 from tests.benchmarks.scoring import MIN_RANKED_SPREAD, NOISE, Score, expected_ranks, rank_correlation, report
@@ -139,7 +139,7 @@ def test_steps_take_what_the_intervals_of_their_predictions_say() -> None:
         for group in left_out.by_workload(found).values():
             default = next(each for each in group if each.label == "default")
             for each in group:
-                kind = kind_of(each.prediction.problem, each.prediction.op_device) if each is not default else "default"
+                kind = recorded_kind(each)
                 doubt = doubts()[kind]
                 if not each.label.startswith("random"):
                     inside.setdefault(kind, []).append(doubt.low <= each.measured / each.predicted <= doubt.high)
