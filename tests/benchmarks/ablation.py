@@ -144,7 +144,6 @@ COSTS: dict[str, Term] = {
         analytic, "launch_ns", lambda op_type, work, device: (work.kernels + 1) * device.dispatch_ns // 2
     ),
     "small products on one core": lambda: priced_with(analytic, "uses_one_core", lambda work, device: False),
-    "cached data of one core": lambda: priced_with(analytic, "_CACHE_BYTES", 0),
     "time to share an op among cores": lambda: priced_with(analytic, "_FORK_NS", 0),
 }
 
