@@ -2,13 +2,11 @@
 
 The compute time of an op is the larger of two times, arithmetic over the device's rate and memory traffic over its bandwidth
 (S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009), plus the serial
-part of its work. Small ops are slower than that: a GPU's multiprocessors work in whole waves, and a CPU wakes its other threads
-only for ops that are large enough.
+part of its work. A CPU wakes its other threads only for ops that are large enough.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from cost_models.base import OpCost, OpSignature
@@ -17,8 +15,8 @@ from cost_models.ops import Work, entry_of, in_host_memory, runs_on_host, work_o
 
 _FORK_NS = 1_500
 """Waking one of the threads of a pool; there are as many as cores."""
-_CACHE_BYTES_PER_S, _CACHE_BYTES = 3e10, 2**20
-"""Memory traffic of one core whose data is in its cache, and the size up to which it is."""
+_CORE_BYTES_PER_S = 3e10
+"""Memory traffic of one core."""
 _MAX_FIGURE = 2**49 - 1
 """Limit of each time (a week in ns) and size (512 TiB), so that no sum over a plan exceeds 64 bits."""
 
@@ -81,7 +79,7 @@ def uses_one_core(work: Work, device: Device) -> bool:
 
 def _flops_per_s(work: Work, op: OpSignature, device: Device) -> float:
     """Operations per second that a large instance of this op reaches."""
-    if not work.tiles:
+    if not work.is_product:
         return device.flops["default"]
     dtype = op.inputs[-1].dtype if op.inputs else "float32"
     efficiency = work.efficiency if device.asynchronous else work.cpu_efficiency
@@ -89,18 +87,13 @@ def _flops_per_s(work: Work, op: OpSignature, device: Device) -> float:
 
 
 def _gpu_ns(work: Work, op: OpSignature, device: Device) -> float:
-    rate = _flops_per_s(work, op, device)
-    if work.tiles:  # the last wave of tiles leaves multiprocessors idle
-        rate *= work.tiles / (math.ceil(work.tiles / device.cores) * device.cores)
-    return max(work.flops / rate, work.nbytes / device.memory_bytes_per_s) * 1e9 + work.gpu_serial_ns
+    return max(work.flops / _flops_per_s(work, op, device), work.nbytes / device.memory_bytes_per_s) * 1e9 + work.gpu_serial_ns
 
 
 def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:
     arithmetic_s, traffic_s = work.flops / _flops_per_s(work, op, device), work.nbytes / device.memory_bytes_per_s
     all_cores_ns = max(arithmetic_s, traffic_s) * 1e9
-    in_cache = work.nbytes <= _CACHE_BYTES
-    core_bytes_per_s = _CACHE_BYTES_PER_S if in_cache else min(_CACHE_BYTES_PER_S, device.memory_bytes_per_s)
-    cores = max(1.0, device.cores / device.threads_per_core) if work.tiles else device.cores
-    one_core_ns = max(arithmetic_s * cores, work.nbytes / core_bytes_per_s) * 1e9
+    cores = max(1.0, device.cores / device.threads_per_core) if work.is_product else device.cores
+    one_core_ns = max(arithmetic_s * cores, work.nbytes / _CORE_BYTES_PER_S) * 1e9
     shared_ns = one_core_ns if uses_one_core(work, device) else min(one_core_ns, _FORK_NS * device.cores + all_cores_ns)
     return shared_ns + work.cpu_serial_ns

@@ -86,14 +86,10 @@ class Device:
     wake_ns: int = 0
     """CPU only: extra time of an op that uses all cores, if the threads of the other cores fell asleep before it.
 
-    The execution model adds it where no such op ran in the last 50 us.
+    The execution model adds it where no such op ended just before.
     """
     cold_ns: int = 0
-    """Extra host time of the first op of each type in a step, because the op's code is in no cache yet.
-
-    A copy has the same effect: the op that waits for it continues on another thread. The execution model adds `cold_ns` to the
-    first op of each type in a step, and again to the first of each type after each copy.
-    """
+    """Extra host time of the first op of each type in a step, because the op's code is in no cache yet."""
 
     def __post_init__(self) -> None:
         _require(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')

@@ -7,6 +7,12 @@ from numpy.typing import NDArray
 
 from cost_models.machines import Link, Machine
 
+LATENCY_IN_A_STEP = 1.96
+"""How many times as long the latency of a copy is in a step as `placer calibrate` measures it.
+
+There the same threads copy to and fro, and are awake. In a step a copy wakes a thread that slept or did other work.
+"""
+
 
 def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """The costs of copies between all places of a machine with D devices.
@@ -28,7 +34,7 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
     for a in range(2 * count):
         for b in range(2 * count):
             latency[a, b], per_byte[a, b], interval[a, b] = _copy_cost(machine, a, b)
-    return latency, per_byte, interval
+    return np.rint(LATENCY_IN_A_STEP * latency).astype(np.int64), per_byte, interval
 
 
 def unpinned_factor(machine: Machine) -> float:

@@ -10,7 +10,7 @@ from cost_models.ops.dense import PRODUCT, SIDES_MULTIPLE
 from cost_models.ops.optype import Fusion, OpType
 from cost_models.ops.recipes import output_shape_at
 from cost_models.ops.table import register
-from cost_models.ops.work import GPU_COPY_BYTES_PER_NS, Formula, Work, matrix_product, nbytes, positive_integers, sides
+from cost_models.ops.work import GPU_COPY_BYTES_PER_NS, Formula, Work, nbytes, positive_integers, sides
 
 _EFFICIENCY, _DEPTHWISE_EFFICIENCY = 0.45, 0.03
 """Shares of a GPU's matrix rate that large convolutions reach. A CPU reaches twice that."""
@@ -81,17 +81,17 @@ def _convolution(roles: _Roles, efficiency: float = _EFFICIENCY, depthwise: bool
         image, weights, result = roles.of(op)
         taps = sides((weights,), 0)
         depth = math.prod(taps[:-2] if depthwise else taps[:-1])
-        flops = 2.0 * result.elements * depth
-        moved = nbytes((image, weights, result))
-        outputs = max(1, op.outputs[0].elements) if op.outputs else 1
-        work = matrix_product(flops, moved, outputs, flops / 2 / outputs, efficiency, workspace_bytes=_workspace(op, roles))
         missing = -max(1, taps[-2] if len(taps) > 1 else 1) % SIDES_MULTIPLE
         copied = _padded_bytes(op, image, taps) + (image.nbytes if missing else 0)
-        return replace(
-            work,
+        return Work(
+            flops=2.0 * result.elements * depth,
+            nbytes=nbytes((image, weights, result)),
+            is_product=True,
+            efficiency=efficiency,
             cpu_efficiency=min(1.0, 2 * efficiency),
             cpu_serial_ns=_FILTER_CALL_NS if roles is _OF_FILTER else _CALL_NS,
             gpu_serial_ns=2 * copied / GPU_COPY_BYTES_PER_NS,
+            workspace_bytes=_workspace(op, roles),
         )
 
     return formula

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, Fusion, OpType
 from cost_models.ops.table import register
-from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, matrix_product, nbytes, sides
+from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, nbytes, sides
 
 PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
 """Why a product's results depend on the device."""
@@ -31,9 +30,14 @@ def _matmul(op: OpSignature) -> Work:
     tensors = op.inputs[:2] + op.outputs[:1]
     aligned = all((sides((spec,), 0) or (1,))[-1] % SIDES_MULTIPLE == 0 for spec in tensors)
     efficiency = _EFFICIENCY if aligned else _EFFICIENCY / 2
-    work = matrix_product(2.0 * outputs * depth, nbytes(op.inputs) + nbytes(op.outputs), outputs, depth, efficiency)
-    work = replace(work, gpu_serial_ns=_FILL_NS)
-    return replace(work, one_core=op.outputs[0].dtype in LIBRARY_DTYPES) if op.outputs else work
+    return Work(
+        flops=2.0 * outputs * depth,
+        nbytes=nbytes(op.inputs) + nbytes(op.outputs),
+        is_product=True,
+        efficiency=efficiency,
+        one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES,
+        gpu_serial_ns=_FILL_NS,
+    )
 
 
 def _einsum(op: OpSignature) -> Work:
@@ -55,8 +59,16 @@ def _einsum(op: OpSignature) -> Work:
     depth = math.prod(side for label, side in size.items() if label not in output)
     moved = nbytes(op.inputs) + nbytes(op.outputs)
     transposes = _transposes(equation)
-    work = matrix_product(2.0 * outputs * depth, moved, outputs, depth, _EFFICIENCY, workspace_bytes=moved)
-    return replace(work, gpu_serial_ns=_FILL_NS, kernels=1 + transposes, cpu_serial_ns=transposes * TRANSPOSE_NS)
+    return Work(
+        flops=2.0 * outputs * depth,
+        nbytes=moved,
+        is_product=True,
+        efficiency=_EFFICIENCY,
+        kernels=1 + transposes,
+        cpu_serial_ns=transposes * TRANSPOSE_NS,
+        gpu_serial_ns=_FILL_NS,
+        workspace_bytes=moved,
+    )
 
 
 def _transposes(equation: str) -> int:

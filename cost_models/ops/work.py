@@ -24,9 +24,8 @@ class Work:
     flops: float = 0.0
     nbytes: float = 0.0
     """Memory traffic."""
-    tiles: float = 0.0
-    """Independent pieces of a matrix product, each about 64 x 64 outputs by 512 deep, that matrix units share; 0 for ops that
-    matrix units do not speed up."""
+    is_product: bool = False
+    """Whether matrix units speed it up."""
     efficiency: float = 1.0
     """Share of a GPU's matrix rate that a large instance reaches."""
     cpu_efficiency: float = 1.0
@@ -203,11 +202,3 @@ def reduces(flops_each: float) -> Formula:
         return Work(flops=flops_each * elements(op.inputs[:1]), nbytes=nbytes(op.inputs) + nbytes(op.outputs))
 
     return formula
-
-
-def matrix_product(
-    flops: float, moved_bytes: float, outputs: float, depth: float, efficiency: float = 1.0, workspace_bytes: int = 0
-) -> Work:
-    """A product with `outputs` results, each a sum over `depth` products."""
-    tiles = max(1.0, outputs / 4096) * max(1.0, depth / 512)
-    return Work(flops, moved_bytes, tiles, efficiency, workspace_bytes=workspace_bytes)

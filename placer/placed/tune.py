@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,6 +44,8 @@ COMPILE_S_PER_OP = 0.01
 """About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
 MAX_COMPILED_RATIO = 10
 """A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
+MAX_COMPARED = 3
+"""The most placements with which results of a compiled function are compared."""
 USED_BEFORE = ", used before"
 """End of the name of the candidate that calls ran before, if a new candidate has its name."""
 
@@ -71,7 +73,7 @@ def tune(
         budget_s: about how long it may take, in seconds. Planning and compiling cannot be interrupted. TensorFlow's default, the
             plan and what calls have run so far are timed in any case.
         compiling: "try" also times the function compiled as a whole by XLA for each kind of device, if the results agree with
-            those of the plain function within `placer.tf.run.outcomes.TOLERANCES`; "off" does not.
+            those of the plain function or of a fast placement within `placer.tf.run.outcomes.TOLERANCES`; "off" does not.
         side_effects: "refuse" raises an error for a function whose effects cannot be put back; "allow" runs it all the same.
 
     Raises:
@@ -290,7 +292,7 @@ class _Tuning:
         Args:
             device: the device to compile for.
             where: a candidate that was timed.
-            expected: what a plain call gives; filled in when it is first needed.
+            expected: what calls without XLA give; filled in when they are first needed.
             in_any_case: whether it is compiled however little of the budget is left.
         """
         from placer.tf.run.compiling import compiled
@@ -306,15 +308,22 @@ class _Tuning:
                 function, reason = compiled(self._trace, device, self._args, self._kwargs)
                 if function is None:
                     return reason
-                expected[:] = expected or [outcome(self._prepared.concrete, *call)]
-                if difference := expected[0].difference(outcome(function, *call)):
-                    return f"its results would not agree: {difference}"
+                expected[:] = expected or [outcome(run, *call) for run in self._uncompiled()]
+                found = outcome(function, *call)
+                differences = [plain.difference(found) for plain in expected]
+                if all(differences):
+                    return f"its results would not agree: {differences[0]}"
         except Exception as error:
             return first_line(error)
         fastest = self._contest.timed[0]
         self._contest.entrants[name] = Entrant(name, where.plan, function, where.moves, function)
         self._contest.race([fastest.name, name] if fastest.site == where.site else [name])
         return ""
+
+    def _uncompiled(self) -> list[Callable[..., Any]]:
+        """The plain function and its fastest placements. Their results differ, too: a GPU multiplies in TF32, a CPU does not."""
+        placements = [e.run for e in self._contest.timed if not (e.moves or e.compiled)]
+        return [self._prepared.concrete, *placements[:MAX_COMPARED]]
 
     def _add(self, name: str, ending: str, placement: Placement) -> bool:
         """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placer.problem.arrays import Ints
-from placer.problem.model_tables import AWAKE_NS, WIDE, tables_of
+from placer.problem.model_tables import WIDE, tables_of
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 
@@ -20,11 +20,10 @@ class EncodedAssignment:
     by_op: tuple[list[Any], ...]
     """Columns by op, times in ns:
 
-    - the device; whether the op enters its stream; how it shares threads;
-    - the time to wake these threads, and the time after which they sleep;
-    - time, dispatch and compute of all runs; dispatch of the first run; compute of the last run;
-    - the time in which its thread sends its results;
-    - `Ops.cold_ns`; runs per step.
+    - the device that runs it (`Devices.runner`); whether the op enters its stream; how it shares threads;
+    - the time to wake these threads;
+    - time, dispatch and compute of all runs;
+    - the time in which its thread sends its results.
     """
     edge_wait: list[int]
     """By edge: `ISSUED`, `DONE`, or twice the number of the copy to wait for, plus one if an earlier edge has begun it."""
@@ -32,9 +31,7 @@ class EncodedAssignment:
     """Columns by copy, times in ns:
 
     - time until it arrives; time for which it occupies the link; the link;
-    - whether it carries a control signal;
-    - the device whose stream it waits for, or -1; the time for which it occupies the thread that feeds that device;
-    - copies per step.
+    - the device out of whose stream it comes, and the device into whose stream it goes; -1 if there is none.
     """
     message: Ints
     """[X]: what each copy carries, a number in `StepEdges`."""
@@ -84,24 +81,18 @@ class EncodedAssignment:
         moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
         sends = np.zeros(problem.num_ops, np.int64)
         np.add.at(sends, table.op[message], handled)
-        dispatch, compute, runs = problem.ops.dispatch_ns[ops, device], problem.ops.compute_ns[ops, device], tables.runs[ops]
-        sharing = tables.sharing[ops, device]
+        runs, sharing = tables.runs[ops], tables.sharing[ops, device]
         by_op = (
-            device,
+            problem.devices.runner[device],
             problem.devices.asynchronous[device] & ~tables.host_only[ops, device],
             sharing,
             np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
-            np.rint(AWAKE_NS * runs).astype(np.int64),
             problem.ops.time_ns[ops, device],
-            dispatch,
-            compute,
-            (dispatch / runs).astype(np.int64),
-            (compute / runs).astype(np.int64),
+            problem.ops.dispatch_ns[ops, device],
+            problem.ops.compute_ns[ops, device],
             sends[ops],
-            problem.ops.cold_ns[ops, device],
-            problem.ops.count[ops],
         )
-        into = np.where((dst < problem.num_devices) & problem.devices.asynchronous[dst % problem.num_devices], dst, -1)
-        link, is_control = src * 2 * problem.num_devices + dst, message >= problem.num_tensors
-        by_copy = (copied, np.maximum(moved, handled), link, is_control, into, handled, count)
+        own = np.append(np.where(problem.devices.asynchronous, np.arange(problem.num_devices), -1), [-1] * problem.num_devices)
+        link, out_of, into = src * 2 * problem.num_devices + dst, own[src], own[dst]
+        by_copy = (copied, np.maximum(moved, handled), link, out_of, into, handled)
         return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)

@@ -13,8 +13,6 @@ WIDE_NS = 20_000
 """An op that computes longer than this per run uses all cores of a CPU; about the grain at which Eigen splits work."""
 SMALL_NS = 3_000
 """An op on a CPU that takes less per run is run by the thread that made it ready: 8,000 cycles in TensorFlow's executor.cc."""
-AWAKE_NS = 50_000
-"""How long the threads of a CPU look for work after an op that used all cores, before they sleep."""
 PARALLEL, SMALL, WIDE = 0, 1, 2
 """How an op uses the threads of a CPU: one beside others, one that no other small op uses meanwhile, or all cores."""
 
@@ -34,10 +32,6 @@ class ModelTables:
     """[N, D]: the op uses all cores of a device that is not asynchronous."""
     sharing: Ints
     """[N, D]: `PARALLEL`, `SMALL` or `WIDE`."""
-    kinds: tuple[int, ...]
-    """[N]: a bit for each kind of op that has an `Ops.cold_ns`; 0 for all other ops."""
-    awake_ns: int
-    """The longest time after which the threads of a CPU may still be awake; 0 where waking them takes no time."""
 
     @classmethod
     def of(cls, problem: PlacementProblem) -> ModelTables:
@@ -54,16 +48,12 @@ class ModelTables:
         runs = np.maximum(ops.count, 1)
         wide = (ops.compute_ns > WIDE_NS * runs[:, None]) & ~ops.serial[:, None]
         small = ops.time_ns < SMALL_NS * runs[:, None]
-        cold = np.unique(ops.kind[ops.cold_ns.any(axis=1)])
-        bits = {kind: 1 << k for k, kind in enumerate(cold.tolist())}
         return cls(
             present=present,
             host_only=host_only,
             runs=runs,
             wide=wide,
             sharing=np.where(wide, WIDE, np.where(small, SMALL, PARALLEL)),
-            kinds=tuple(bits.get(kind, 0) for kind in ops.kind.tolist()),
-            awake_ns=round(AWAKE_NS * float(runs.max())) if problem.devices.wake_ns.any() else 0,
         )
 
 

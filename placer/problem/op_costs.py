@@ -14,11 +14,13 @@ from cost_models.ops import entry_of
 from cost_models.ops.convolution import channels_first_bytes
 from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph, OpNode
-from placer.problem.arrays import Floats, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.fusion import chains
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
+FIRST_RUN_NS = 520
+"""How much longer the host takes with the first run of an op on an asynchronous device in a step than with runs in a row."""
 MAX_FIGURE = 2**50
 """A time or size of one run of an op must be below this: 13 days in ns, 1 PiB in bytes."""
 
@@ -28,16 +30,12 @@ class OpCosts:
     """The costs of N ops on D devices; S distinct signatures. Zero where a device has no kernel."""
 
     time_ns: Ints
-    """[N, D]: this and the next four are the fields of `Ops` of the same names."""
+    """[N, D]: this and the next three are the fields of `Ops` of the same names."""
     dispatch_ns: Ints
     """[N, D]"""
     compute_ns: Ints
     """[N, D]"""
     workspace_bytes: Ints
-    """[N, D]"""
-    kind: Ints
-    """[N]"""
-    cold_ns: Ints
     """[N, D]"""
     first_of_type_ns: Ints
     """[N, D]: the part of `time_ns` that an op takes because it is the first of its type."""
@@ -85,19 +83,22 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
         sources.append(tuple(source for _, source in figures_and_sources))
     each, count = prices[rows], np.array([op.count for op in ops], np.float64)[:, None]
     time_ns, dispatch_ns, compute_ns = (np.rint(each[:, :, k] * count).astype(np.int64) for k in range(3))
+    from_user = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * len(machine.devices)])
+    works = time_ns > 0
+    charged = works & ~from_user[rows]
+    overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
+    dispatch_ns += np.rint(FIRST_RUN_NS * np.minimum(1.0, count) * (charged & overlapping)).astype(np.int64)
+    time_ns = np.where(overlapping, np.maximum(time_ns, dispatch_ns), time_ns)
     types: dict[str, int] = {}
     kind = np.array([types.setdefault(op.op_type, len(types)) for op in ops], np.int64)
-    first_ns, cold_ns = _cold_ns(ops, kind, machine, rows, sources, time_ns)
+    first_ns = _cold_ns(ops, kind, machine, works, charged)
     dispatch_ns += first_ns
-    overlapping = np.array([device.asynchronous for device in machine.devices], np.bool_)
     added_ns = np.where(overlapping & (first_ns > 0), np.maximum(0, dispatch_ns - time_ns), first_ns)
     return OpCosts(
         time_ns=time_ns + added_ns,
         dispatch_ns=dispatch_ns,
         compute_ns=compute_ns,
         workspace_bytes=each[:, :, 3] + _layout_workspace(graph, ops, machine),
-        kind=kind,
-        cold_ns=cold_ns,
         first_of_type_ns=added_ns,
         signature=rows,
         sources=tuple(sources),
@@ -155,38 +156,36 @@ def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[s
     return figures if link.leads else (0,) * len(figures), "measured fused"
 
 
-def _cold_ns(
-    ops: Sequence[OpNode], kind: Ints, machine: Machine, rows: Ints, sources: Sequence[tuple[str, ...]], times: Ints
-) -> tuple[Ints, Ints]:
-    """How much longer the host takes with the first op of each type, in ns.
+def _cold_ns(ops: Sequence[OpNode], kind: Ints, machine: Machine, works: Bools, charged: Bools) -> Ints:
+    """[N, D]: how much longer the host takes with the first op of each type, in ns for all runs of a step.
 
     The first op in graph order is charged, whatever its device, since ops of a type are mostly on one device. An op that runs in
     a part of the steps is the first of its type in those steps only; the next ops of the type are charged for the other steps.
-    Ops of one body run in the same steps. An op whose time the user gave is not charged.
+    Ops of one body run in the same steps.
 
-    Returns:
-        [N, D] for all runs of a step, and [N, D] for one run that is the first of its type to follow a copy.
+    Args:
+        ops: [N]
+        kind: [N]: the number of each op's type.
+        machine: its devices.
+        works: [N, D]: whether the op takes time.
+        charged: [N, D]: whether it also takes longer, as an op whose time the user gave does not.
     """
     count = np.array([op.count for op in ops], np.float64)[:, None]
-    works = times > 0
     order = np.argsort(kind, kind="stable")
     runs = np.minimum(1.0, count) * works
-    charged: dict[tuple[int, str], Floats] = {}
-    nothing = np.zeros(times.shape[1])
+    in_body: dict[tuple[int, str], Floats] = {}
+    nothing = np.zeros(works.shape[1])
     for i in np.flatnonzero(count[:, 0] < 1.0).tolist():  # what is in one body runs in the same steps
         of_body = int(kind[i]), ops[i].body
-        charged_runs = charged.get(of_body, nothing)
-        charged[of_body] = np.maximum(charged_runs, runs[i])
-        runs[i] = charged[of_body] - charged_runs
+        counted = in_body.get(of_body, nothing)
+        in_body[of_body] = np.maximum(counted, runs[i])
+        runs[i] = in_body[of_body] - counted
     runs = runs[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
-    first = np.empty(times.shape)
+    first = np.empty(works.shape)
     first[order] = np.clip(1.0 - before, 0.0, runs)
-    uncharged = works - first / np.where(count > 0, count, 1.0)
-    from_user = np.array([*([source == "user" for source in by_device] for by_device in sources), [False] * times.shape[1]])
-    more = np.where(from_user[rows], 0.0, [device.cold_ns for device in machine.devices])
-    return np.rint(first * more).astype(np.int64), np.rint(uncharged * more).astype(np.int64)
+    return np.rint(first * charged * [device.cold_ns for device in machine.devices]).astype(np.int64)
 
 
 def _layout_workspace(graph: OpGraph, ops: Sequence[OpNode], machine: Machine) -> Ints:

@@ -24,6 +24,8 @@ class Devices(Part):
     """The device computes in a stream, to which the host only dispatches ops."""
     threads: Ints = array("D", default=1)
     """Number of ops that a device that is not asynchronous runs at once."""
+    shares_cores: Bools = array("D", default=False)
+    """The device is a logical CPU of the host: its ops run on the threads of the first CPU."""
     call_ns: Ints = array("D", default=0)
     """Time that a call takes longer if any op is on the device. A call is charged the largest of its devices."""
     wake_ns: Ints = array("D", default=0)
@@ -42,6 +44,11 @@ class Devices(Part):
     def host(self) -> int:
         """The device whose memory holds every host view: the first CPU, the first device where there is none."""
         return self.kinds.index("CPU") if "CPU" in self.kinds else 0
+
+    @derived
+    def runner(self) -> Ints:
+        """[D]: the device whose threads and stream run the ops of each device."""
+        return np.where(self.shares_cores, self.host, np.arange(len(self)))
 
     @derived
     def place_device(self) -> Ints:
@@ -107,10 +114,6 @@ class Ops(Part):
     """The kernel uses one thread of a CPU however long it takes, so several such ops run at once."""
     awaited: Bools = array("N", default=False)
     """The host needs the result of the kernel to continue, so all consumers wait for its end on asynchronous devices too."""
-    kind: Ints = array("N", default=0)
-    """Ops with the same number run the same code. Must be given with `cold_ns`."""
-    cold_ns: Ints = array("ND", default=0)
-    """Time that one run takes longer on the host if it is the first of its kind to follow a copy."""
     moment: Ints = array("N", default=np.arange)
     """The position of each op in the order in which ops take and give back memory: a permutation of 0..N-1, topological."""
     control_src: Ints = array("K", default=())
@@ -118,8 +121,6 @@ class Ops(Part):
     """`control_src` and `control_dst` are the two ops of each control edge."""
 
     def __post_init__(self) -> None:
-        if self.cold_ns is not None and self.kind is None:
-            raise ValueError("ops.cold_ns is given and ops.kind is not.")
         super().__post_init__()
         if (np.sort(self.moment) != np.arange(len(self))).any():
             raise ValueError("ops.moment is no order of the ops.")

@@ -17,8 +17,8 @@ def total_cost_ns(problem: PlacementProblem, assignment: Assignment) -> int:
     - Each op costs ``ops.time_ns`` on its unit's device.
     - Each tensor that is made at place p, and is not free, is copied to each other place q at which consumers take it. A copy
       costs ``round(count * (links.latency_ns[p, q] + bytes * links.ns_per_byte[p, q]))`` (halves to even).
-    - Each op with control edges to ops on other devices costs, for each such device,
-      ``round(ops.count * links.latency_ns[p, q])`` between the two devices' views of host memory.
+    - Each op with control edges to ops on other devices costs, for each such device q, ``round(n * links.latency_ns[p, q])``.
+      Places p and q are the own memories of the two devices, as TensorFlow sends the signal, and n is ``ops.control_count``.
     """
     device = assignment.device
     crossings = crossings_of(problem)

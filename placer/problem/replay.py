@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.model_tables import WIDE
 from placer.problem.problem import Assignment
 from placer.problem.schedule import Simulator
-from placer.problem.step_state import NEVER_NS, StepState
+from placer.problem.step_state import StepState
 
 MAX_CHECKPOINTS = 48
 """Checkpoints of a schedule. More of them shorten each replay, and take longer to make."""
@@ -39,7 +38,7 @@ class Replay:
         self._checkpoints: list[Checkpoint] = []
         state = StepState.first(problem)
         while state.queue:
-            self._checkpoints.append(Checkpoint(simulator, self._encoded, state.copy()))
+            self._checkpoints.append(Checkpoint(simulator, state.copy()))
             simulator.advance(self._encoded, state, self._stride)
         self._position = np.empty(problem.num_ops, np.int64)
         self._position[self._encoded.order] = np.arange(problem.num_ops)
@@ -75,14 +74,14 @@ class Replay:
         growing = [*encoded.by_copy, encoded.began, encoded.arrived]
         for column, more in zip(growing, [*new.by_copy, new.began, new.arrived], strict=True):
             column.extend(more)
-        latest = self._latest_ns(np.sort(self._position[changed]).tolist())
+        latest = self._latest_ns(np.sort(self._position[changed]).tolist(), set(edges.tolist()))
         _write(columns, rows, old)
         for column in growing:
             del column[copies:]
         return simulator.whole_ns(latest, simulator.call_of_ns(used > 0))
 
-    def _latest_ns(self, changed: list[int]) -> int:
-        """When the last op ends, after changes to the ops at these positions in the order of starts."""
+    def _latest_ns(self, changed: list[int], edges: set[int]) -> int:
+        """When the last op ends, after changes to the ops at these positions in the order of starts, and to these edges."""
         checkpoints, stride = self._checkpoints, self._stride
         number, latest = changed[0] // stride, 0
         state = checkpoints[number].state.copy()
@@ -92,7 +91,7 @@ class Replay:
             number += 1
             following = bisect_left(changed, number * stride)
             until = changed[following] // stride if following < len(changed) else len(checkpoints)
-            if number < until and (shift := checkpoints[number].shift_ns(state)) is not None:
+            if number < until and (shift := checkpoints[number].shift_ns(state, edges)) is not None:
                 latest = max(latest, state.latest_ns, shift + max(each.latest_ns for each in checkpoints[number:until]))
                 if until == len(checkpoints):
                     break
@@ -106,7 +105,6 @@ class Checkpoint:
     """The state of a schedule before the start of one of its ops."""
 
     simulator: Simulator
-    encoded: EncodedAssignment
     state: StepState
     latest_ns: int = 0
     """When the last of the ops that start between this checkpoint and the next one ends."""
@@ -117,10 +115,9 @@ class Checkpoint:
         return [op for op, n in enumerate(self.state.waits) if n]
 
     @cached_property
-    def kinds_to_come(self) -> int:
-        """The kinds of ops that have not started yet."""
-        to_start = (*self.waiting, *(key % self.simulator.problem.num_ops for key in self.state.queue))
-        return reduce(or_, (self.simulator.tables.kinds[op] for op in to_start), 0)
+    def queued(self) -> list[int]:
+        """The ops and the copies that are ready: numbers as in `StepState.queue`."""
+        return [key % self.simulator.base for key in self.state.queue]
 
     def later(self, shift_ns: int) -> StepState:
         """The state with all times later by `shift_ns`."""
@@ -131,61 +128,34 @@ class Checkpoint:
             [[free + shift_ns for free in each] for each in state.alone_free],
             [free + shift_ns for free in state.link_free],
             [ready + shift_ns for ready in state.ready],
-            state.follows.copy(),
-            state.warm.copy(),
             state.waits.copy(),
-            [key + shift_ns * self.simulator.problem.num_ops for key in state.queue],
+            [key + shift_ns * self.simulator.base for key in state.queue],
         )
 
-    def shift_ns(self, other: StepState) -> int | None:
+    def shift_ns(self, other: StepState, changed: set[int]) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        Past times at which a resource became free or an op became ready make no difference, with two exceptions. The time at
-        which the threads of a CPU last worked matters until they sleep. The time at which a feeding thread became free always
-        matters, because copies add to it.
+        They differ if a copy along an edge that changed is still to begin. Past times at which a resource became free or an op
+        became ready make no difference. An op on all cores asks whether the last such op ends before now or at this moment.
         """
-        mine, ops = self.state, self.simulator.problem.num_ops
+        mine, ops, base = self.state, self.simulator.problem.num_ops, self.simulator.base
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
             return None
-        earlier = mine.queue[0] // ops
-        shift = other.queue[0] // ops - earlier
-        if sum(mine.queue) + shift * ops * len(mine.queue) != sum(other.queue):  # most others, without sorting
+        earlier = mine.queue[0] // base
+        shift = other.queue[0] // base - earlier
+        if sum(mine.queue) + shift * base * len(mine.queue) != sum(other.queue):  # most others, without sorting
             return None
-        if [key + shift * ops for key in sorted(mine.queue)] != sorted(other.queue):
+        if [key + shift * base for key in sorted(mine.queue)] != sorted(other.queue):
+            return None
+        if any(number - ops in changed for number in self.queued):
             return None
         parts: list[tuple[Callable[[StepState], Iterable[int]], int]] = [
-            (self._feeders, NEVER_NS),
             (_resources, earlier),
-            (lambda state: state.alone_free[WIDE], earlier - self.simulator.tables.awake_ns),
+            (lambda state: state.alone_free[WIDE], earlier - 1),
+            (lambda state: (state.ready[op] for op in self.waiting), earlier),
         ]
         same = all(_later(zip(of(mine), of(other), strict=True), shift, past) for of, past in parts)
-        return shift if same and self._follow_alike(other, earlier, shift) else None
-
-    def _follow_alike(self, other: StepState, earlier: int, shift: int) -> bool:
-        """Whether the ops still to start follow equal copies in both states, whatever the numbers of the copies.
-
-        Copies are equal if they are made as often and the same kinds of ops have not followed them yet. Messages that arrived in
-        the past make no difference to an op that waits for more messages.
-        """
-        mine, ops = self.state, self.simulator.problem.num_ops
-        times, ready, late = self.encoded.by_copy[-1], mine.ready, other.ready
-        pending = [op for op in self.waiting if ready[op] >= earlier or late[op] >= earlier + shift]
-        if any(late[op] - ready[op] != shift for op in pending):
-            return False
-        pairs = {(mine.follows[op], other.follows[op]) for op in (*pending, *(key % ops for key in mine.queue))}
-        behind = [(a, b) for a, b in pairs if self._cold(mine, a) or self._cold(other, b)]
-        if not len(behind) == len({a for a, _ in behind}) == len({b for _, b in behind}):
-            return False
-        return all(self._cold(mine, a) == self._cold(other, b) and times[a] == times[b] for a, b in behind)
-
-    def _cold(self, state: StepState, copy: int) -> int:
-        """The kinds of ops still to start of which none has followed a copy so far."""
-        return self.kinds_to_come & ~state.warm.get(copy, 0)
-
-    def _feeders(self, state: StepState) -> list[int]:
-        return [
-            pool[0] for pool, fed in zip(state.pools, self.simulator.problem.devices.asynchronous.tolist(), strict=True) if fed
-        ]
+        return shift if same else None
 
 
 def _later(pairs: Iterable[tuple[int, int]], shift: int, past: int) -> bool:

@@ -14,7 +14,7 @@ from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.memory import peaks
 from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
-from placer.problem.step_edges import DONE, ISSUED, step_edges_of
+from placer.problem.step_edges import DONE, step_edges_of
 from placer.problem.step_state import StepState
 
 ASLEEP_NS = 1_000_000
@@ -57,50 +57,14 @@ def simulate(problem: PlacementProblem, assignment: Assignment) -> Simulation:
 
 
 class Simulator:
-    """The execution model of one problem: the step time of any assignment.
-
-    The step time is the predicted wall time of one call. It is the sum of three times: from the start of the first op to the end
-    of the last op; `call_ns`; and the time in which the waiting caller wakes (see `whole_ns`). Results stay where they are made.
-
-    The model starts ops in the order in which they become ready; ops that are ready at the same time start in the order of their
-    numbers. Fields below are those of `Ops` and `Devices`.
-
-    Devices that are not asynchronous:
-
-    - An op takes `time_ns` on one of `threads` threads.
-    - An op that computes for more than `WIDE_NS` per run uses all cores, so no two such ops overlap; a `serial` op never does. It
-      takes `wake_ns` longer if the last such op ended more than `AWAKE_NS` before.
-    - An op that takes less than `SMALL_NS` per run is not worth another thread, so no two such ops overlap.
-
-    Asynchronous devices:
-
-    - One host thread feeds the device. It is busy for `dispatch_ns` with each op and runs ahead of the device's stream, which
-      computes for `compute_ns` of each op in the order of dispatch.
-    - An op all of whose outputs are in host memory does not enter the stream; it takes `time_ns` of the feeding thread.
-    - A consumer on the same device waits until its producer is dispatched, as the stream keeps the order. A consumer elsewhere,
-      and a copy out of the device, wait for the end of the producer. All consumers of an `awaited` op wait for its end.
-
-    Copies:
-
-    - Each ordered pair of places is a link. Copies on a link queue for its bandwidth and keep its interval; the latency of a copy
-      overlaps with the next copy. Free tensors need no copy.
-    - A driver serves one thread at a time. So each copy keeps the thread of its producer busy for the interval, and also the
-      thread that feeds an asynchronous device if the copy goes into the device's own memory. Such a copy waits for all work that
-      the stream has been given so far, since that may still use the bytes.
-    - A control edge waits until its producer is dispatched. Where it crosses devices it is a copy of no bytes. Out of an
-      asynchronous device that copy also waits for all work that the stream has been given.
-    - An op follows a copy if the last message it waited for came by that copy, or came from an op that follows the copy. The
-      first op of each kind that follows a copy takes `cold_ns` longer on the host, once for each time that both run. Ops that
-      take no time do not count as the first.
-
-    Loops: an op that runs `count` times in a step is one op of the whole time, and so is each copy. This is exact for a chain of
-    ops on one device, and for a chain that crosses after each op.
-    """
+    """The execution model of one problem: the step time of any assignment, as docs/execution_model.md defines it."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         self.problem = problem
         self.tables = tables_of(problem)
         self.edges = step_edges_of(problem)
+        self.base = problem.num_ops + len(self.edges.consumer_list)
+        """What `StepState.queue` multiplies times with."""
         self._known_ns = step_lengths_of(problem)
 
     def step_ns(self, assignment: Assignment) -> int:
@@ -169,51 +133,65 @@ class Simulator:
         return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
 
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
-        """Starts the next ops, at most `limit` of them; all by default. Writes their times into `encoded` and `state`."""
+        """Starts the next ops, at most `limit` of them, and the copies that are ready before; all by default.
+
+        Writes their times into `encoded` and `state`.
+        """
         # This loop is where searches spend their time: comparisons rather than max(), which costs a call each.
-        ops = self.problem.num_ops
-        device, stream, sharing, wake, awake, spent, dispatch, compute, first, last, send, cold, count = encoded.by_op
-        edge_wait, (total, busy, link, is_control, into, handled, times) = encoded.edge_wait, encoded.by_copy
+        ops, base = self.problem.num_ops, self.base
+        device, stream, sharing, wake, spent, dispatch, compute, send = encoded.by_op
+        edge_wait, (total, busy, link, out_of, into, handled) = encoded.edge_wait, encoded.by_copy
         start, end, began, arrived, order = encoded.start, encoded.end, encoded.began, encoded.arrived, encoded.order
-        consumer, begin_edge = self.edges.consumer_list, self.edges.start_list
+        consumer, begin_edge, message_end = self.edges.consumer_list, self.edges.start_list, self.edges.message_end_list
         pools, stream_free, alone_free, link_free = state.pools, state.stream_free, state.alone_free, state.link_free
-        ready, waits, queue, follows, warm = state.ready, state.waits, state.queue, state.follows, state.warm
-        kinds = self.tables.kinds
+        ready, waits, queue = state.ready, state.waits, state.queue
         latest = state.latest_ns
-        for _ in range(ops if limit is None else limit):
-            if not queue:
-                break
-            at, i = divmod(heappop(queue), ops)
+        until = ops if limit is None else len(order) + limit
+        while queue and len(order) < until:
+            at, i = divmod(heappop(queue), base)
+            if i >= ops:
+                e = i - ops
+                k = edge_wait[e] >> 1
+                if into[k] >= 0:
+                    feeder = pools[into[k]]
+                    feeder[0] = (feeder[0] if feeder[0] > at else at) + handled[k]
+                    if stream_free[into[k]] > at:
+                        at = stream_free[into[k]]
+                if out_of[k] >= 0 and stream_free[out_of[k]] > at:
+                    at = stream_free[out_of[k]]
+                if link_free[link[k]] > at:
+                    at = link_free[link[k]]
+                began[k] = at
+                link_free[link[k]] = at + busy[k]
+                arrived[k] = at = at + total[k]
+                for f in range(e, message_end[e]):
+                    if edge_wait[f] >> 1 == k:
+                        j = consumer[f]
+                        if at > ready[j]:
+                            ready[j] = at
+                        waits[j] -= 1
+                        if not waits[j]:
+                            heappush(queue, ready[j] * base + j)
+                continue
             order.append(i)
             d = device[i]
             pool = pools[d]
-            more = 0
-            copy = follows[i]
-            if kinds[i] and spent[i] and not (known := warm.get(copy, 0)) & kinds[i]:
-                warm[copy] = known | kinds[i]
-                more = int(cold[i] * (count[i] if count[i] < times[copy] else times[copy]))
             if stream[i]:
-                feeder = pool[0]
-                begin = at if at > feeder else feeder
-                issued = begin + dispatch[i]
-                begin += first[i]
-                if more:
-                    issued += more
-                    begin += more if more < cold[i] else cold[i]  # of the first run, if any
+                issued = (at if at > pool[0] else pool[0]) + dispatch[i]
                 pool[0] = issued + send[i]
-                if stream_free[d] > begin:
-                    begin = stream_free[d]
-                done, tail = begin + compute[i], issued + last[i]  # the last run starts once it is issued
-                stream_free[d] = done = done if done > tail else tail
+                begin = stream_free[d] if stream_free[d] > issued else issued
+                done = begin + compute[i]
+                if compute[i]:
+                    stream_free[d] = done
             else:
                 begin = at
-                takes = spent[i] + more
+                takes = spent[i]
                 if takes:
                     if pool[0] > begin:
                         begin = pool[0]
                     if sharing[i]:
                         alone = alone_free[sharing[i]]
-                        if begin - alone[d] > awake[i]:
+                        if begin > alone[d]:
                             takes += wake[i]
                         if alone[d] > begin:
                             begin = alone[d]
@@ -225,35 +203,17 @@ class Simulator:
                 latest = done
             for e in range(begin_edge[i], begin_edge[i + 1]):
                 k = edge_wait[e]
-                behind = copy
-                if k == DONE:
-                    when = done
-                elif k == ISSUED:
-                    when = issued
-                elif k & 1:
-                    behind = k >> 1
-                    when = arrived[behind]
-                else:
-                    behind = k = k >> 1
-                    when = done
-                    if is_control[k] and stream_free[d] > when:
-                        when = stream_free[d]
-                    if link_free[link[k]] > when:
-                        when = link_free[link[k]]
-                    if into[k] >= 0:
-                        if stream_free[into[k]] > when:
-                            when = stream_free[into[k]]
-                        pools[into[k]][0] += handled[k]
-                    began[k] = when
-                    link_free[link[k]] = when + busy[k]
-                    arrived[k] = when = when + total[k]
+                if k >= 0:
+                    if not k & 1:  # the first edge of a copy
+                        heappush(queue, (issued if out_of[k >> 1] >= 0 else done) * base + ops + e)
+                    continue
+                when = done if k == DONE else issued
                 j = consumer[e]
                 if when > ready[j]:
                     ready[j] = when
-                    follows[j] = behind
                 waits[j] -= 1
                 if not waits[j]:
-                    heappush(queue, ready[j] * ops + j)
+                    heappush(queue, ready[j] * base + j)
         state.latest_ns = latest
 
     def _played(self, assignment: Assignment) -> StepState:

@@ -16,7 +16,7 @@ ISSUED, DONE = -2, -1
 
 @dataclass(frozen=True, eq=False)
 class StepEdges(Edges):
-    """`Edges` sorted by producer."""
+    """`Edges` sorted by producer, then by message."""
 
     awaited: Bools
     """[M]: all consumers wait for the end of the producer."""
@@ -24,6 +24,8 @@ class StepEdges(Edges):
     """The edges out of op i are start_list[i]:start_list[i + 1]."""
     consumer_list: list[int]
     """[E]"""
+    message_end_list: list[int]
+    """[E]: the first edge after those of the same message."""
     waits_list: list[int]
     """[N]: the number of edges into each op."""
     is_control_list: list[bool]
@@ -34,19 +36,23 @@ class StepEdges(Edges):
         """Sorts the edges of a problem."""
         edges = edges_of(problem)
         order = np.argsort(edges.producer, kind="stable")
+        message = edges.message[order]
+        begins = np.flatnonzero(np.diff(message, prepend=-1))
+        ends = np.append(begins, len(message))[1:]
         return cls(
             op=edges.op,
             place=edges.place,
             nbytes=edges.nbytes,
             count=edges.count,
             free=edges.free,
-            message=edges.message[order],
+            message=message,
             consumer=edges.consumer[order],
             consumer_place=edges.consumer_place[order],
             is_control=edges.is_control[order],
             awaited=problem.ops.awaited[edges.op],
             start_list=np.searchsorted(edges.producer[order], np.arange(problem.num_ops + 1)).tolist(),
             consumer_list=edges.consumer[order].tolist(),
+            message_end_list=np.repeat(ends, ends - begins).tolist(),
             waits_list=np.bincount(edges.consumer, minlength=problem.num_ops).tolist(),
             is_control_list=edges.is_control[order].tolist(),
         )

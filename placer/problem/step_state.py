@@ -8,11 +8,6 @@ from placer.problem.model_tables import WIDE
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 
-NEVER_NS = -(2**62)
-"""The time of an event that has not happened."""
-START = -1
-"""Stands for a copy: the op follows the start of the step."""
-
 
 @dataclass(slots=True, eq=False)
 class StepState:
@@ -23,19 +18,16 @@ class StepState:
     stream_free: list[int]
     """By device: when its stream is free."""
     alone_free: list[list[int]]
-    """By `SMALL` or `WIDE`, then by device: when the last op of that kind ends; `NEVER_NS` if there was none."""
+    """By `SMALL` or `WIDE`, then by device: when the last op of that kind ends; -1 if there was none."""
     link_free: list[int]
     """By link."""
     ready: list[int]
     """By op: the latest arrival of a message so far."""
-    follows: list[int]
-    """By op: the copy that it follows, as known so far (see `Simulator`); `START` if it follows none."""
-    warm: dict[int, int]
-    """By copy: the kinds of ops that followed it so far. For `START` all kinds, as op times include what is cold there."""
     waits: list[int]
     """By op: the number of edges that it still waits for."""
     queue: list[int]
-    """A heap of ready ops: op i of N, ready at time t, is t * N + i."""
+    """A heap of what is ready, for N ops and E edges: op i that is ready at time t is t * (N + E) + i, and a copy is
+    t * (N + E) + N + e, where e is the first edge that waits for it."""
     latest_ns: int = 0
     """The latest end of an op so far."""
 
@@ -48,11 +40,9 @@ class StepState:
         return cls(
             pools=[[0] * (1 if fed[d] else threads[d]) for d in range(problem.num_devices)],
             stream_free=[0] * problem.num_devices,
-            alone_free=[[NEVER_NS] * problem.num_devices for _ in range(1 + WIDE)],
+            alone_free=[[-1] * problem.num_devices for _ in range(1 + WIDE)],
             link_free=[0] * (2 * problem.num_devices) ** 2,
             ready=[0] * problem.num_ops,
-            follows=[START] * problem.num_ops,
-            warm={START: -1},
             waits=waits,
             queue=[i for i, n in enumerate(waits) if n == 0],  # sorted, so a heap
         )
@@ -64,8 +54,6 @@ class StepState:
             [each.copy() for each in self.alone_free],
             self.link_free.copy(),
             self.ready.copy(),
-            self.follows.copy(),
-            self.warm.copy(),
             self.waits.copy(),
             self.queue.copy(),
             self.latest_ns,

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from cost_models import analytic, fitted, measured
+from cost_models import analytic, fitted, measured, transfers
 from cost_models.measurements import Measurement
 from placer.problem import data_flow, encoded_assignment, formulate, model_tables, op_costs
 from tests.benchmarks import left_out, recorded
-from tests.benchmarks.left_out import SETS, by_workload, differ, model_without, outcomes, score_of
+from tests.benchmarks.left_out import SETS, Outcome, by_workload, differ, model_without, outcomes, score_of
 from tests.helpers.changed import changed
 
 TABLE = Path(__file__).with_name("ablation.md")
@@ -49,25 +49,17 @@ def recorded_with(**constants: Any) -> Iterator[None]:
 
 
 @contextmanager
-def formulated_with(**arrays: Any) -> Iterator[None]:
-    """All problems with other arrays."""
-    original = recorded.formulate
-
-    def altered(*args: Any, **options: Any) -> Any:
-        found = original(*args, **options)
-        return replace(found, problem=changed(found.problem, **arrays))
-
-    with without(recorded, "formulate", altered):
-        yield
-
-
-@contextmanager
 def priced_with(module: Any, name: str, value: Any) -> Iterator[None]:
     """Replaces a name of a module of the cost models, whose tables and fits are computed anew."""
     with without(module, name, value):
-        left_out.measured_by.cache_clear()
+        _forget_costs()
         yield
+    _forget_costs()
+
+
+def _forget_costs() -> None:
     left_out.measured_by.cache_clear()
+    model_without.cache_clear()
 
 
 @contextmanager
@@ -85,7 +77,7 @@ def encoded_with(change: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
 
 
 def _without_waiting_for_streams(columns: list[Any]) -> list[Any]:
-    columns[3] = [False] * len(columns[3])
+    columns[3] = [-1] * len(columns[3])
     return columns
 
 
@@ -96,36 +88,42 @@ def _without_feeding(columns: list[Any]) -> list[Any]:
 
 _cold_ns = op_costs._cold_ns
 
-EXECUTION: dict[str, Term] = {
-    "time of a call by the devices in use": lambda: formulated_with(devices_call_ns=None, devices_split_ns=0),
-    "time to wake the caller": lambda: formulated_with(devices_waiting_ns=0),
+ARRAYS: dict[str, dict[str, Any]] = {
+    "time of a call by the devices in use": {"devices_call_ns": None, "devices_split_ns": 0},
+    "time to wake the caller": {"devices_waiting_ns": 0},
+    "least interval between copies": {"links_interval_ns": None},
+    "control edges": {"ops_control_src": np.zeros(0, np.int64), "ops_control_dst": np.zeros(0, np.int64)},
+    "waiting for awaited ops": {"ops_awaited": None},
+    "several threads of a host": {"devices_threads": None},
+    "waking the threads of a host": {"devices_wake_ns": None},
+    "serial ops of a host run at once": {"ops_serial": None},
+}
+"""Terms of the execution model that arrays of a problem leave out, see `changed`."""
+RUNS: dict[str, Term] = {
+    "copies into a GPU wait for its stream and hold its thread": lambda: encoded_with(_without_feeding),
+    "copies out of a GPU wait for its stream": lambda: encoded_with(_without_waiting_for_streams),
+    "small ops of a host run one at a time": lambda: without(model_tables, "SMALL_NS", 0),
+    "large ops of a host run one at a time": lambda: without(model_tables, "WIDE_NS", 10**15),
+}
+"""Terms of a simulated run of a problem."""
+FORMULATION: dict[str, Term] = {
     "time of arguments": lambda: recorded_with(argument_ns=0, passed_ns=0),
     "hops between views of host memory": lambda: recorded_with(host_hop_ns=0),
-    "least interval between copies": lambda: formulated_with(links_interval_ns=None),
-    "copies into a GPU wait for its stream and hold its thread": lambda: encoded_with(_without_feeding),
-    "control signals out of a GPU wait for its stream": lambda: encoded_with(_without_waiting_for_streams),
     "slow copies from ordinary memory": lambda: without(data_flow, "unpinned_factor", lambda machine: 1.0),
     "ordinary memory in placed functions of old records": lambda: without(recorded, "unpinned_factor", lambda machine: 1.0),
-    "control edges": lambda: formulated_with(ops_control_src=np.zeros(0, np.int64), ops_control_dst=np.zeros(0, np.int64)),
     "control edges that TensorFlow adds to loops": lambda: without(
         data_flow, "_loop_control_edges", lambda ops, fed: np.zeros((0, 2), np.int64)
     ),
     "control edges that TensorFlow removes": lambda: without(
         data_flow, "reduced_control_edges", lambda count, fed, control, joins: control
     ),
-    "waiting for awaited ops": lambda: formulated_with(ops_awaited=None),
-    "several threads of a host": lambda: formulated_with(devices_threads=None),
-    "waking the threads of a host": lambda: formulated_with(devices_wake_ns=None),
-    "small ops of a host run one at a time": lambda: without(model_tables, "SMALL_NS", 0),
-    "large ops of a host run one at a time": lambda: without(model_tables, "WIDE_NS", 10**15),
-    "serial ops of a host run at once": lambda: formulated_with(ops_serial=None),
-    "the first op of each type": lambda: without(
-        op_costs, "_cold_ns", lambda *args: (0 * (found := _cold_ns(*args))[0], found[1])
-    ),
-    "the first op of each type after a copy": lambda: formulated_with(ops_cold_ns=None),
+    "the first op of each type": lambda: without(op_costs, "_cold_ns", lambda *args: 0 * _cold_ns(*args)),
+    "the first run of each op on a GPU": lambda: without(op_costs, "FIRST_RUN_NS", 0),
+    "almost twice the latency of copies": lambda: without(transfers, "LATENCY_IN_A_STEP", 1),
     "fused ops of a host": lambda: without(op_costs, "chains", lambda graph: ()),
     "reads that copy a variable": lambda: without(formulate, "_with_copied_reads", list),
 }
+"""Terms of the problem that is made of a graph."""
 COSTS: dict[str, Term] = {
     "measured times of ops": lambda: without(measured.MeasuredModel, "op_cost", lambda m, op, d: m.otherwise.op_cost(op, d)),
     "fits to measured times": lambda: without(fitted.FittedModel, "op_cost", lambda m, op, d: m.otherwise.op_cost(op, d)),
@@ -136,7 +134,7 @@ COSTS: dict[str, Term] = {
         lambda features, target, scale: fitted.non_negative(features * scale[:, None], target * scale),
     ),
     "limit of extrapolation": lambda: priced_with(fitted, "MAX_EXTRAPOLATION", 1e9),
-    "least span of a fit": lambda: priced_with(fitted, "MIN_SPAN", 0.0),
+    "least span of a fit": lambda: priced_with(fitted, "MIN_SPAN", 1e-9),
     "measured waits of awaited ops": lambda: without(measured, "is_awaited", lambda op: False),
     "further kernels of an op": lambda: priced_with(
         analytic, "launch_ns", lambda op_type, work, device: round(analytic.entry_of(op_type).start_factor * device.dispatch_ns)
@@ -145,14 +143,25 @@ COSTS: dict[str, Term] = {
         analytic, "launch_ns", lambda op_type, work, device: (work.kernels + 1) * device.dispatch_ns // 2
     ),
     "small products on one core": lambda: priced_with(analytic, "uses_one_core", lambda work, device: False),
-    "cached data of one core": lambda: priced_with(analytic, "_CACHE_BYTES", 0),
     "time to share an op among cores": lambda: priced_with(analytic, "_FORK_NS", 0),
 }
 
 
-def row() -> str:
-    """How good the predictions of all recorded placements are."""
-    found = [each for machine in SETS for each in outcomes(machine, model_without)]
+def everything() -> list[Outcome]:
+    """The outcomes of all recorded placements."""
+    return [each for machine in SETS for each in outcomes(machine, model_without)]
+
+
+def simulated(found: list[Outcome], **arrays: Any) -> list[Outcome]:
+    """The outcomes, simulated again after these changes of their problems."""
+    problems = {id(each.prediction.problem): changed(each.prediction.problem, **arrays) for each in found}
+    problems = {key: replace(problem) for key, problem in problems.items()}  # what was computed of it is not used again
+    again = [replace(each.prediction, problem=problems[id(each.prediction.problem)]) for each in found]
+    return [replace(each, predicted=prediction.step_ns) for each, prediction in zip(found, again, strict=True)]
+
+
+def row(found: list[Outcome]) -> str:
+    """How good these predictions are."""
     inside = [score_of(group).rank_correlation for group in by_workload(found).values() if differ(group)]
     score = score_of(found)
     plans = score_of([each for each in found if each.label in ("plan", "moved")])
@@ -160,16 +169,28 @@ def row() -> str:
     return f"{ranks} | {score.median_error:.1%} | {score.error_90:.1%} | {plans.median_error:.1%}"
 
 
+def rows() -> Iterator[str]:
+    """The rows of the table; the first leaves nothing out."""
+    found = everything()
+    yield f"nothing | {row(found)}"
+    for name, arrays in ARRAYS.items():
+        yield f"{name} | {row(simulated(found, **arrays))}"
+    for name, term in RUNS.items():
+        with term():
+            yield f"{name} | {row(simulated(found))}"
+    for name, term in {**FORMULATION, **COSTS}.items():
+        with term():
+            yield f"{name} | {row(everything())}"
+
+
 def main() -> None:
     lines = [
         "| left out | rank | mean rank within workloads | median error | 90% of errors under | median error of plans |",
         "|---|---|---|---|---|---|",
-        f"| nothing | {row()} |",
     ]
-    for name, term in {**EXECUTION, **COSTS}.items():
-        with term():
-            lines.append(f"| {name} | {row()} |")
-            print(lines[-1], flush=True)
+    for each in rows():
+        lines.append(f"| {each} |")
+        print(lines[-1], flush=True)
     TABLE.write_text("\n".join(lines) + "\n")
 
 

@@ -230,7 +230,8 @@ def main() -> None:
             overall(models),
         ),
         "by_kind": table(
-            "placement | number | auto: signed, median, 90% |  |  | analytic |  |  | Grappler |  | ",
+            "placement | number | auto: signed | median | 90% | analytic: signed | median | 90% "
+            "| Grappler: signed | median | 90%",
             by_kind(models),
         ),
         "chosen_defaults": sum(each.gain <= 1 for each in chosen),

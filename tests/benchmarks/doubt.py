@@ -8,6 +8,7 @@ Placements at random do not count, since neither solvers nor people make them.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
@@ -32,14 +33,22 @@ def measured_doubts(found: list[Outcome]) -> dict[Kind, Doubt]:
         for each in group:
             if not each.label.startswith("random"):
                 ratio = each.measured / each.predicted
-                kind = "default" if each.label == "default" else kind_of(each.prediction.problem, each.prediction.op_device)
+                kind = recorded_kind(each)
                 ratios[kind].append((ratio, ratio / (default.measured / default.predicted)))
     table: dict[Kind, Doubt] = {}
     for kind in get_args(Kind):
         own, paired = np.array(ratios[kind]).T
-        low, high, gain = np.percentile(own, 10), np.percentile(own, 90), max(1.0, np.percentile(paired, 90))
-        table[kind] = Doubt(*(round(float(figure), 2) for figure in (low, high, 1.0 if kind == "default" else gain)))
+        low, high = np.percentile(own, 10, method="lower"), np.percentile(own, 90, method="higher")
+        gain = 1.0 if kind == "default" else max(1.0, np.percentile(paired, 90, method="higher"))
+        table[kind] = Doubt(math.floor(100 * low) / 100, math.ceil(100 * high) / 100, math.ceil(100 * gain) / 100)
     return table
+
+
+def recorded_kind(each: Outcome) -> Kind:
+    """The kind of a recorded placement. Everything on the CPU is one device, though its graph asks for nothing else."""
+    if each.label == "default":
+        return "default"
+    return "one device" if each.label == "all_cpu" else kind_of(each.prediction.problem, each.prediction.op_device)
 
 
 def kind_of(problem: PlacementProblem, op_device: Ints) -> Kind:

@@ -1,6 +1,6 @@
 """Runs the tests that cause faults on purpose, and writes how often each fault was tried into docs/faults.md.
 
-    python -m tests.benchmarks.faults [--effort 20] [--seed 1]
+    python -m tests.benchmarks.faults [--effort 10] [--seed 1]
 
 The effort is a factor of the number of damaged files, wrong plans, wrong problems and hostile names.
 """
@@ -192,7 +192,7 @@ class Count:
         lines = ["| fault | tried | what held | tests |", "|---|---|---|---|"]
         for fault in FAULTS:
             outcomes = self.outcomes[fault]
-            held = f"**{outcomes['failed']} tests failed**: " if outcomes["failed"] else ""
+            held = f"**failed: {outcomes['failed']}**. " if outcomes["failed"] else ""
             skipped = f" ({outcomes['skipped']} tests skipped)" if outcomes["skipped"] else ""
             tests = ", ".join(f"`tests/{file}`" for file in dict.fromkeys(test.partition("::")[0] for test in fault.tests))
             lines.append(f"| {fault.what} | {self.tried[fault]:,}{skipped} | {held}{fault.holds} | {tests} |")
@@ -201,7 +201,7 @@ class Count:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--effort", type=int, default=20)
+    parser.add_argument("--effort", type=int, default=10)
     parser.add_argument("--seed", type=int, default=int(f"{datetime.now(UTC):%Y%m%d}"))
     args = parser.parse_args(arguments)
     os.environ["FAULTS_EFFORT"] = str(args.effort)

@@ -130,6 +130,7 @@ def splits_loop(problem: PlacementProblem, op_device: Ints) -> bool:
 # -- models without the measurements of a workload -----------------------------------------------------------------------
 
 
+@cache
 def model_without(folder: str, workload: str) -> CostModel:
     """The default cost model for a workload, without measurements of ops that only this workload has."""
     return WithoutOwn(measured_by(folder), only_in()[workload])

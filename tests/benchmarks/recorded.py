@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +122,19 @@ def predictions(record: dict[str, Any], folder: Path, model: CostModel) -> Itera
     for case in record["cases"].values():
         key = case["graph"], case.get("variables", "fixed")
         if key not in problems:
-            with gzip.open(folder / f"{case['graph']}.graph.json.gz", "rt") as file:
-                graph = OpGraph.from_json(json.load(file))
+            graph = recorded_graph(folder / f"{case['graph']}.graph.json.gz")
             constraints = constrain(graph, machine, Options(variables=key[1]))
             problems[key] = graph, formulate(graph, constraints, model, machine).problem
         graph, problem = problems[key]
         op_device = np.array([int(digit) for digit in case["devices"]])
         yield Prediction(graph, pageable(problem, graph, op_device, machine) if case.get("pageable") else problem, op_device)
+
+
+@cache
+def recorded_graph(path: Path) -> OpGraph:
+    """A graph that `bench_accuracy` wrote."""
+    with gzip.open(path, "rt") as file:
+        return OpGraph.from_json(json.load(file))
 
 
 @dataclass(frozen=True)

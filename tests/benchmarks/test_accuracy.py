@@ -23,7 +23,7 @@ from placer.plan.doubt import doubts
 from placer.problem.memory import peaks
 from tests.benchmarks import bench_accuracy, bench_memory, bench_step_time, left_out, recorded
 from tests.benchmarks.cases import as_traced, placements
-from tests.benchmarks.doubt import kind_of
+from tests.benchmarks.doubt import recorded_kind
 from tests.benchmarks.more_workloads import MORE
 from tests.benchmarks.public_situations import PUBLIC
 from tests.benchmarks.scoring import MIN_RANKED_SPREAD, NOISE, Score, expected_ranks, rank_correlation, report
@@ -114,7 +114,7 @@ def left_out_of(machine: str) -> list[left_out.Outcome]:
 
 @pytest.mark.parametrize(
     ("machine", "count", "rank", "within", "low", "median", "high", "plans"),
-    [("H100", 142, 0.978, 0.955, 1, 0.155, 0.432, 0.185), ("H200", 325, 0.977, 0.86, 9, 0.218, 0.468, 0.324)],
+    [("H100", 142, 0.979, 0.96, 1, 0.154, 0.421, 0.172), ("H200", 325, 0.978, 0.89, 9, 0.211, 0.461, 0.324)],
 )
 def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before(
     machine: str, count: int, rank: float, within: float, low: int, median: float, high: float, plans: float
@@ -139,7 +139,7 @@ def test_steps_take_what_the_intervals_of_their_predictions_say() -> None:
         for group in left_out.by_workload(found).values():
             default = next(each for each in group if each.label == "default")
             for each in group:
-                kind = kind_of(each.prediction.problem, each.prediction.op_device) if each is not default else "default"
+                kind = recorded_kind(each)
                 doubt = doubts()[kind]
                 if not each.label.startswith("random"):
                     inside.setdefault(kind, []).append(doubt.low <= each.measured / each.predicted <= doubt.high)
@@ -181,7 +181,7 @@ def test_placements_that_are_not_the_same_are_ranked(tmp_path: Path) -> None:
         times.setdefault((case["graph"], case["devices"]), []).append((float(np.median(case["rounds_ms"])), predicted))
     assert len(times) == len(record["cases"]) - 1
     measured, predictions = zip(*(np.mean(pairs, axis=0) for pairs in times.values()), strict=True)
-    assert rank_correlation(measured, predictions) >= 0.88
+    assert rank_correlation(measured, predictions, NOISE) >= 0.88
 
 
 def test_what_two_gpus_took_is_predicted_no_worse_than_before() -> None:

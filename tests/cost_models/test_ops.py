@@ -331,7 +331,7 @@ def test_signs_belong_to_decompositions_and_precision_to_products() -> None:
     assert types_where(lambda entry: Difference.SIGN in entry.differs) == {"Qr", "Svd", "SelfAdjointEigV2"}
     products = types_where(lambda entry: Difference.PRECISION in entry.differs)
     assert {"MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "Conv2DBackpropFilter", "_FusedMatMul"} <= products
-    assert not {name for name in products if not work_of(OpSignature(name, (), ())).tiles and entry_of(name).work}
+    assert not {name for name in products if not work_of(OpSignature(name, (), ())).is_product and entry_of(name).work}
 
 
 def test_a_length_that_the_data_decides_is_left_open_where_an_op_was_measured() -> None:

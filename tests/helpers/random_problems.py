@@ -57,6 +57,7 @@ def random_problem(
             call_overhead_ns=50,
             waiting_ns=2_000_000,  # much, since ops take little
             threads=np.where(gpu, 1, rng.integers(1, 4, size=devices)),
+            shares_cores=~gpu & (rng.random() < 0.5),
             call_ns=rng.integers(0, 30, size=devices) * gpu,
             split_ns=int(rng.integers(0, 30)),
             wake_ns=rng.integers(0, 3000, size=devices) * ~gpu,
@@ -73,8 +74,6 @@ def random_problem(
             control_src=np.array([a for a, _ in control], np.int64),
             control_dst=np.array([b for _, b in control], np.int64),
             awaited=rng.random(ops) < 0.1,
-            kind=rng.integers(0, 3, size=ops),
-            cold_ns=rng.integers(0, 60, size=(ops, devices)) * int(rng.integers(2)),
         ),
         units=Units(
             allowed=allowed,

@@ -1,173 +1,179 @@
-"""The execution model again, from its description in `placer.problem.schedule.Simulator` alone: slow and plain."""
+"""The execution model again, from docs/execution_model.md alone: slow and plain."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from placer.problem.problem import Assignment, PlacementProblem
 
+CONTROL = -1
+"""Stands for a tensor: the control signal of an op."""
+
 
 def described_step(problem: PlacementProblem, assignment: Assignment) -> tuple[int, list[int], list[int]]:
-    """How long the step takes, and when each op starts to compute and ends."""
+    """The step time, and when each op starts to compute and ends."""
     return _Step(problem, [int(assignment.device[unit]) for unit in problem.ops.unit]).run()
+
+
+@dataclass
+class _Copy:
+    """A copy that is ready to begin."""
+
+    ready: int
+    op: int
+    tensor: int
+    place: int
 
 
 @dataclass
 class _Step:
     problem: PlacementProblem
     device: list[int]
+    threads: dict[int, list[int]] = field(default_factory=dict)
+    """By device: when each of its threads is free."""
     streams: dict[int, int] = field(default_factory=dict)
-    """When each stream has done all that it was given."""
+    """When each stream has computed all that it was given."""
     links: dict[tuple[int, int], int] = field(default_factory=dict)
+    """When each link is free."""
     alone: dict[tuple[int, str], int] = field(default_factory=dict)
     """When the last op of a device that shares it with none of its kind is done."""
-    follows: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """By op: the copy, of an op's tensor to a place, that what let it go came with or came after."""
-    warm: dict[tuple[int, int, int], set[int]] = field(default_factory=dict)
-    """By copy: the kinds of ops that followed it."""
 
     def run(self) -> tuple[int, list[int], list[int]]:
         problem = self.problem
-        ops = range(problem.num_ops)
-        self.threads = [[0] * (1 if problem.devices.asynchronous[d] else self._threads(d)) for d in range(problem.num_devices)]
-        waits = dict.fromkeys(ops, 0)
-        for _, user, _ in (edge for op in ops for edge in self._edges(op)):
-            waits[user] += 1
+        for d in range(problem.num_devices):
+            self.threads[d] = [0] * (1 if problem.devices.asynchronous[d] else int(problem.devices.threads[d]))
+        waits = [0] * problem.num_ops
+        for op in range(problem.num_ops):
+            for _, consumer, _ in self._edges(op):
+                waits[consumer] += 1
         ready, start, end = ([0] * problem.num_ops for _ in range(3))
-        left = set(ops)
-        while left:
-            at, op = min((ready[op], op) for op in left if not waits[op])
-            left.remove(op)
-            start[op], end[op], goes_on = self._start(op, at)
-            for user, when, copy in goes_on:
-                if when > ready[user]:
-                    ready[user] = when
-                    self.follows.pop(user, None)
-                    if copy is not None:
-                        self.follows[user] = copy
-                waits[user] -= 1
+        to_start, copies = set(range(problem.num_ops)), list[_Copy]()
+        while to_start:
+            ops = [(ready[op], 0, op) for op in to_start if not waits[op]]
+            at, is_copy, number = min(ops + [(copy.ready, 1, 0) for copy in copies])
+            if is_copy:
+                copy = min(copies, key=lambda copy: (copy.ready, copy.op))
+                copies.remove(copy)
+                released = self._begin(copy)
+            else:
+                to_start.remove(number)
+                start[number], end[number], released, made = self._start(number, at)
+                copies += made
+            for consumer, when in released:
+                ready[consumer] = max(ready[consumer], when)
+                waits[consumer] -= 1
         took = max(end)
         return took + self._call_ns() + problem.devices.waiting_ns * min(took, 1_000_000) // 1_000_000, start, end
 
-    def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int, tuple[int, int, int] | None]]]:
-        """When it starts and ends, and when each of those that wait for it may go on, after which copy if any."""
-        problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.ops.count[op]))
-        copies = dict.fromkeys((tensor, there) for tensor, _, there in self._edges(op) if self._crosses(op, tensor, there))
-        sends = sum(self._interval_ns(op, *copy) for copy in copies)
-        cold, at_first = self._cold_ns(op)
-        if problem.devices.asynchronous[d] and not self._in_host_memory(op):
-            dispatch, compute = int(problem.ops.dispatch_ns[op, d]), int(problem.ops.compute_ns[op, d])
-            begins = max(at, self.threads[d][0])
-            issued = begins + dispatch + cold
-            self.threads[d][0] = issued + sends
-            start = max(begins + int(dispatch / runs) + at_first, self.streams.get(d, 0))
-            end = self.streams[d] = max(start + compute, issued + int(compute / runs))
-        else:
-            start, end = self._on_a_thread(op, at, runs, sends, cold)
-            issued = end
-        awaited = problem.ops.awaited is not None and bool(problem.ops.awaited[op])
-        arrived: dict[tuple[int, int], int] = {}
-        goes_on = []
-        for tensor, user, there in self._edges(op):
-            if not self._crosses(op, tensor, there):
-                here = self._made(op, tensor) == there
-                in_stream = here and there == d and bool(problem.devices.asynchronous[d])
-                when = issued if (in_stream or (here and tensor < 0)) and not awaited else end
-                goes_on.append((user, when, self.follows.get(op)))
-                continue
-            if (tensor, there) not in arrived:
-                arrived[tensor, there] = self._copy(op, tensor, there, end)
-            goes_on.append((user, arrived[tensor, there], (op, tensor, there)))
-        return start, end, goes_on
-
-    def _cold_ns(self, op: int) -> tuple[int, int]:
-        """What it takes more if it is the first of its kind to follow a copy, and what its first run does."""
-        problem, d, copy = self.problem, self.device[op], self.follows.get(op)
-        if problem.ops.cold_ns is None or problem.ops.kind is None or copy is None or not problem.ops.time_ns[op, d]:
-            return 0, 0
-        known, kind = self.warm.setdefault(copy, set()), int(problem.ops.kind[op])
-        if kind in known:
-            return 0, 0
-        known.add(kind)
-        each, times = int(problem.ops.cold_ns[op, d]), min(float(problem.ops.count[op]), self._count(*copy[:2]))
-        return int(each * times), int(each * min(1.0, times))
-
-    def _on_a_thread(self, op: int, at: int, runs: float, sends: int, cold: int) -> tuple[int, int]:
+    def _start(self, op: int, at: int) -> tuple[int, int, list[tuple[int, int]], list[_Copy]]:
+        """When it starts and ends, what it lets go when, and the copies that it makes ready."""
         problem, d = self.problem, self.device[op]
-        takes = int(problem.ops.time_ns[op, d]) + cold
+        sent = [*dict.fromkeys((tensor, place) for tensor, _, place in self._edges(op) if self._crosses(op, tensor, place))]
+        sending = sum(self._interval_ns(op, tensor, place) for tensor, place in sent)
+        if problem.devices.asynchronous[d] and not self._in_host_memory(op):
+            issued = max(at, self.threads[d][0]) + int(problem.ops.dispatch_ns[op, d])
+            self.threads[d][0] = issued + sending
+            start = max(issued, self.streams.get(d, 0))
+            end = start + int(problem.ops.compute_ns[op, d])
+            if end > start:
+                self.streams[d] = end
+        else:
+            start, end = self._on_a_thread(op, at, sending)
+            issued = end
+        released = []
+        for tensor, consumer, place in self._edges(op):
+            if (tensor, place) not in sent:
+                in_stream = self._made(op, tensor) == place and self._own_of_gpu(place) is not None
+                early = (in_stream or (tensor == CONTROL and place == d)) and not problem.ops.awaited[op]
+                released.append((consumer, issued if early else end))
+        leaves = [issued if self._own_of_gpu(self._made(op, tensor)) is not None else end for tensor, _ in sent]
+        return start, end, released, [_Copy(ready, op, *what) for ready, what in zip(leaves, sent, strict=True)]
+
+    def _on_a_thread(self, op: int, at: int, sending: int) -> tuple[int, int]:
+        problem, d, runs = self.problem, self.device[op], max(1.0, float(self.problem.ops.count[op]))
+        takes = int(problem.ops.time_ns[op, d])
         if not takes:
             return at, at
-        serial = problem.ops.serial is not None and bool(problem.ops.serial[op])
-        wide = problem.ops.compute_ns[op, d] > 20_000 * runs and not serial
+        wide = problem.ops.compute_ns[op, d] > 20_000 * runs and not problem.ops.serial[op]
         small = not wide and problem.ops.time_ns[op, d] < 3_000 * runs
-        thread = self.threads[d].index(min(self.threads[d]))
-        start = max(at, self.threads[d][thread])
+        runner = problem.devices.kinds.index("CPU") if problem.devices.shares_cores[d] else d
+        threads = self.threads[runner]
+        thread = threads.index(min(threads))
+        start = max(at, threads[thread])
         if wide or small:
-            kind = d, "wide" if wide else "small"
+            kind = runner, "wide" if wide else "small"
             before = self.alone.get(kind)
-            if wide and problem.devices.wake_ns is not None and (before is None or start - before > round(50_000 * runs)):
+            if wide and (before is None or start > before):
                 takes += round(int(problem.devices.wake_ns[d]) * runs)
             start = max(start, before or 0)
-            self.alone[kind] = start + takes + sends
-        self.threads[d][thread] = start + takes + sends
+            self.alone[kind] = start + takes + sending
+        threads[thread] = start + takes + sending
         return start, start + takes
 
-    def _copy(self, op: int, tensor: int, there: int, end: int) -> int:
-        """Sends it on its way; when it is there."""
-        problem, link = self.problem, (self._made(op, tensor), there)
-        count, interval = self._count(op, tensor), self._interval_ns(op, tensor, there)
-        sizes = problem.tensors.nbytes if problem.tensors.copy_bytes is None else problem.tensors.copy_bytes
-        nbytes = 0 if tensor < 0 else int(sizes[tensor])
-        takes = round(count * (int(problem.links.latency_ns[link]) + nbytes * float(problem.links.ns_per_byte[link])))
-        begins = max(end, self.links.get(link, 0), self.streams.get(self.device[op], 0) if tensor < 0 else 0)
-        if there < problem.num_devices and problem.devices.asynchronous[there]:
-            begins = max(begins, self.streams.get(there, 0))
-            self.threads[there][0] += interval
-        self.links[link] = begins + max(takes - round(count * int(problem.links.latency_ns[link])), interval)
-        return begins + takes
+    def _begin(self, copy: _Copy) -> list[tuple[int, int]]:
+        """Begins a copy; which ops it lets go when."""
+        problem, source = self.problem, self._made(copy.op, copy.tensor)
+        count, interval = self._count(copy.op, copy.tensor), self._interval_ns(copy.op, copy.tensor, copy.place)
+        nbytes = 0 if copy.tensor == CONTROL else int(problem.tensors.copy_bytes[copy.tensor])
+        latency, per_byte = (
+            int(problem.links.latency_ns[source, copy.place]),
+            float(problem.links.ns_per_byte[source, copy.place]),
+        )
+        takes = round(count * (latency + nbytes * per_byte))
+        begins = max(copy.ready, self.links.get((source, copy.place), 0))
+        for gpu in (self._own_of_gpu(source), self._own_of_gpu(copy.place)):
+            if gpu is not None:
+                begins = max(begins, self.streams.get(gpu, 0))
+        if (gpu := self._own_of_gpu(copy.place)) is not None:
+            self.threads[gpu][0] = max(copy.ready, self.threads[gpu][0]) + interval
+        self.links[source, copy.place] = begins + max(takes - round(count * latency), interval)
+        consumers = [user for tensor, user, place in self._edges(copy.op) if (tensor, place) == (copy.tensor, copy.place)]
+        return [(consumer, begins + takes) for consumer in consumers]
 
-    def _edges(self, op: int) -> list[tuple[int, int, int]]:
-        """What leaves it, -1 for a control edge; for whom; in which place that takes it."""
+    def _edges(self, op: int) -> Iterator[tuple[int, int, int]]:
+        """The tensor, or `CONTROL`; the consumer; the place at which it takes the tensor."""
         problem, start = self.problem, self.problem.consumers.start
-        found = []
-        for tensor in (t for t in range(problem.num_tensors) if problem.tensors.op[t] == op):
-            for entry in range(start[tensor], start[tensor + 1]):
-                user = int(problem.consumers.op[entry])
-                on_host = bool(problem.consumers.on_host[entry, self.device[user]])
-                found.append((tensor, user, self._place(self.device[user], on_host)))
-        waiting = (int(b) for a, b in zip(problem.ops.control_src, problem.ops.control_dst, strict=True) if a == op)
-        return found + [(-1, user, self.device[user]) for user in waiting]
+        for tensor in range(problem.num_tensors):
+            if problem.tensors.op[tensor] == op:
+                for entry in range(start[tensor], start[tensor + 1]):
+                    consumer = int(problem.consumers.op[entry])
+                    on_host = bool(problem.consumers.on_host[entry, self.device[consumer]])
+                    yield tensor, consumer, self._place(self.device[consumer], on_host)
+        for a, b in zip(problem.ops.control_src.tolist(), problem.ops.control_dst.tolist(), strict=True):
+            if a == op:
+                yield CONTROL, b, self.device[b]
 
     def _place(self, d: int, on_host: bool) -> int:
         return d + self.problem.num_devices if on_host and self.problem.devices.kinds[d] != "CPU" else d
 
+    def _own_of_gpu(self, place: int) -> int | None:
+        """The asynchronous device whose own memory the place is."""
+        return place if place < self.problem.num_devices and self.problem.devices.asynchronous[place] else None
+
     def _made(self, op: int, tensor: int) -> int:
         d = self.device[op]
-        return d if tensor < 0 else self._place(d, bool(self.problem.tensors.on_host[tensor, d]))
+        return d if tensor == CONTROL else self._place(d, bool(self.problem.tensors.on_host[tensor, d]))
 
-    def _crosses(self, op: int, tensor: int, there: int) -> bool:
-        return self._made(op, tensor) != there and (tensor < 0 or not self.problem.tensors.free[tensor])
+    def _crosses(self, op: int, tensor: int, place: int) -> bool:
+        return self._made(op, tensor) != place and (tensor == CONTROL or not self.problem.tensors.free[tensor])
 
     def _count(self, op: int, tensor: int) -> float:
         count = self.problem.ops.count
-        if tensor >= 0:
+        if tensor != CONTROL:
             return float(self.problem.tensors.count[tensor])
-        return min(float(count[op]), max(float(count[user]) for carries, user, _ in self._edges(op) if carries < 0))
+        return min(float(count[op]), max(float(count[user]) for carried, user, _ in self._edges(op) if carried == CONTROL))
 
-    def _interval_ns(self, op: int, tensor: int, there: int) -> int:
-        interval = self.problem.links.interval_ns
-        return 0 if interval is None else round(self._count(op, tensor) * int(interval[self._made(op, tensor), there]))
+    def _interval_ns(self, op: int, tensor: int, place: int) -> int:
+        return round(self._count(op, tensor) * int(self.problem.links.interval_ns[self._made(op, tensor), place]))
 
     def _in_host_memory(self, op: int) -> bool:
         made = [t for t in range(self.problem.num_tensors) if self.problem.tensors.op[t] == op]
         return bool(made) and all(self.problem.tensors.on_host[t, self.device[op]] for t in made)
 
-    def _threads(self, d: int) -> int:
-        return 1 if self.problem.devices.threads is None else int(self.problem.devices.threads[d])
-
     def _call_ns(self) -> int:
         problem = self.problem
         makes = {int(op) for op, free in zip(problem.tensors.op, problem.tensors.free, strict=True) if not free}
         used = {d for op, d in enumerate(self.device) if problem.ops.time_ns[op].any() or op in makes}
-        own = [0 if problem.devices.call_ns is None else int(problem.devices.call_ns[d]) for d in used]
-        return problem.devices.call_overhead_ns + max(own, default=0) + problem.devices.split_ns * max(0, len(used) - 1)
+        slowest = max((int(problem.devices.call_ns[d]) for d in used), default=0)
+        return problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, len(used) - 1)

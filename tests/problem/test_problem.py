@@ -64,7 +64,7 @@ def test_defaults_are_filled_in() -> None:
     ops = Ops(names=("a", "b"), unit=np.array([0, 1]), time_ns=np.array([[1, 2], [3, 4]]))
     assert ops.compute_ns.tolist() == ops.time_ns.tolist()
     assert ops.moment.tolist() == [0, 1]
-    assert (len(ops.control_src), ops.cold_ns.shape) == (0, (2, 2))
+    assert (len(ops.control_src), ops.dispatch_ns.shape) == (0, (2, 2))
     consumers = Consumers(start=np.array([0, 0, 1]), op=np.array([1]), on_host=np.zeros((1, 2), np.bool_))
     assert consumers.until.tolist() == [1]
     assert Devices(names=("CPU:0",), kinds=("CPU",)).memory_limit_bytes.tolist() == [-1]
@@ -75,8 +75,6 @@ def test_arrays_that_do_not_fit_are_named() -> None:
         Devices(names=("CPU:0", "GPU:0"), kinds=("CPU", "GPU"), threads=np.ones(3, np.int64))
     with pytest.raises(ValueError, match=r"devices\.threads holds float64 where int64 is expected"):
         Devices(names=("CPU:0",), kinds=("CPU",), threads=np.array([1.5]))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"ops\.cold_ns is given and ops\.kind is not"):
-        Ops(names=("a",), unit=np.array([0]), time_ns=np.array([[1]]), cold_ns=np.array([[1]]))
     with pytest.raises(ValueError, match="links has P=6 where P=4 is expected"):
         replace(TOPCUOGLU, devices=Devices(names=("CPU:0", "CPU:1"), kinds=("CPU", "CPU")))
 

@@ -30,9 +30,6 @@ def longest_chain_ns(simulator: Simulator) -> int:
     devices = range(problem.num_devices)
     allowed = [[d for d in devices if row[d]] for row in problem.units.allowed[problem.ops.unit].tolist()]
     streamed = (problem.devices.asynchronous & ~simulator.tables.host_only).tolist()
-    runs = simulator.tables.runs[:, None]
-    first = (problem.ops.dispatch_ns / runs).astype(np.int64).tolist()
-    last = (problem.ops.compute_ns / runs).astype(np.int64).tolist()
     dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
     edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
     consumer, begin, is_control = edges.consumer_list, edges.start_list, edges.is_control_list
@@ -46,7 +43,7 @@ def longest_chain_ns(simulator: Simulator) -> int:
             at = ready[op][d]
             if streamed[op][d]:
                 issued[d] = at + dispatch[op][d]
-                done[d] = max(max(at + first[op][d], behind[op][d]) + compute[op][d], issued[d] + last[op][d])
+                done[d] = max(issued[d], behind[op][d]) + compute[op][d]
             else:
                 issued[d] = done[d] = at + alone[op][d]
         end = max(end, min(done[d] for d in own))
@@ -88,16 +85,17 @@ def loads(simulator: Simulator) -> Floats:
     """[U, D, 2D]: the load of a unit on a device on each device's two resources, in ns.
 
     The resources of a synchronous device are its threads and the device as a whole; those of an asynchronous device are the
-    thread that dispatches its ops and its stream.
+    thread that dispatches its ops and its stream. The load of a logical CPU is on the device whose threads run its ops.
     """
     problem = simulator.problem
-    threads = problem.devices.threads
+    runner = problem.devices.runner
+    threads = problem.devices.threads[runner]
     streamed = problem.devices.asynchronous & ~simulator.tables.host_only
     whole = simulator.tables.wide & ~problem.devices.asynchronous
     fed = np.where(streamed, problem.ops.dispatch_ns, problem.ops.time_ns / np.where(problem.devices.asynchronous, 1, threads))
     second = np.where(streamed, problem.ops.compute_ns, np.where(whole, problem.ops.time_ns, 0))
     load = np.zeros((problem.num_units, problem.num_devices, 2 * problem.num_devices))
-    for d in range(problem.num_devices):
-        load[:, d, 2 * d] = np.bincount(problem.ops.unit, fed[:, d], problem.num_units)
-        load[:, d, 2 * d + 1] = np.bincount(problem.ops.unit, second[:, d], problem.num_units)
+    for d, runs_on in enumerate(runner.tolist()):
+        load[:, d, 2 * runs_on] = np.bincount(problem.ops.unit, fed[:, d], problem.num_units)
+        load[:, d, 2 * runs_on + 1] = np.bincount(problem.ops.unit, second[:, d], problem.num_units)
     return load

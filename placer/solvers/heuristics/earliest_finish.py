@@ -33,6 +33,7 @@ def earliest_finish_assignment(problem: PlacementProblem) -> Assignment:
     host = [  # [D]: when each thread of a device is idle again
         [0] * (1 if asynchronous else n) for n, asynchronous in zip(threads, problem.devices.asynchronous.tolist(), strict=True)
     ]
+    host = [host[runner] for runner in problem.devices.runner.tolist()]
     stream = [0] * problem.num_devices
     issued, done = [0] * problem.num_ops, [0] * problem.num_ops
     chosen: list[int] = [-1] * problem.num_units

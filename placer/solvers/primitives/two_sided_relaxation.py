@@ -63,7 +63,6 @@ def two_sided_relaxation(problem: PlacementProblem) -> PlacementProblem | None:
             dispatch_ns=problem.ops.dispatch_ns[ops, fastest],
             compute_ns=problem.ops.compute_ns[ops, fastest],
             workspace_bytes=np.where(able[problem.ops.unit], least, 0),
-            cold_ns=np.zeros((problem.num_ops, 2), np.int64),
         ),
         tensors=replace(problem.tensors, on_host=problem.tensors.on_host[:, first]),
         consumers=replace(problem.consumers, on_host=problem.consumers.on_host[:, first]),

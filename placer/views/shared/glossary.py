@@ -98,7 +98,7 @@ TERMS = (
         "interval",
         "Two times. Of recorded placements of the same kind, 8 of 10 took a time between them, relative to their predicted step "
         "times.",
-        "`predicted  886 us (735 us to 1.46 ms) per step`.",
+        "`predicted  886 us (771 us to 1.47 ms) per step`.",
         in_report=True,
     ),
     Term(
