@@ -54,7 +54,7 @@ class ModelPlacement:
         return self._steps[step].function()
 
     def verdict(self, step: str) -> Verdict | None:
-        """What calls of a step took under Keras's default and under the plan; None without a race, or before it is over."""
+        """The measured times of a step by Keras's default and by the plan; None without a race, or before it is over."""
         return self._races[step].verdict if step in self._races else None
 
     def set(self, step: str, placed: PlacedStep, race: StepRace | None) -> None:

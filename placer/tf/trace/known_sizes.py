@@ -190,7 +190,7 @@ class KnownSizes:
         ]
 
     def notes(self, trace: Trace) -> list[str]:
-        """Names of given sizes and rounds that fit nothing that is open. To be asked for when all loops of the trace were read.
+        """A note for each given size and number of rounds that is not used. Call it when all loops of the trace were read.
 
         Raises:
             OptionError: no op, argument or loop of the trace has such a name. Gradient ops are not in every trace of a function.
