@@ -171,8 +171,10 @@ class _Tuning:
             except PlacerError as error:
                 self._notes.append(f"no ops are measured: {first_line(error)}")
             else:
-                later = f", and not {found.remaining} others, which would take longer than that" if found.remaining else ""
-                self._learnt.append(f"times of {found.measured} ops, measured alone in {found.seconds:.0f} s{later}")
+                if found.measured:
+                    self._learnt.append(f"ops measured alone: {found.measured}, in {found.seconds:.0f} s")
+                if found.remaining:
+                    self._notes.append(f"ops not measured alone, since time for it was used up: {found.remaining}")
                 self.race_placements(" after measuring")
 
     def harvest(self) -> None:
@@ -197,7 +199,7 @@ class _Tuning:
             except PlacerError as error:
                 self._notes.append(f"no steps are harvested: {first_line(error)}")
                 return
-            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {entrant.name}")
+            self._learnt.append(f"ops timed in real steps of {entrant.name}: {len(found.nodes)}, in {found.steps} steps")
             self.race_placements(f" after harvest {k}")
 
     # -- candidates ------------------------------------------------------------------------------------------------
@@ -205,7 +207,8 @@ class _Tuning:
     def race_placements(self, when: str = "") -> None:
         """Plans with what is known now, and times those placements that are new; `when` is the end of their names."""
         self._race_fixed(when)
-        if self._signatures.options.variables != "fixed":
+        has_variables = any(resource.kind == "variable" for resource in self._graph().resources.values())
+        if has_variables and self._signatures.options.variables != "fixed":
             self._race_moved(when)
 
     def _race_fixed(self, when: str) -> None:
