@@ -5,7 +5,7 @@ A layer is a name scope. Its ops are
 - those of its forward pass, "model/dense/MatMul", and of its backward pass, "gradient_tape/model/dense/MatMul/MatMul";
 - its variables, "model/dense/kernel", and those that an optimizer keeps for them, "adam/model_dense_kernel_momentum";
 - the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others. A read of another variable,
-  such as the learning rate, is not one of them.
+  such as the learning rate, is in the optimizer's scope.
 
 The name of an op is no scope: "range/start" belongs to "range", and both are in no layer.
 """
@@ -94,6 +94,5 @@ def _updates(graph: OpGraph, of_variable: Mapping[str, str], layer_of: Mapping[s
                 (layer,) = served[name]
                 # an op that reads a variable is where the variable is, and all layers share a learning rate
                 variables = (of_variable.get(graph.op(source).resource, layer) for source in graph.graph.pred[name])
-                if all(of == layer for of in variables):
-                    updates[name] = layer
+                updates[name] = layer if all(of == layer for of in variables) else name.partition("/")[0]
     return updates

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from placer.errors import OptionError, PlanError
+from placer.errors import PlanError
 from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
+from placer.options import check_choice
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
 from placer.plan.verdict import Verdict
@@ -50,18 +51,18 @@ class ModelPlacement:
             OptionError: there is no such step.
             PlanError: the step has run no batch by plan yet.
         """
-        _check(step)
+        check_choice("step", step, STEPS)
         if step not in self._steps:
             raise PlanError(f"the {step} step of {self._model} has no plan yet: it has run no batch by plan")
         return self._steps[step].function()
 
     def verdict(self, step: str) -> Verdict | None:
-        """What calls of a step took under Keras's default and under the plan; None without a race, or before it is over.
+        """The measured times of a step by Keras's default and by the plan; None without a race, or before it is over.
 
         Raises:
             OptionError: there is no such step.
         """
-        _check(step)
+        check_choice("step", step, STEPS)
         return self._races[step].verdict if step in self._races else None
 
     def set(self, step: str, placed: PlacedStep, race: StepRace | None) -> None:
@@ -87,8 +88,3 @@ class ModelPlacement:
         if (verdict := self.verdict(step)) is not None:
             parts.insert(0, f"{step}: {verdict}")
         return "\n\n".join(parts)
-
-
-def _check(step: str) -> None:
-    if step not in STEPS:
-        raise OptionError(f"step={step!r} is none of {', '.join(map(repr, STEPS))}.")

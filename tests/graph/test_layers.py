@@ -37,7 +37,8 @@ def test_a_layer_has_its_scope_its_gradients_its_variables_and_its_updates() -> 
         assert {"MatMul", "AssignVariableOp", "AssignSubVariableOp"} <= types
         assert {op.name.partition("/")[0] for op in ops if op.role == "op"} == {"net", "gradient_tape", "opt"}
     shared = {graph.op(name).op_type for name, of in graph.layers.items() if of.startswith("opt")}
-    assert "Sqrt" in shared
+    assert {"Sqrt", "ReadVariableOp"} <= shared
+    assert {of for of in graph.layers.values() if of.startswith("opt")} <= {"opt", "opt/global_norm"}
     assert "AssignVariableOp" not in shared
 
     plan = placer.solve(graph, two_cpus(), pins={"one": "CPU:1", "net/two": "CPU:0"}, variables="move")
