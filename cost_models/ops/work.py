@@ -62,7 +62,7 @@ class Timed:
     gpu: Times = ()
     """On an H100-class GPU, less the time to start one kernel. Without any, a GPU leaves the op to the host."""
     starts_kernels: bool = False
-    """Whether the host starts kernels for all that time."""
+    """Whether the host starts one kernel after another during the time on a GPU."""
 
     def __call__(self, op: OpSignature) -> Work:
         cpu_ns, gpu_ns = (sum(count(op) * ns for count, ns in times) for times in (self.cpu, self.gpu))

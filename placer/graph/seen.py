@@ -74,7 +74,8 @@ class Seen:
             (name, k): SeenShape(spec.shape, size.bound)
             for name, of_node in graph.sizes.items()
             for k, (size, spec) in enumerate(zip(of_node, graph.op(name).signature.outputs, strict=True))
-            if graph.op(name).role != "argument" or (size and size.source == "given")  # a call has its own
+            # Another call brings arguments of other sizes.
+            if graph.op(name).role != "argument" or (size and size.source == "given")
             if size and size.source in ("seen", "given") and spec.shape is not None and None not in spec.shape
         }
         rounds = {loop: known.value for loop, known in graph.rounds.items() if known.source in ("seen", "given")}

@@ -110,7 +110,7 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         model: the Keras model; Keras has just made its own function for the step.
         step: "train", "test" or "predict".
         options: of the plans.
-        placement: is told what runs the step.
+        placement: records what runs the step.
         own: the method by which Keras makes its function.
     """
     attribute = f"{step}_function"
@@ -157,7 +157,7 @@ def _may_race(options: Options) -> bool:
 
 
 def _is_asked_for(options: Options) -> bool:
-    """Whether the options ask for the plan itself, so that it is not put to the test, or no call can run by it here."""
+    """Whether calls run by the plan without a comparison: the options ask for it, or this process lacks a device of the plan."""
     from placer.tf.devices import process_devices
 
     machine = machine_named(options.devices)

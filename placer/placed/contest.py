@@ -57,7 +57,7 @@ class Entrant:
         return frozenset((id(move.variable), move.device) for move in self.moves)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def variables_moved(self) -> Iterator[None]:
         """Moves variables to where it needs them, runs the block, and moves them back.
 
         No other thread may call a function that uses them.
@@ -192,7 +192,7 @@ class Contest:
         """Has variables in the places that a candidate needs while the block runs, then puts back places and values."""
         from placer.tf.run.timing import restored_variables
 
-        with entrant.in_place(), restored_variables(self._concrete, (self._args, self._kwargs)):
+        with entrant.variables_moved(), restored_variables(self._concrete, (self._args, self._kwargs)):
             yield
 
     def _call(self, entrant: Entrant) -> float | None:

@@ -230,7 +230,7 @@ class PlacedFunction(TfFunction):
         return MappingProxyType({text: plan.placement for text, plan in self.signatures.call_plans().items()})
 
     def warm_up(self, calls: Iterable[Any]) -> None:
-        """Makes calls, so that nothing is left to plan or to race when such calls come; see `placer.placed.warm_up.warm_up`.
+        """Makes calls until calls like them are planned and their races are over; see `placer.placed.warm_up.warm_up`.
 
         Variables are put back. Other effects of the calls are not.
 

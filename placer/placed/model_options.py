@@ -14,7 +14,7 @@ from placer.options import Options
 
 
 def options_by_signature(graphs: Mapping[str, OpGraph], options: Options) -> dict[str, Options]:
-    """The options of each signature. The first one keeps a name that fits none, so that its planning refuses the name.
+    """The options of each signature. A name that fits no signature stays with the first one, whose planning reports it.
 
     Args:
         graphs: by signature.

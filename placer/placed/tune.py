@@ -300,7 +300,7 @@ class _Tuning:
         self._at(name)
         call = (self._prepared.concrete, self._args, self._kwargs)
         try:
-            with where.in_place():
+            with where.variables_moved():
                 function, reason = compiled(self._trace, device, self._args, self._kwargs)
                 if function is None:
                     return reason
