@@ -109,8 +109,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise OptionError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, choices))}.")
+            if not isinstance(value := getattr(self, name), str) or value not in choices:
+                raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
         if not isinstance(self.learn_sizes, bool):
             raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
         if not (isinstance(self.share, float | int) and 0 < self.share <= 1) or isinstance(self.share, bool):
@@ -184,7 +184,7 @@ def _count(given: Any) -> int:
     """A whole number from 0 to MAX_GIVEN, from a number or text; OptionError for anything else."""
     try:
         number = int(given) if isinstance(given, str) else -1 if isinstance(given, bool) else operator.index(given)
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):  # a tensor of floats has an __index__ that raises AttributeError
         number = -1
     if not 0 <= number <= MAX_GIVEN:
         raise OptionError(f"{given!r} is no whole number from 0 to {MAX_GIVEN}.")
@@ -200,7 +200,7 @@ def _sizes(given: Any) -> tuple[int, ...]:
 def _seed(given: Any) -> int:
     try:
         number = -1 if isinstance(given, bool) else operator.index(given)
-    except TypeError:
+    except (AttributeError, TypeError):
         number = -1
     if not 0 <= number <= MAX_SEED:
         raise OptionError(f"seed={given!r} is not a whole number from 0 to {MAX_SEED}.")

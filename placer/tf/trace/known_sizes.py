@@ -47,6 +47,8 @@ class KnownSizes:
         self._unused = dict.fromkeys(sizes or {})
         self._used: dict[tuple[str, int], Shape] = {}
         """By path and output: the shape with the given sizes."""
+        self._unfit: dict[str, str] = {}
+        """By name or glob of given sizes: an open shape that they do not fit."""
         self._given_rounds = rounds or {}
         self._given = sizes or {}
         self.seen = seen or Seen()
@@ -105,6 +107,7 @@ class KnownSizes:
                     self._unused.pop(glob, None)
                     self._used[path, index] = filled
                     return filled, "given"
+                self._unfit[glob] = _said(shape)
         seen = self.seen.sizes.get((path, index))
         return None if seen is None else (seen.largest if kind == "bound" else seen.mean, self._source(path))
 
@@ -190,7 +193,7 @@ class KnownSizes:
         ]
 
     def notes(self, trace: Trace) -> list[str]:
-        """Names of given sizes and rounds that fit nothing that is open. To be asked for when all loops of the trace were read.
+        """What of the given sizes and rounds is not used, and why. To be asked for when all loops of the trace were read.
 
         Raises:
             OptionError: no op, argument or loop of the trace has such a name. Gradient ops are not in every trace of a function.
@@ -210,7 +213,10 @@ class KnownSizes:
                         what = f"{trace.name!r} has no such {'loop' if option == 'rounds' else 'op or argument'}"
                         raise OptionError(f"{option}, {name!r}: {what}{did_you_mean(name, likely_meant[option])}")
         return [
-            f"{name!r}: what is given for it is not used, no open size or loop has this name."
+            f"{name!r}: the sizes {_said(self._given[name])} are not used, they do not fit its shape {self._unfit[name]}. "
+            "Give a number for each dimension, or for each open one."
+            if name in self._unfit
+            else f"{name!r}: what is given for it is not used, no open size or loop has this name."
             for name in (*unused["sizes"], *unused["rounds"])
         ]
 
