@@ -109,8 +109,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if not isinstance(value := getattr(self, name), str) or value not in choices:
-                raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
+            check_choice(name, getattr(self, name), choices)
         if not isinstance(self.learn_sizes, bool):
             raise OptionError(f"learn_sizes={self.learn_sizes!r} is neither True nor False.")
         if not (isinstance(self.share, float | int) and 0 < self.share <= 1) or isinstance(self.share, bool):
@@ -157,6 +156,7 @@ MAX_SEED = 2**31 - 1
 """The largest seed that every solver accepts."""
 MAX_GIVEN = 10**12
 """The largest size or number of rounds that can be given: with larger ones, times and bytes would exceed 64 bits."""
+
 _CHOICES = {
     "objective": ("step_time", "total_cost"),
     "variables": ("auto", "fixed", "move"),
@@ -205,6 +205,12 @@ def _seed(given: Any) -> int:
     if not 0 <= number <= MAX_SEED:
         raise OptionError(f"seed={given!r} is not a whole number from 0 to {MAX_SEED}.")
     return number
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raises OptionError for a value that is none of the choices of an option."""
+    if not isinstance(value, str) or value not in choices:
+        raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
 
 
 def _check(option: str, given: Any, example: Mapping[str, Any], read: Callable[[str, Any], object]) -> None:

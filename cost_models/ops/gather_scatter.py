@@ -26,7 +26,7 @@ _SCATTER_STEP_NS = 20.0
 _SEGMENT_NS_PER_ROW, _SEGMENT_NS_PER_ELEMENT = 17.0, 0.54
 """A row of a segment sum, and an element, on one core of a CPU."""
 _SORTED_SEGMENT_NS = 30_000.0
-"""What a GPU takes more for segments in order, because the host must know their number."""
+"""Extra time of a GPU for segments in order, because the host must know their number."""
 
 
 def gathers(op: OpSignature) -> Work:

@@ -141,9 +141,24 @@ def _check_name(graph: OpGraph, option: str, name: str, likely_meant: Iterable[s
     # Called functions and the values that loops pass on have names in a trace, and no node.
     is_known = any(fnmatchcase(node, name) or node.startswith(f"{name}/") for node in (*graph.graph, *graph.rounds))
     if not is_known and not name.startswith("backward/"):
-        what = "loop" if option == "rounds" else "op or argument"
-        close = did_you_mean(name, [*likely_meant] or [*graph.graph])
-        raise OptionError(f"{option}, {name!r}: {graph.name!r} has no such {what}{close}")
+        raise unknown_name(option, name, graph.name, [*likely_meant], graph.graph)
+
+
+def unknown_name(option: str, name: str, function: str, unknown: Sequence[str], names: Iterable[str]) -> OptionError:
+    """The error for a name in `sizes` or `rounds` that a function does not have.
+
+    Args:
+        option: "sizes" or "rounds".
+        name: as given.
+        function: its name.
+        unknown: the names of what has sizes, or rounds, that are not known; the error lists some if none is similar.
+        names: all names, for a function without any of those.
+    """
+    what = "loop" if option == "rounds" else "op or argument"
+    close = did_you_mean(name, unknown or names)
+    if close == "." and unknown:
+        close = f"; {option} are not known of {', '.join(map(repr, unknown[:5]))}."
+    return OptionError(f"{option}, {name!r}: {function!r} has no such {what}{close}")
 
 
 def _shape_of(graph: OpGraph, name: str, source: Source) -> str:

@@ -4,7 +4,8 @@ A layer is a name scope. Its ops are
 
 - those of its forward pass, "model/dense/MatMul", and of its backward pass, "gradient_tape/model/dense/MatMul/MatMul";
 - its variables, "model/dense/kernel", and those that an optimizer keeps for them, "adam/model_dense_kernel_momentum";
-- the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others.
+- the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others. A read of another variable,
+  such as the learning rate, is in the optimizer's scope.
 
 The name of an op is no scope: "range/start" belongs to "range", and both are in no layer.
 """
@@ -90,5 +91,8 @@ def _updates(graph: OpGraph, of_variable: Mapping[str, str], layer_of: Mapping[s
             after = [served.get(target, frozenset()) for target in graph.graph.succ[name]]
             served[name] = frozenset([changed[name]] if name in changed else ()).union(*after)
             if len(served[name]) == 1 and not graph.op(name).resource:
-                (updates[name],) = served[name]
+                (layer,) = served[name]
+                # an op that reads a variable is where the variable is, and all layers share a learning rate
+                variables = (of_variable.get(graph.op(source).resource, layer) for source in graph.graph.pred[name])
+                updates[name] = layer if all(of == layer for of in variables) else name.partition("/")[0]
     return updates

@@ -1,4 +1,4 @@
-"""The ops that a pin speaks of."""
+"""The ops that a pin names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placer.graph.op_graph import ENDS, OpGraph
 
 
 def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
-    """The ops that a pin speaks of, in execution order.
+    """The ops that a pin names, in execution order.
 
     Args:
         graph: of the ops.

@@ -190,7 +190,7 @@ class OpGraph:
 
     @cached_property
     def ops_by_word(self) -> Mapping[str, Sequence[str]]:
-        """The ops that each word without wildcards speaks of in a pin: by name, by op type, by variable."""
+        """The ops that a pin without wildcards names: by op, by op type, by variable."""
         ops: dict[str, list[str]] = {}
         for op in self:
             words = {op.name, *(() if op.role in ENDS else (op.op_type,))}

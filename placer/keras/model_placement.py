@@ -5,6 +5,7 @@ from __future__ import annotations
 from placer.errors import PlanError
 from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
+from placer.options import check_choice
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
 from placer.plan.verdict import Verdict
@@ -47,22 +48,36 @@ class ModelPlacement:
         """The placed function of a step, "train", "test" or "predict", for batches like its latest one.
 
         Raises:
+            OptionError: there is no such step.
             PlanError: the step has run no batch by plan yet.
         """
+        check_choice("step", step, STEPS)
         if step not in self._steps:
             raise PlanError(f"the {step} step of {self._model} has no plan yet: it has run no batch by plan")
         return self._steps[step].function()
 
     def verdict(self, step: str) -> Verdict | None:
-        """What calls of a step took under Keras's default and under the plan; None without a race, or before it is over."""
+        """The measured times of a step by Keras's default and by the plan; None without a race, or before it is over.
+
+        Raises:
+            OptionError: there is no such step.
+        """
+        check_choice("step", step, STEPS)
         return self._races[step].verdict if step in self._races else None
 
     def set(self, step: str, placed: PlacedStep, race: StepRace | None) -> None:
-        """Records what runs a step from now on."""
+        """Records what runs a step from now on, instead of what ran it before."""
+        if step in self._steps:
+            self._steps[step].release()
         self._steps[step] = placed
         self._races.pop(step, None)
         if race is not None:
             self._races[step] = race
+
+    def release(self) -> None:
+        """Lets later plans move the variables: none of these steps runs any more."""
+        for step in self._steps.values():
+            step.release()
 
     def _shown(self, step: str) -> str:
         try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from placer.common.environment import is_disabled
+from placer.common.escaping import brief
 from placer.common.warning import warn
 from placer.errors import OptionError
 from placer.keras.model_placement import ModelPlacement
@@ -53,6 +54,8 @@ def optimize(
         if not (own is None or isinstance(own, Mapping)):
             raise OptionError(f'{step}={own!r} is no mapping of options: write {step}={{"solver": "all_cpu"}}.')
         of_step[step] = _options({**options, **(own or {})})
+    if isinstance(earlier := getattr(model, "placement", None), ModelPlacement):
+        earlier.release()
     placement = ModelPlacement(model.name)
     for step, chosen in of_step.items():
         _replace_maker(model, step, chosen, placement)
@@ -73,7 +76,7 @@ def _check(model: Any) -> None:
 
     if not isinstance(model, keras.Model):
         way_out = "placer.optimized_placement places functions" if callable(model) else "pass a keras.Model"
-        raise OptionError(f"cannot optimize {model!r}, which is no Keras model: {way_out}.")
+        raise OptionError(f"cannot optimize {brief(model)}, which is no Keras model: {way_out}.")
     if (backend := keras.config.backend()) != "tensorflow":
         raise OptionError(f"cannot optimize {model.name!r}: Keras runs it on {backend}, and only TensorFlow's ops have plans.")
     if model.compiled and model.run_eagerly:

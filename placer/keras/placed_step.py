@@ -57,6 +57,15 @@ class PlacedStep:
         function, flat = self._function_of(batch, specs)
         return function(*flat)
 
+    def release(self) -> None:
+        """Lets later plans move the variables of the step, which no longer runs."""
+        from placer.tf.state.variables import release_variables
+
+        for function in self._functions.values():
+            for signature in function.signatures.known():
+                if signature.current is not None:
+                    release_variables(signature.current.run)
+
     def starts_anew(self, batch: Any, specs: Any = None) -> bool:
         """Whether another function for this step would begin anew with state of its own, such as the position of a random seed.
 

@@ -58,7 +58,9 @@ class Entrant:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Has variables where it needs them while the block runs. No other thread may call a function that uses them.
+        """Moves variables to where it needs them, runs the block, and moves them back.
+
+        No other thread may call a function that uses them.
 
         Raises:
             MoveError: they cannot be moved, and are where they were; or they cannot be moved back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placer.placed.signatures import Signatures
 
 MANY_PLANS = 6
-"""The number of plans that is warned of. TensorFlow warns of five traces in ten calls."""
+"""The number of plans at which the warning comes. TensorFlow warns of five traces in ten calls."""
 
 
 def warn_of_many_plans(signatures: Signatures) -> None:

@@ -14,6 +14,7 @@ from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
 from placer.graph.seen import Seen
+from placer.options import check_choice
 from placer.placed.contest import Contest, Entrant
 from placer.placed.memory import remember
 from placer.placed.race.begin import decided
@@ -84,8 +85,8 @@ def tune(
     from placer.tf.run.calling import runs_on_its_own
 
     check_seconds("budget_s", budget_s)
-    _check("compile", compiling, ("try", "off"))
-    _check("side_effects", side_effects, ("refuse", "allow"))
+    check_choice("compile", compiling, ("try", "off"))
+    check_choice("side_effects", side_effects, ("refuse", "allow"))
     if not runs_on_its_own():
         raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
     if signatures.plans:
@@ -102,11 +103,6 @@ def tune(
         tuning.measure_ops()
         tuning.harvest()
         return tuning.settled()
-
-
-def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
 
 
 class _Tuning:
@@ -175,8 +171,10 @@ class _Tuning:
             except PlacerError as error:
                 self._notes.append(f"no ops are measured: {first_line(error)}")
             else:
-                later = f", and not {found.remaining} others, which would take longer than that" if found.remaining else ""
-                self._learnt.append(f"times of {found.measured} ops, measured alone in {found.seconds:.0f} s{later}")
+                if found.measured:
+                    self._learnt.append(f"ops measured alone: {found.measured}, in {found.seconds:.0f} s")
+                if found.remaining:
+                    self._notes.append(f"ops not measured alone, since time for it was used up: {found.remaining}")
                 self.race_placements(" after measuring")
 
     def harvest(self) -> None:
@@ -191,7 +189,7 @@ class _Tuning:
             placements = [e for e in self._contest.timed if not (e.moves or e.compiled or e.name in harvested)]
             if not placements or self._left_s() <= self._planning_s:
                 return
-            entrant = max(placements[:2], key=lambda e: _copies_in_loops(e.plan.placement))
+            entrant = max(placements[:2], key=lambda e: sum(t.count for t in e.plan.placement.transfers if t.count > 1))
             harvested.add(entrant.name)
             self._at(f"harvesting {entrant.name}")
             run = self._signatures.rewritten(self._prepared, self._trace, entrant.plan)
@@ -201,7 +199,7 @@ class _Tuning:
             except PlacerError as error:
                 self._notes.append(f"no steps are harvested: {first_line(error)}")
                 return
-            self._learnt.append(f"times of {len(found.nodes)} ops in {found.steps} steps of {entrant.name}")
+            self._learnt.append(f"ops timed in real steps of {entrant.name}: {len(found.nodes)}, in {found.steps} steps")
             self.race_placements(f" after harvest {k}")
 
     # -- candidates ------------------------------------------------------------------------------------------------
@@ -209,7 +207,8 @@ class _Tuning:
     def race_placements(self, when: str = "") -> None:
         """Plans with what is known now, and times those placements that are new; `when` is the end of their names."""
         self._race_fixed(when)
-        if self._signatures.options.variables != "fixed":
+        has_variables = any(resource.kind == "variable" for resource in self._graph().resources.values())
+        if has_variables and self._signatures.options.variables != "fixed":
             self._race_moved(when)
 
     def _race_fixed(self, when: str) -> None:
@@ -402,8 +401,3 @@ class _Tuning:
         baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
         limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf
         return [device for device, baseline in baselines.items() if baseline.feasible and baseline.step_time_ns <= limit_ns]
-
-
-def _copies_in_loops(placement: Placement) -> float:
-    """The number of copies in a step that a loop repeats."""
-    return sum(transfer.count for transfer in placement.transfers if transfer.count > 1)

@@ -1,4 +1,4 @@
-"""Calls that a server makes before its first request: afterwards nothing is traced, planned, raced or loaded in a request."""
+"""Calls that a server makes before its first request, so that no request has to wait for a trace, a plan or a race."""
 
 from __future__ import annotations
 

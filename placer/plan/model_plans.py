@@ -12,18 +12,18 @@ from placer.errors import PlanError
 from placer.plan.placement import Placement
 
 FOLDER = Path("assets.extra", "placer")
-"""Where they are. TensorFlow leaves "assets.extra" of a SavedModel to others."""
+"""Where the plans are, in the folder of the model. TensorFlow leaves "assets.extra" of a SavedModel to others."""
 INDEX = "index.json"
 FORMAT, VERSION = "placer.model_plans", 1
 
 
 @dataclass(frozen=True)
 class ModelPlans:
-    """What was planned of a SavedModel, by signature."""
+    """The plans of a SavedModel's signatures, by name of the signature."""
 
     plans: Mapping[str, Placement] = field(default_factory=dict)
     unplaced: Mapping[str, str] = field(default_factory=dict)
-    """Why a signature has no plan."""
+    """By signature without a plan: the reason."""
     in_graph: bool = False
     """Whether the graph of the model has the planned devices."""
 

@@ -80,7 +80,10 @@ class Placement:
 
     @cached_property
     def interval_ns(self) -> tuple[int, int]:
-        """Eight of ten measured steps of such placements are from the first to the second time, see `placer.plan.doubt`."""
+        """The range of step times to expect: 8 of 10 recorded placements of this kind took a time in their own range.
+
+        See `placer.plan.doubt`.
+        """
         doubt = doubt_of(self)
         return round(doubt.low * self.step_time_ns), round(doubt.high * self.step_time_ns)
 

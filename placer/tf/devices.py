@@ -60,9 +60,9 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     Without a calibration, the constants are those of the shipped machine that is most similar. The provenance says which, and how
     similar it is.
 
-    A GPU's memory is what TensorFlow may use of it, by a limit of the user too, without a reserve and without the bytes that this
-    process already holds, or other programs if NVML knows of them. A CPU's memory is the host's, or the share of a container or
-    batch job. Several logical CPUs share the host: each has all of its cores and memory.
+    A GPU's memory is what TensorFlow may use of it, by a limit of the user too. It is less by a reserve, by the bytes that this
+    process already holds, and by those that NVML says other programs hold. A CPU's memory is the host's, or the share of a
+    container or batch job. Several logical CPUs share the host: each has all of its cores and memory.
 
     Args:
         planned_bytes: by device: bytes held already that the next plan counts itself, such as those of variables.
@@ -106,9 +106,9 @@ def _taken_by_others(memory_bytes: Mapping[str, int], held_bytes: Mapping[str, i
         name, first = f"GPU:{first}", first + parts
         if use is None:
             continue
-        if (text := use.text(name)) and name not in _warned_of:
+        if (warning := use.warning(name)) and name not in _warned_of:
             _warned_of.add(name)
-            warn(text)
+            warn(warning)
         # What TensorFlow has taken is its own. With memory growth, and before the first tensor, it has not taken all.
         is_known = use.own_bytes or not held_bytes[name] or tf.config.experimental.get_memory_growth(gpu)
         if parts == 1 and is_known:

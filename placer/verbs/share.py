@@ -9,7 +9,7 @@ from cost_models.machines import Device, Machine
 
 
 def shared_machine(machine: Machine, share: float) -> Machine:
-    """The machine with this share of each GPU's memory, of what is there beside its reserve."""
+    """The machine with this share of each GPU's memory. The reserve of a GPU stays as it is."""
     if share == 1:
         return machine
     reserve_of = machine.reserve_bytes

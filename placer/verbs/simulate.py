@@ -27,9 +27,9 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
 
     Args:
         graph: the ops.
-        devices: device by name glob, op type or variable name, such as ``{"embed/*": "CPU:0"}``; each names the ops that it names
-            in ``pins``, except that the exact name of an op means that op alone. Ops that must share a device follow the one that
-            is given; the others are where TensorFlow would put them.
+        devices: device by name glob, op type, variable name or layer, such as ``{"embed/*": "CPU:0"}``. Each names
+            the ops that it names in ``pins``, except that the exact name of an op means that op alone. Ops that must share a
+            device follow the one that is given. The others are where TensorFlow would put them.
         machine: as for `solve`.
         **options: fields of `Options` as keywords, except the solver.
 

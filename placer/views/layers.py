@@ -18,9 +18,14 @@ MIN_SHARE = 0.01
 def layers(placement: Placement, *, depth: int = 2) -> str:
     """A row for each layer, in execution order, then one for the ops in no layer.
 
-    The columns: the devices with at least `MIN_SHARE` of the time of its ops, the most first; the number of its ops and the sum
-    of their times; the bytes of the tensors that it takes from other layers and gives to them in a step; the bytes of its own
-    variables, without those that an optimizer keeps for them. `placer.graph.layers` says which ops a layer has.
+    The columns:
+
+    - devices: those with at least `MIN_SHARE` of the time of its ops, the one with the most time first;
+    - ops, time: the number of its ops, and the sum of their times in a step;
+    - in, out: the bytes of the tensors that it takes from other layers in a step, and of those that it gives to them;
+    - parameters: the bytes of its own variables, without those that an optimizer keeps for them.
+
+    `placer.graph.layers` says which ops a layer has.
 
     Args:
         placement: whose layers.

@@ -195,7 +195,7 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
     assert main(["solve", str(tmp_path), "--devices", "h100"]) == 2
     assert "infer" in capsys.readouterr().err
     assert main(["solve", str(tmp_path / "variables"), "--devices", "h100"]) == 2
-    assert "without a SavedModel" in capsys.readouterr().err
+    assert "is not the folder of a SavedModel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,18 @@ def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_th
     assert "48 B" in row  # 3 x 4 float32
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_layers_are_pinned_to_several_devices_and_to_others_when_the_model_is_optimized_again(optimizer: str) -> None:
+    model = dense(optimizer=optimizer)
+    first, _, second = model.layers
+    held: list[Any] = []  # the program may keep placements when it optimizes the model again
+    for one, two in (("CPU:0", "CPU:1"), ("CPU:1", "CPU:0")):
+        held.append(placer.keras.optimize(model, pins={first.name: one, second.name: two}).placement)
+        model.fit(X, Y, batch_size=BATCH, verbose=0)
+        devices = [[weight.value.device[-5:] for weight in layer.weights] for layer in (first, second)]
+        assert devices == [[one, one], [two, two]]
+
+
 def test_a_pin_on_a_layer_that_only_training_has_is_left_out_elsewhere_and_one_on_none_is_an_error() -> None:
     keras.utils.clear_session()
     model = placer.keras.optimize(dense(), pins={"dropout": "CPU:1"})
@@ -294,6 +306,9 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
     model = placer.keras.optimize(dense())
     with pytest.raises(placer.PlanError, match="no plan yet"):
         _ = model.placement.train
+    for of_step in (model.placement.function, model.placement.verdict):
+        with pytest.raises(placer.OptionError, match="none of 'train', 'test', 'predict'"):
+            of_step("fit")
     model.compile("sgd", "mse", run_eagerly=True)
     with pytest.raises(placer.OptionError, match="run_eagerly=False"):
         model.fit(X, Y, verbose=0)

@@ -75,7 +75,7 @@ def test_a_gpu_that_others_use_is_told_of(
     assert unknown is None
     assert use is not None
     assert (use.free_bytes, use.own_bytes, use.other_bytes) == (7 * GIB, own * GIB, others * GIB)
-    assert ("share=0.5" in use.text("GPU:0")) == warned
+    assert ("share=0.5" in use.warning("GPU:0")) == warned
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
     assert gpu_use([0]) == [use]
 

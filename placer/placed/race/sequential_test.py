@@ -101,10 +101,13 @@ class SequentialTest:
         return sum(max(0.0, seconds - best_s) for seconds in counted) if math.isfinite(best_s) else 0.0
 
     def cost_s(self, used: str) -> float:
-        """What the calls took beyond as many calls of the candidate that is used; its first call is needed without a race."""
+        """What the calls took beyond as many calls of the candidate that is used; its first call is needed without a race.
+
+        It is 0 if the calls took less, as they can when another candidate is used than the fastest.
+        """
         best_s, seconds = self.entrants[used].median_s, [entrant.seconds for entrant in self.entrants.values()]
         first_s = sum(self.entrants[used].seconds[:1])
-        return sum(map(sum, seconds)) - first_s - best_s * (sum(map(len, seconds)) - (first_s > 0))
+        return max(0.0, sum(map(sum, seconds)) - first_s - best_s * (sum(map(len, seconds)) - (first_s > 0)))
 
     def next(self) -> str:
         """The candidate that runs the next call. After the end it is the fastest."""

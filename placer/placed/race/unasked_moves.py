@@ -123,12 +123,12 @@ class UnaskedMoves:
         self.other_use = ""
         """What else uses the variables, so that they do not move, in words; "" if nothing is known of."""
         self.other_arguments = f"calls of {function} with other arguments use them"
-        """One such use."""
+        """Such a use: the placed function's own calls with other arguments."""
         self._lock = lock
 
     @contextmanager
     def alone(self, own_calls: int = 1) -> Iterator[bool]:
-        """Around a move of variables that calls use; gives whether no other thread can notice it.
+        """Keeps other threads from calls while the block moves variables; gives whether the variables may move now.
 
         Args:
             own_calls: how many calls this thread has begun in which the function does not run yet.

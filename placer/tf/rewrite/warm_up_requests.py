@@ -58,7 +58,7 @@ def open_sizes(folder: Path, signatures: dict[str, Any]) -> dict[str, dict[str, 
 
 @functools.cache
 def _prediction_log() -> Any:
-    """The class of TensorFlow Serving's message PredictionLog, as far as it is read."""
+    """The class of TensorFlow Serving's message PredictionLog, with the fields that are read."""
     file = descriptor_pb2.FileDescriptorProto(name="placer/warm_up_requests.proto", package=_PACKAGE, syntax="proto3")
     file.dependency.append(tensor_pb2.DESCRIPTOR.name)
     for message, fields in _FIELDS.items():

@@ -19,7 +19,7 @@ from placer.tf.trace.body_tree import read_root
 from placer.tf.trace.op_types import runs_unseen_code
 
 MAX_READ_BYTES = 1 << 20
-"""The largest result that a program is taken to read: a loss, predictions, or a few images."""
+"""The largest result that a program is assumed to read: a loss, predictions, or a few images."""
 _EAGER = tf.__internal__.EagerTensor
 MIN_ROUNDS = 3
 """Number of rounds that are measured however long they take."""
@@ -76,8 +76,8 @@ def places_of(results: Any) -> list[str]:
 def needed_places(results: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """The device on which a program probably needs each flat result of a call; "" for a result that cannot be copied.
 
-    A program whose arguments are all in host memory is taken to read results of up to `MAX_READ_BYTES`, so it needs them there.
-    It is taken to need all other results where they are.
+    A program whose arguments are all in host memory is assumed to read results of up to `MAX_READ_BYTES` there. It is assumed to
+    need all other results where they are.
 
     Args:
         results: of the call, by the placement that the program would have without this package.
@@ -93,7 +93,7 @@ def needed_places(results: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def copied_to(places: Sequence[str], results: Any) -> list[Any]:
-    """Copies of the flat results that are not where they are needed, as far as memory allows. No tape records them."""
+    """Copies of the flat results that are not where they are needed. Ends where memory runs out. No tape records them."""
     copies = []
     with tf.init_scope(), suppress(tf.errors.ResourceExhaustedError):
         for tensor, here, place in zip(_flat(results), places_of(results), places, strict=False):

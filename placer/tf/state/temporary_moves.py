@@ -114,7 +114,7 @@ class TemporaryMoves:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Has the variables in their new places while the block runs. Raises MoveError as `make` and `undo` do."""
+        """Moves the variables, runs the block, and moves them back. Raises MoveError as `make` and `undo` do."""
         self.make()
         try:
             yield
@@ -147,7 +147,7 @@ class _LentVariable(PlainVariable):  # type: ignore[misc]
 
     @property
     def handle(self) -> Any:
-        # This package builds graphs from traces, with the variables' handles of these.
+        # The private copies of this package take the handles that the trace has.
         if not tf.executing_eagerly() and not _runs(_REWRITING, sys._getframe(1)):
             self._give_back()
         return self._handle

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import tensorflow as tf
 
 from placer.common.garbage_collection import paused_collection
-from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
+from placer.graph.assumptions import unknown_name
 from placer.graph.seen import Seen
 from placer.graph.sizes import HIGH_SIDE, LOW_SIDE, End, Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.loop_sizes import Kind
@@ -193,7 +193,7 @@ class KnownSizes:
         ]
 
     def notes(self, trace: Trace) -> list[str]:
-        """What of the given sizes and rounds is not used, and why. To be asked for when all loops of the trace were read.
+        """A note for each given size and number of rounds that is not used. Call it when all loops of the trace were read.
 
         Raises:
             OptionError: no op, argument or loop of the trace has such a name. Gradient ops are not in every trace of a function.
@@ -206,12 +206,11 @@ class KnownSizes:
             paths |= dict.fromkeys(path for path, _ in (self._exact.traced if self._exact else ())) | dict.fromkeys(
                 self.rounds.known
             )
-            likely_meant = {"sizes": [path for path, _ in self.open_outputs()] or paths, "rounds": self.rounds.known}
+            not_known = {"sizes": [path for path, _ in self.open_outputs()], "rounds": [*self.rounds.known]}
             for option, names in unused.items():
                 for name in names:
                     if not name.startswith("backward/") and not any(_names(name, path) for path in paths):
-                        what = f"{trace.name!r} has no such {'loop' if option == 'rounds' else 'op or argument'}"
-                        raise OptionError(f"{option}, {name!r}: {what}{did_you_mean(name, likely_meant[option])}")
+                        raise unknown_name(option, name, trace.name, not_known[option], paths)
         return [
             f"{name!r}: the sizes {_said(self._given[name])} are not used, they do not fit its shape {self._unfit[name]}. "
             "Give a number for each dimension, or for each open one."

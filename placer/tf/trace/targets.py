@@ -79,7 +79,7 @@ def load_model(folder: Path) -> Any:
         TraceError: it cannot be loaded.
     """
     if not tf.saved_model.contains_saved_model(str(folder)):
-        raise OptionError(f"{folder} is no folder of a SavedModel.")
+        raise OptionError(f"{folder} is not the folder of a SavedModel.")
     try:
         return tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:

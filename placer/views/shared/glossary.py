@@ -96,8 +96,8 @@ TERMS = (
     ),
     Term(
         "interval",
-        "Two times. Of recorded placements of the same kind, 8 of 10 took a time between them, relative to their predicted step "
-        "times.",
+        "The range of step times to expect: the predicted step time times two factors. Of ten recorded placements of the same "
+        "kind, eight took between these multiples of their predicted step time.",
         "`predicted  886 us (771 us to 1.47 ms) per step`.",
         in_report=True,
     ),

@@ -329,7 +329,7 @@ def test_what_was_given_and_seen_is_the_same_after_a_plan_is_saved(tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"sizes": {"zz": [3]}}, "sizes, 'zz': 'masked' has no such op or argument."),
+        ({"sizes": {"zz": [3]}}, "sizes, 'zz': 'masked' has no such op or argument; sizes are not known of 'boolean_mask/Where'"),
         ({"sizes": {"boolean_masc/Where": [3, 1]}}, "did you mean boolean_mask/Where"),
         ({"rounds": {"whale": 3}}, "rounds, 'whale': 'masked' has no such loop; did you mean while?"),
         ({"sizes": {"boolean_mask/Where": [9, 1]}}, "'boolean_mask/Where': [9,1] is given, and this tensor is at most [8,1]"),
