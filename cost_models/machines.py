@@ -266,7 +266,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     try:
         text = read_whole(path, MAX_TOML_BYTES).decode()
     except ValueError as error:
-        raise MachineError(f"{path}: cannot be read as a machine's TOML file: {error}") from error
+        raise MachineError(f"{path}: cannot be read as a machine's TOML file: {str(error).removesuffix('.')}") from error
     return parse_machine(text, str(path))
 
 
@@ -288,7 +288,7 @@ def parse_machine(text: str, source: str = "<string>") -> Machine:
         table["links"] = records_of(Link, table, "links", source)
         return record_of(Machine, table, source)
     except ValueError as error:
-        raise MachineError(str(error)) from error
+        raise MachineError(str(error).removesuffix(".")) from error
 
 
 def _as_html(text: str) -> str:

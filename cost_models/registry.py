@@ -57,7 +57,7 @@ def cost_model(name_or_object: str | CostModel) -> CostModel:
             ) from error
     if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
         raise UnknownCostModelError(
-            f"a {type(name_or_object).__name__} is not a cost model, which needs a name and op_cost(signature, device); "
+            f"{name_or_object!r} is no cost model, which needs a name and op_cost(signature, device); "
             f"pass one, or the name of a registered one: {', '.join(cost_models())}"
         )
     return name_or_object

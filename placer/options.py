@@ -184,7 +184,7 @@ def _count(given: Any) -> int:
     """A whole number from 0 to MAX_GIVEN, from a number or text; OptionError for anything else."""
     try:
         number = int(given) if isinstance(given, str) else -1 if isinstance(given, bool) else operator.index(given)
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):  # a tensor of floats has an __index__ that raises AttributeError
         number = -1
     if not 0 <= number <= MAX_GIVEN:
         raise OptionError(f"{given!r} is no whole number from 0 to {MAX_GIVEN}.")
@@ -200,7 +200,7 @@ def _sizes(given: Any) -> tuple[int, ...]:
 def _seed(given: Any) -> int:
     try:
         number = -1 if isinstance(given, bool) else operator.index(given)
-    except TypeError:
+    except (AttributeError, TypeError):
         number = -1
     if not 0 <= number <= MAX_SEED:
         raise OptionError(f"seed={given!r} is not a whole number from 0 to {MAX_SEED}.")
@@ -209,7 +209,7 @@ def _seed(given: Any) -> int:
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raises OptionError for a value that is none of the choices of an option."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise OptionError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
 
 

@@ -134,8 +134,9 @@ def check_given(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> 
 def _check_name(graph: OpGraph, option: str, name: str, likely_meant: Iterable[str], is_used: bool) -> None:
     if not is_used:
         raise OptionError(
-            f"the {option} given for {name!r} are not those of the graph. They are part of a graph, so give them to "
-            "build_graph(function, *args, sizes=..., rounds=...): for a size, a number for each dimension, or for each open one."
+            f"the {option} given for {name!r} are not those of the graph: it was made without them, or they do not fit. For "
+            "a size, give a number for each dimension, or for each open one; build_graph(function, *args, sizes=..., rounds=...) "
+            "takes them."
         )
     # Called functions and the values that loops pass on have names in a trace, and no node.
     is_known = any(fnmatchcase(node, name) or node.startswith(f"{name}/") for node in (*graph.graph, *graph.rounds))

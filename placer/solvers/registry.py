@@ -64,6 +64,6 @@ def solver(choice: str | Solver | Rule) -> Solver:
         if callable(choice):
             return heuristic_of(choice)
     raise OptionError(
-        f"{choice!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a PlacementProblem "
-        f"to an Assignment; or name a registered one: {', '.join(solvers())}."
+        f"solver={choice!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a "
+        f"PlacementProblem to an Assignment; or name a registered one: {', '.join(solvers())}."
     )

@@ -172,7 +172,7 @@ def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:
     try:
         model = cost_model(options.cost_model)
     except UnknownCostModelError as error:
-        raise OptionError(f"{error}.") from error
+        raise OptionError(f"cost_model: {error}.") from error
     return machine_named(options.devices), model, solver(options.solver)
 
 
@@ -198,7 +198,7 @@ def machine_named(named: Machine | str | None) -> Machine | None:
                     f"a machine ({', '.join(shipped_machines())}). Pins keep ops on a device; solver='all_{kind}' places all ops "
                     f"on the {kind.upper()} that have a kernel there."
                 ) from error
-            raise OptionError(f"{error}{did_you_mean(os.fspath(named), shipped_machines())}") from error
+            raise OptionError(f"devices={brief(named)}: {error}{did_you_mean(os.fspath(named), shipped_machines())}") from error
     raise OptionError(
         f"devices={brief(named)} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."

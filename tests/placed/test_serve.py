@@ -72,6 +72,20 @@ def test_a_signature_of_a_loaded_model_is_served(tmp_path: Any) -> None:
         np.testing.assert_allclose(call["y"], layers(batch(3))["y"], rtol=1e-4, atol=1e-6)
 
 
+def test_batches_in_a_dict_or_a_list_are_served() -> None:
+    def fn(scale: Any, parts: Any) -> Any:
+        return scale * layers(parts["x"])["y"]
+
+    types = (tf.TensorSpec([]), {"rest": [tf.TensorSpec([3])], "x": ANY_BATCH})
+    served = placer.serve(fn, *types, batch_sizes=(1, 4096), devices=two_cpus(), race="off")
+    served.warm_up()
+    for size in (1, 7, 5000):
+        call = tf.constant(2.0), {"rest": [np.ones(3, "float32")], "x": batch(size)}
+        np.testing.assert_allclose(served(*call), fn(*call), rtol=1e-4, atol=1e-5)
+        bucket = served.bucket_of(*call)
+        assert bucket.low <= size <= bucket.high or size > bucket.high == 4096
+
+
 @pytest.mark.parametrize(
     ("types", "batch_sizes", "message"),
     [

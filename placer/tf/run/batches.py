@@ -29,8 +29,8 @@ class BatchTypes:
             raise OptionError(f"{several[0]!r} leaves more open than the size of the batch: give its other sizes in its type.")
         self.inputs = [tensor.op.name for tensor in batches]
         """The names of the inputs that are batches, in the graph."""
-        positions = [k for k, spec in enumerate(self._args) if _is_batch(spec)]
-        names = [name for name, spec in self._kwargs.items() if _is_batch(spec)]
+        positions = [k for k, spec in enumerate(self._args) if _has_batch(spec)]
+        names = [name for name, spec in self._kwargs.items() if _has_batch(spec)]
         if not (positions or names):
             raise OptionError(
                 f"no argument of {concrete.graph.name} is a batch: give types whose first dimension is None, such as "
@@ -40,6 +40,7 @@ class BatchTypes:
         self._name = names[0] if names else parameters[positions[0]]
         # A function of one keyword can be called with its value alone.
         self._position = positions[0] if positions else 0
+        self._type = self._kwargs[names[0]] if names else self._args[self._position]
 
     def batch_size(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """The size of a call's batch; None if it is not known."""
@@ -48,6 +49,11 @@ class BatchTypes:
             if self._position >= len(args):
                 return None
             batch = args[self._position]
+        if tf.nest.is_nested(self._type):
+            types, parts = tf.nest.flatten(self._type), tf.nest.flatten(batch)
+            if len(parts) != len(types):  # a list of numbers stands for a tensor
+                return None
+            batch = next(part for part, spec in zip(parts, types, strict=True) if _is_batch(spec))
         shape = getattr(batch, "shape", None)
         size = len(batch) if shape is None else shape[0]
         return None if size is None else int(size)
@@ -65,3 +71,8 @@ class BatchTypes:
 def _is_batch(value: Any) -> bool:
     """Whether a tensor or its type leaves the first dimension open."""
     return isinstance(value, (tf.TensorSpec, tf.Tensor)) and bool(value.shape.rank) and value.shape[0] is None
+
+
+def _has_batch(spec: Any) -> bool:
+    """Whether the type of an argument, which can be a dict or a list, has a batch in it."""
+    return any(map(_is_batch, tf.nest.flatten(spec)))

@@ -47,6 +47,8 @@ class KnownSizes:
         self._unused = dict.fromkeys(sizes or {})
         self._used: dict[tuple[str, int], Shape] = {}
         """By path and output: the shape with the given sizes."""
+        self._unfit: dict[str, str] = {}
+        """By name or glob of given sizes: an open shape that they do not fit."""
         self._given_rounds = rounds or {}
         self._given = sizes or {}
         self.seen = seen or Seen()
@@ -105,6 +107,7 @@ class KnownSizes:
                     self._unused.pop(glob, None)
                     self._used[path, index] = filled
                     return filled, "given"
+                self._unfit[glob] = _said(shape)
         seen = self.seen.sizes.get((path, index))
         return None if seen is None else (seen.largest if kind == "bound" else seen.mean, self._source(path))
 
@@ -209,7 +212,10 @@ class KnownSizes:
                     if not name.startswith("backward/") and not any(_names(name, path) for path in paths):
                         raise unknown_name(option, name, trace.name, not_known[option], paths)
         return [
-            f"{name!r}: what is given for it is not used, no open size or loop has this name."
+            f"{name!r}: the sizes {_said(self._given[name])} are not used, they do not fit its shape {self._unfit[name]}. "
+            "Give a number for each dimension, or for each open one."
+            if name in self._unfit
+            else f"{name!r}: what is given for it is not used, no open size or loop has this name."
             for name in (*unused["sizes"], *unused["rounds"])
         ]
 

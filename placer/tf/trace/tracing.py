@@ -58,9 +58,10 @@ class Trace:
 
 
 def traceable(fn: Callable[..., Any]) -> Any:
-    """A tf.function or ConcreteFunction as it is, the user's function of a placed one, a tf.function of any other callable."""
+    """A tf.function of a callable; the user's function of a placed one. A tf.function, and what is no function, is returned."""
     fn = getattr(fn, "_traceable", fn)
-    return fn if hasattr(fn, "get_concrete_function") or isinstance(fn, ConcreteFunction) else tf.function(fn)
+    is_given = hasattr(fn, "get_concrete_function") or isinstance(fn, ConcreteFunction) or not callable(fn)
+    return fn if is_given else tf.function(fn)
 
 
 def concrete_function(fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

@@ -333,6 +333,7 @@ def test_what_was_given_and_seen_is_the_same_after_a_plan_is_saved(tmp_path: Pat
         ({"sizes": {"boolean_masc/Where": [3, 1]}}, "did you mean boolean_mask/Where"),
         ({"rounds": {"whale": 3}}, "rounds, 'whale': 'masked' has no such loop; did you mean while?"),
         ({"sizes": {"boolean_mask/Where": [9, 1]}}, "'boolean_mask/Where': [9,1] is given, and this tensor is at most [8,1]"),
+        ({"sizes": {"boolean_mask/Where": [4, 2]}}, "a number for each dimension, or for each open one"),
         ({"rounds": {"while": 21}}, "'while': 21 are given, and this loop runs at most 20 rounds"),
     ],
 )  # fmt: skip
@@ -393,6 +394,7 @@ def test_the_most_rounds_that_can_be_given_have_a_price() -> None:
 
 def test_sizes_that_do_not_fit_are_refused_with_what_would() -> None:
     graph = placer.build_graph(batch, BATCH, sizes={"x": [3, 4, 5, 6, 7]})
+    assert "'x': the sizes [3,4,5,6,7] are not used, they do not fit its shape [?,4]" in placer.solve(graph, "h100").summary()
     with pytest.raises(placer.OptionError, match="a number for each dimension, or for each open one"):
         placer.solve(graph, "h100", sizes={"x": [3, 4, 5, 6, 7]})
 
