@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.sizes import Rounds, Shape, Source, weakest
-from placer.tf._private.datasets import DatasetSize, dataset_size
+from placer.tf._private.datasets import DatasetSize
 from placer.tf._private.definitions import readable_function
-from placer.tf._private.func_graphs import external_captures
 from placer.tf.trace.bodies import Body, origin, split_input
 from placer.tf.trace.inner_ops import InnerOp, InnerOps
 from placer.tf.trace.rounds import ASSUMED_ROUNDS, LoopRounds
@@ -55,7 +54,6 @@ class DatasetBodies:
     def __init__(self, trace: Trace, shape_of: Callable[[Body, str, int], Shape]) -> None:
         self._trace = trace
         self._shape_of = shape_of
-        self._captures = {inner.op.name: outer for outer, inner in external_captures(trace.root.graph)}
 
     def elements_of(self, body: Body, name: str) -> DatasetSize:
         """The elements of the dataset that op `name` takes."""
@@ -126,9 +124,8 @@ class DatasetBodies:
     def _of_input(self, body: Body, name: str) -> DatasetSize | None:
         if body.kind != "root":
             return None
-        if name in self._captures:
-            captured = self._captures[name]
-            return dataset_size(captured) if isinstance(captured, tf.__internal__.EagerTensor) else None
+        if name in self._trace.captured_datasets:
+            return self._trace.captured_datasets[name]
         position = body.inputs[name]
         value = self._trace.arguments[position] if position < len(self._trace.arguments) else None
         return value.dataset if isinstance(value, Argument) else None

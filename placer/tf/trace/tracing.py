@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from placer.common.escaping import brief
 from placer.common.garbage_collection import paused_collection
 from placer.errors import OptionError, TraceError
 from placer.tf._private.datasets import DatasetSize, dataset_size
+from placer.tf._private.func_graphs import external_captures
 from placer.tf._private.functions import ConcreteFunction, OwnFramesFilter, UnliftableError, flat_arguments, raised_while_tracing
 from placer.tf._private.handles import held_specs, is_parallel, location
 from placer.tf._private.runtime import device_scope
@@ -52,6 +54,12 @@ class Trace:
     def name(self) -> str:
         """The name of the user's function."""
         return str(self.concrete.graph.name)
+
+    @cached_property
+    def captured_datasets(self) -> dict[str, DatasetSize | None]:
+        """By placeholder of a capture: what is known of the captured dataset. To find one, every Python object is looked at."""
+        captures = [(inner.op.name, outer) for outer, inner in external_captures(self.root.graph) if outer.dtype == tf.variant]
+        return {name: dataset_size(outer) if isinstance(outer, tf.__internal__.EagerTensor) else None for name, outer in captures}
 
     def __repr__(self) -> str:
         return f"<Trace of {self.name!r}: {signature_text(self.concrete)}>"
