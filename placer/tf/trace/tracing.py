@@ -112,7 +112,9 @@ def _check_parameters(fn: Any, name: str, args: Sequence[Any], kwargs: Mapping[s
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
+        bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+        shown = signature.replace(parameters=bare, return_annotation=signature.empty)
+        raise TypeError(f"{name}{shown} cannot be called so: {error}") from None
 
 
 def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
