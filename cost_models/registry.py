@@ -42,6 +42,7 @@ def cost_model(name_or_object: str | CostModel) -> CostModel:
     Raises:
         UnknownCostModelError: no model has that name, it cannot be loaded, or the object lacks a name or an op_cost method.
     """
+    shown = repr(name_or_object)
     if isinstance(name_or_object, str):
         if name_or_object not in _entries():
             raise UnknownCostModelError(
@@ -55,9 +56,10 @@ def cost_model(name_or_object: str | CostModel) -> CostModel:
             raise UnknownCostModelError(
                 f"the cost model {entry.name!r}{package} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"
             ) from error
+        shown = f"{name_or_object!r}, which {entry.value} makes for {entry.name!r},"
     if not (callable(getattr(name_or_object, "op_cost", None)) and isinstance(getattr(name_or_object, "name", None), str)):
         raise UnknownCostModelError(
-            f"{name_or_object!r} is no cost model, which needs a name and op_cost(signature, device); "
+            f"{shown} is no cost model, which needs a name and op_cost(signature, device); "
             f"pass one, or the name of a registered one: {', '.join(cost_models())}"
         )
     return name_or_object

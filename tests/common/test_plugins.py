@@ -83,7 +83,7 @@ def test_what_another_package_registers_is_used(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_used_is_refused_by_its_name(kind: str, name: str) -> None:
-    with pytest.raises(OptionError, match=f"'{name}'|'a_plugin:{name}'|int"):
+    with pytest.raises(OptionError, match=f"'{name}'|'a_plugin:{name}'"):
         use(kind, name)
 
 
