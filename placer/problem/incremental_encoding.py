@@ -45,7 +45,9 @@ class _Tables:
             EncodedAssignment.of(problem, alone + d, np.arange(problem.num_ops), np.zeros(0, np.int64)).by_op
             for d in range(problem.num_devices)
         ]
-        first = np.searchsorted(table.message, np.arange(len(table.op) + 1)).tolist()
+        edges = [range(0)] * len(table.op)
+        for e in np.flatnonzero(np.diff(table.message, prepend=-1)).tolist():
+            edges[table.message[e]] = range(e, table.message_end_list[e])
         unit = problem.ops.unit
         pairs = np.unique(
             np.concatenate([unit[table.producer], unit[table.consumer]]) * len(table.op) + np.append(table.message, table.message)
@@ -58,7 +60,7 @@ class _Tables:
             ops=[problem.unit_ops.of(np.array([u])).tolist() for u in range(problem.num_units)],
             messages=messages,
             producer=table.op.tolist(),
-            edges=[range(a, b) for a, b in zip(first[:-1], first[1:], strict=True)],
+            edges=edges,
             place=table.place.tolist(),
             free=table.free.tolist(),
             awaited=table.awaited.tolist(),
