@@ -23,6 +23,10 @@ from placer.problem.parts import Devices, Links, Ops, Units
 from placer.problem.persistent import persistent_bytes
 from placer.problem.problem import PlacementProblem
 
+UNHIDDEN_PERCENT = 25
+"""`Devices.unhidden_percent` of machines: a training step of 40 layers with 71 copies between two H200s took 17.2 ms, and 11.6 ms
+were predicted."""
+
 
 @dataclass(frozen=True, eq=False)
 class Formulation:
@@ -101,6 +105,7 @@ def _devices(graph: OpGraph, machine: Machine, memory_limits: Mapping[str, str |
         call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (arguments + captures) + machine.passed_ns * arguments,
         split_ns=machine.split_ns,
         waiting_ns=machine.waiting_ns,
+        unhidden_percent=UNHIDDEN_PERCENT,
     )
 
 

@@ -228,10 +228,7 @@ class Simulator:
         far = MAX_INCREMENTAL_SHARE * self.problem.num_units
         moving = self.problem.num_ops <= MAX_INCREMENTAL_OPS and np.count_nonzero(device != self._last) <= far
         self._last = device.copy()
-        if moving:
-            encoded = self._encoding.move_to(device)
-        else:
-            encoded = EncodedAssignment.of(self.problem, device[self.problem.ops.unit])
+        encoded = self._encoding.move_to(device) if moving else EncodedAssignment.of(self.problem, device[self.problem.ops.unit])
         self.advance(encoded, state)
         return state
 

@@ -15,12 +15,10 @@ from placer.solvers.bounds.step_bound import load_weights, loads
 from placer.solvers.primitives.incremental_memory import NOWHERE, IncrementalMemory
 from placer.solvers.primitives.symmetry import interchangeable
 
-LAND_DOIG = "A. H. Land, A. G. Doig, An automatic method of solving discrete programming problems, Econometrica 28(3), 1960, doi:10.2307/1910129"
-
 NODES_AT_ONCE = 2_000
 """Nodes that are bounded together, in arrays."""
-NODE_EFFORT = 0.2
-"""The effort of bounding a node, in simulations."""
+NODE_EFFORT = 0.05
+"""The effort of bounding the children of a node, in simulations, for each pair of devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +54,7 @@ def branch(simulator: Simulator, limit_ns: int, *, effort: float, ends: float) -
         nodes = stack.pop().where_shorter(shortest_ns)
         if nodes.depth < tree.units:
             children = tree.children(nodes, shortest_ns)
-            spent += NODE_EFFORT * len(children.device)
+            spent += NODE_EFFORT * len(nodes.device) * simulator.problem.num_devices**2
             stack.extend(children.parts())
             continue
         for device in nodes.device:
@@ -119,14 +117,14 @@ class _Tree:
                 may = (nodes.device == self._before[d]).any(axis=1)
             rows.append(np.flatnonzero(may))
             devices.append(np.full(len(rows[-1]), d))
-        row, d = np.concatenate(rows), np.concatenate(devices)
+        row, own = np.concatenate(rows), np.concatenate(devices)
         device = nodes.device[row]
-        device[:, unit] = d
-        load = nodes.load[row] + self._load[unit, d] - self.least[unit]
+        device[:, unit] = own
+        load = nodes.load[row] + self._load[unit, own] - self.least[unit]
         children = _Nodes(nodes.depth + 1, device, load, self._whole_ns((load.max(axis=1) * (1 - 1e-9)).astype(np.int64)))
         children = children.where_shorter(limit_ns)
-        own = children.device[:, :, None] == np.arange(self._allowed.shape[1])
-        allowed = np.where((children.device == NOWHERE)[:, :, None], self._allowed, own)
+        chosen = children.device[:, :, None] == np.arange(self._allowed.shape[1])
+        allowed = np.where((children.device == NOWHERE)[:, :, None], self._allowed, chosen)
         bound_ns = np.maximum(children.bound_ns, self._whole_ns(self._chains.end_ns(allowed)))
         children = _Nodes(children.depth, children.device, children.load, bound_ns).where_shorter(limit_ns)
         order = np.lexsort(children.device.T[self._order[::-1]])
@@ -141,5 +139,5 @@ class _Tree:
     def _whole_ns(self, ops_ns: Ints) -> Ints:
         """[K]: `Simulator.whole_ns` with the least time of a call."""
         simulator = self._simulator
-        waiting_ns = simulator.problem.devices.waiting_ns * np.minimum(ops_ns, ASLEEP_NS) // ASLEEP_NS
+        waiting_ns: Ints = simulator.problem.devices.waiting_ns * np.minimum(ops_ns, ASLEEP_NS) // ASLEEP_NS
         return ops_ns + simulator.least_call_ns + waiting_ns
