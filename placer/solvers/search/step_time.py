@@ -252,7 +252,7 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
 
 
 def _branch(search: HillClimbing) -> StopReason | None:
-    """Looks for the shortest step of a small problem by branch and bound; returns `PROVED_OPTIMAL`, or None if that fails."""
+    """Looks for the shortest step of a small problem by branch and bound; returns why the search ended, None if it found nothing."""
     assert search.best is not None
     if choices(search.problem) > MAX_BRANCHED_UNITS:
         return None
@@ -262,7 +262,9 @@ def _branch(search: HillClimbing) -> StopReason | None:
     search.bound_ns = max(search.bound_ns, branching.bound_ns)
     if branching.assignment is not None:
         search.offer(branching.assignment)
-    return StopReason.PROVED_OPTIMAL if search.step_ns(search.best) <= search.bound_ns else None
+    if search.step_ns(search.best) <= search.bound_ns:
+        return StopReason.PROVED_OPTIMAL
+    return None if branching.assignment is None else _climb(search, 1, search.effort)
 
 
 def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason:
