@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import placer
-from placer.problem.formulate import limits
+from placer.problem.machine_devices import limits
 from placer.tf.gpu_use import gpu_use
 from placer.verbs.share import shared_machine
 from tests.helpers.graphs import layers
