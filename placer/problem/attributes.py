@@ -69,7 +69,7 @@ class Attributes:
         return [inner.whole(key) if key in value else None for key in keys]
 
     def chosen_devices(self, name: str, devices: Sequence[str], kinds: Sequence[str]) -> list[bool]:
-        """For each device whether the attribute lists it or its kind, as a list or as text with spaces; all without the attribute."""
+        """For each device whether the attribute lists it or its kind, as a list or a text with spaces; all by default."""
         value = self.values.get(name)
         if value is None:
             return [True] * len(devices)

@@ -76,7 +76,7 @@ def _machine_parts(machine: Machine | str) -> tuple[Devices, Links]:
         except MachineError as error:
             raise OptionError(f"{error}.") from error
     if not isinstance(machine, Machine):
-        raise OptionError(f"{machine!r} is no machine: give a Machine, the name of a shipped one, or a networkx graph of devices.")
+        raise OptionError(f"{machine!r} is no machine: give a Machine, a shipped one's name, or a networkx graph of devices.")
     latency, per_byte, interval = copy_costs(machine)
     links = Links(latency_ns=latency, ns_per_byte=per_byte, interval_ns=interval)
     return devices_of(machine, {}, arguments=0, captures=0), links

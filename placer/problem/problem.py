@@ -13,6 +13,7 @@ import numpy as np
 from placer.problem.arrays import Bools, Frozen, Grouped, Ints, derived, read_only
 from placer.problem.dag import parts_of
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
+from placer.problem.to_dag import graphs_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -106,8 +107,8 @@ class PlacementProblem(Frozen):
             dag: a DiGraph or MultiDiGraph without circles.
             machine: a `Machine`; the name of a shipped one or a TOML file; or a networkx graph of devices with a link between any
                 two. A device has the attributes ``kind`` ("CPU" or "GPU"; by default what its name begins with), ``memory_bytes``
-                (no limit by default), ``threads`` (ops that it runs at once, 1 by default) and ``asynchronous`` (True for a GPU by
-                default). A link has ``latency_ns`` and ``ns_per_byte``, both 0 by default. `to_networkx` writes all attributes.
+                (no limit by default), ``threads`` (ops that it runs at once, 1 by default) and ``asynchronous`` (by default True
+                for a GPU). A link has ``latency_ns`` and ``ns_per_byte``, both 0 by default. `to_networkx` writes all attributes.
 
         Raises:
             OptionError: an attribute is missing or wrong, the graph has a circle, or there is no such machine. The message names
@@ -123,6 +124,14 @@ class PlacementProblem(Frozen):
         (('CPU:0', 'GPU:0'), [[True, False], [True, True]])
         """
         return cls(**parts_of(dag, machine))  # type: ignore[arg-type]
+
+    def to_networkx(self) -> tuple[nx.MultiDiGraph, nx.DiGraph]:
+        """The graph of ops and the graph of devices of which `from_networkx` makes this problem, as far as it can.
+
+        An edge has a ``tensor`` if its op makes several. `placer.research.formats.differences.differences` names the fields of
+        the problem that the graphs do not hold, such as `ops.dispatch_ns`.
+        """
+        return graphs_of(self)
 
     @property
     def num_devices(self) -> int:

@@ -24,11 +24,11 @@ from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
-from placer.research.arena.problem_file import fingerprint
 from placer.research.arena.problems import named_problems
 from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
+from placer.research.formats.problem_file import fingerprint
 from placer.solvers.base import Solver
 from placer.solvers.heuristic import Heuristic, Rule
 from placer.solvers.registry import solver, solvers

@@ -21,7 +21,7 @@ from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
-from placer.research.arena.problem_file import load_problem
+from placer.research.formats.problem_file import load_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import Objective
@@ -74,7 +74,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     - a target of the command line, see `placer.verbs.read_target.read_target`;
     - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`;
     - ``adversarial:LOSER,WINNER,KEY=NUMBER,...``, with the keywords of `adversarial`;
-    - a file of `placer.research.arena.problem_file.save_problem` (``.npz``);
+    - a file of `placer.research.formats.problem_file.save_problem` (``.npz``);
     - a workload of dnn-partitioning (``.json``), half of which fits on the accelerator.
 
     Raises:
