@@ -1,7 +1,8 @@
 """The text of the Standard Task Graph Set: a time and the predecessors of each task.
 
 The first number is the number of tasks. Then a line for each task has its number, its time, the number of its predecessors, and
-their numbers. A dummy task before all others and one after them are not counted. A unit of time is read as 1 ns. Tasks pass no data.
+their numbers. A dummy task before all others and one after them are not counted. A unit of time is read as 1 ns. No task
+passes data.
 
 T. Tobita, H. Kasahara, A standard task graph set for fair evaluation of multiprocessor scheduling algorithms, Journal of
 Scheduling 5(5), 2002, doi:10.1002/jos.116.
