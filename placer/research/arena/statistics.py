@@ -66,7 +66,7 @@ class Blocks:
                 seeds = dict.fromkeys(seed for of_seed in values for seed in of_seed)
                 of_seeds = [dict.fromkeys(seeds, *v.values()) if len(v) == 1 else v for v in values]
                 rows += [[v[seed] for v in of_seeds] for seed in seeds if all(seed in v for v in of_seeds)]
-        table = np.array(rows, float).reshape(-1, len(names))
+        table = np.array(rows, float).reshape(len(rows), len(names))
         return cls(names, table[np.isfinite(table).any(axis=1)], over)
 
 
