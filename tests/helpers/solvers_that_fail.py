@@ -22,6 +22,10 @@ def first_allowed(problem: PlacementProblem) -> Assignment:
     return Assignment(problem.units.allowed.argmax(axis=1))
 
 
+def drawn(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
+    return Assignment((problem.units.allowed * rng.random(problem.units.allowed.shape)).argmax(axis=1))
+
+
 def without_tensorflow(problem: PlacementProblem) -> Assignment:
     assert not {"tensorflow", "keras"} & set(sys.modules)
     return first_allowed(problem)
