@@ -31,6 +31,10 @@ def halve_times(problem: PlacementProblem) -> Assignment:
     return first_allowed(problem)
 
 
+def drawn(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
+    return Assignment((problem.units.allowed * rng.random(problem.units.allowed.shape)).argmax(axis=1))
+
+
 def without_tensorflow(problem: PlacementProblem) -> Assignment:
     assert not {"tensorflow", "keras"} & set(sys.modules)
     return first_allowed(problem)

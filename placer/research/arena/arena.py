@@ -31,7 +31,7 @@ from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
 from placer.solvers.base import Solver
-from placer.solvers.heuristic import Heuristic, Rule
+from placer.solvers.heuristic import Heuristic, RandomHeuristic, Rule
 from placer.solvers.registry import solver, solvers
 
 WORKER = "PLACER_WORKER"
@@ -59,8 +59,9 @@ def arena(
 
     Args:
         problems: targets as on the command line; or a mapping from names to targets, graphs, plans and `PlacementProblem`s.
-        solvers: registered names, solvers, or functions from a problem to an assignment; all registered solvers by default.
-        seeds: of the solvers. A plain rule ignores seeds and runs once.
+        solvers: registered names, solvers, or functions from a problem, or from a problem and a `numpy.random.Generator`, to an
+            assignment; all registered solvers by default.
+        seeds: of the solvers. A function without a generator ignores seeds and runs once.
         time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time.
         results: a file to which each record is added when its run ends. Runs that the file has already are not repeated.
         jobs: number of runs at a time; half of the processors by default, because runs slow each other down.
@@ -204,7 +205,7 @@ def _fields(chosen: Any) -> dict[str, Any]:
 
 def _options(chosen: Any) -> str:
     """The options that differ from their defaults, as "key=value, …"."""
-    if not is_dataclass(chosen) or isinstance(chosen, Heuristic):
+    if not is_dataclass(chosen) or isinstance(chosen, Heuristic | RandomHeuristic):
         return ""
     default = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(chosen)}
     return ", ".join(f"{name}={value!r}" for name, value in _fields(chosen).items() if name != "name" and value != default[name])

@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import placer
@@ -22,7 +23,7 @@ from placer.research.arena.records import KEY
 from placer.research.instances.families import synthetic
 from placer.solvers.registry import solver
 from tests.helpers.graphs import layers
-from tests.helpers.solvers_that_fail import Failing, first_allowed, without_tensorflow
+from tests.helpers.solvers_that_fail import Failing, drawn, first_allowed, without_tensorflow
 
 SMALL = synthetic("layered", ops=24, memory=0.5)
 
@@ -126,13 +127,19 @@ def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Pat
     assert len({*seen[1:]}) == 4
 
 
-def test_rules_run_once_whatever_the_seeds() -> None:
-    comparison = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
+def test_rules_run_once_whatever_the_seeds_unless_they_draw() -> None:
+    comparison = placer.arena({"small": SMALL}, ["m_etf", "random", drawn], seeds=[0, 1], time_limits_s=[0.2])
     assert sorted((record["solver"], record["seed"]) for record in comparison.records) == [
+        ("drawn", 0),
+        ("drawn", 1),
         ("m_etf", 0),
         ("random", 0),
         ("random", 1),
     ]
+    for record in comparison.records:
+        if record["solver"] == "drawn":
+            expected = drawn(SMALL, np.random.default_rng(record["seed"]))
+            assert record["step_time_ns"] == Simulator(SMALL).step_ns(expected)
 
 
 def test_runs_on_a_saved_graph_load_no_tensorflow(tmp_path: Path) -> None:
