@@ -34,9 +34,7 @@ class Collection:
 _DNN = "git clone https://github.com/msr-fiddle/dnn-partitioning"
 COLLECTIONS: Mapping[str, Collection] = {
     "dnn-partitioning": Collection("**/throughput-inputs/*Graphs/*.json", "", load_placement, _DNN),
-    "maxload": Collection(
-        "**/throughput-inputs/*Graphs/*.json", "", lambda path: Instance(load_split(path), "max_load"), _DNN
-    ),
+    "maxload": Collection("**/throughput-inputs/*Graphs/*.json", "", lambda path: Instance(load_split(path), "max_load"), _DNN),
     "latency": Collection("**/latency-inputs/*Graphs/*.json", "", lambda path: Instance(load_split(path), "latency"), _DNN),
     "iopddl": Collection(
         "**/asplos-2025-iopddl-*.json*",

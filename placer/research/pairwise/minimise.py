@@ -186,8 +186,8 @@ class _Search:
     def _fuse(self, values: Ints, deadline: float, seed: int) -> None:
         """Takes the cheapest choice for each variable between its best and its other value that fits.
 
-        V. Lempitsky, C. Rother, S. Roth, A. Blake, Fusion moves for Markov random field optimization, IEEE Transactions on Pattern
-        Analysis and Machine Intelligence 32(8), 2010.
+        V. Lempitsky, C. Rother, S. Roth, A. Blake, Fusion moves for Markov random field optimization, IEEE Transactions on
+        Pattern Analysis and Machine Intelligence 32(8), 2010.
         """
         assert self.best is not None
         allowed = np.zeros(len(self.core.value_cost), np.bool_)
