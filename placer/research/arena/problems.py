@@ -16,6 +16,8 @@ from placer.plan.placement import Placement
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.own_targets import own_problem
+from placer.research.arena.records import Record
+from placer.research.formats.problem_file import fingerprint
 from placer.research.instances.instance import Instance
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.one_kind import all_on
@@ -77,8 +79,6 @@ def problem_of(
         return problem
     options = Options()
     if isinstance(problem, str) and (own := own_problem(problem, given, data)) is not None:
-        if signature is not None:
-            raise OptionError(f"--signature is for functions and SavedModels; {problem} is a problem already.")
         return own
     if isinstance(problem, str):
         problem, options = read_target(problem, signature, given)
@@ -94,6 +94,22 @@ def problem_of(
 
         start()
     return problem_of_graph(problem, options)
+
+
+def described(name: str, problem: PlacementProblem | Instance, objective: str) -> Record:
+    """The fields of a record that describe the problem."""
+    if isinstance(problem, Instance):
+        return {"problem": name, **problem.described()}
+    limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
+    return {
+        "problem": name,
+        "problem_hash": fingerprint(problem),
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "devices": " ".join(problem.devices.names),
+        **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
+        "objective": objective,
+    }
 
 
 def with_memory_share(problem: PlacementProblem | Instance, share: float) -> PlacementProblem:
