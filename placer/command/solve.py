@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.views.shared.facts import plan_facts
 
     overrides = options_given(args)
-    look_up(Options.of(overrides))
     if args.out is not None:
         _check_writable(args.out)
     with progress(f"reading {args.target}"):
         own = own_problem_of(args, overrides)
     if own is not None:
         return _solve_own(args, own, overrides)
+    look_up(Options.of(overrides))
     with progress(f"reading {args.target}"):
         graph, options = read_target(args.target, args.signature, overrides)
         options = replace(options, **overrides)

@@ -13,7 +13,7 @@ import numpy as np
 from cost_models.machines import Machine, MachineError, load_machine
 from cost_models.transfers import copy_costs
 from placer.errors import OptionError
-from placer.problem.arrays import Part
+from placer.problem.arrays import Floats, Ints, Part
 from placer.problem.attributes import Attributes
 from placer.problem.machine_devices import devices_of
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
@@ -36,7 +36,10 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
     tensors, controls = _edges(dag, order, number)
 
     count = np.array([node.number("count", 1) for node in nodes], np.float64)
-    workspace = np.array([node.by_device("workspace_bytes", devices.names, devices.kinds, 0) for node in nodes], np.float64)
+    time = np.nan_to_num(_times(nodes, devices))
+    dispatch = _by_device(nodes, "dispatch_ns", devices, np.zeros_like(time))
+    computed = np.where(devices.asynchronous, time, np.maximum(0, time - dispatch))
+    workspace = _by_device(nodes, "workspace_bytes", devices, np.zeros_like(time))
     output = np.array([node.whole("output_bytes", 0) for node in nodes])
     made = np.array([tensor.op for tensor in tensors], np.int64)
     output[made] = 0  # what no op consumes is held while its op runs
@@ -49,9 +52,11 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
         "ops": Ops(
             names=tuple(map(str, order)),
             unit=unit,
-            time_ns=np.nan_to_num(_times(nodes, devices)).astype(np.int64),
+            time_ns=time.astype(np.int64),
+            dispatch_ns=dispatch.astype(np.int64),
+            compute_ns=_by_device(nodes, "compute_ns", devices, computed).astype(np.int64),
             count=count,
-            workspace_bytes=np.nan_to_num(workspace).astype(np.int64) + output[:, None],
+            workspace_bytes=workspace.astype(np.int64) + output[:, None],
             control_src=np.array([a for a, _ in controls], np.int64),
             control_dst=np.array([b for _, b in controls], np.int64),
         ),
@@ -142,13 +147,21 @@ def _execution_order(dag: nx.DiGraph) -> list[Any]:
         raise OptionError(f"the graph has a circle: {' -> '.join(shown)}.") from None
 
 
-def _times(nodes: Sequence[Attributes], devices: Devices) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _times(nodes: Sequence[Attributes], devices: Devices) -> Floats:
     """[N, D]: NaN where the op has no time on the device."""
     rows = [node.by_device("time_ns", devices.names, devices.kinds) for node in nodes]
     return np.array(rows, np.float64)
 
 
-def _units(nodes: Sequence[Attributes], devices: Devices) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Units]:
+def _by_device(nodes: Sequence[Attributes], name: str, devices: Devices, default: Floats) -> Floats:
+    """[N, D]: an attribute of each op on each device; the default where it has none."""
+    absent: list[int | None] = [None] * len(devices)
+    rows = [node.by_device(name, devices.names, devices.kinds) if name in node.values else absent for node in nodes]
+    given = np.array(rows, np.float64)
+    return np.where(np.isnan(given), default, given)
+
+
+def _units(nodes: Sequence[Attributes], devices: Devices) -> tuple[Ints, Units]:
     """The unit of each op, [N], and the units: the ops of a group, or a single op."""
     allowed = np.isfinite(_times(nodes, devices))
     allowed &= np.array([node.chosen_devices("devices", devices.names, devices.kinds) for node in nodes])

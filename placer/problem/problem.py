@@ -89,6 +89,8 @@ class PlacementProblem(Frozen):
 
         - ``time_ns``: time of one step's runs. One number for all devices, or a mapping from names ("GPU:1") or kinds ("GPU") of
           devices to numbers. The op may not be on a device that the mapping leaves out. Needed; all others have defaults.
+        - ``dispatch_ns``: the host's share of the time, ``compute_ns``: the device's share, as one number or a mapping. By
+          default the host has none, and the device has the rest, or all of it if it is asynchronous.
         - ``devices``: names or kinds of the devices on which it may be; all by default.
         - ``group``: a name; ops of one group share a device.
         - ``output_bytes``: size of the output, which its out-edges carry; 0 by default.
@@ -130,7 +132,7 @@ class PlacementProblem(Frozen):
         """The graph of ops and the graph of devices of which `from_networkx` makes this problem, as far as it can.
 
         An edge has a ``tensor`` if its op makes several. `placer.research.formats.differences.differences` names the fields of
-        the problem that the graphs do not hold, such as `ops.dispatch_ns`.
+        the problem that the graphs do not hold, such as `tensors.on_host`.
         """
         return graphs_of(self)
 

@@ -35,6 +35,11 @@ def _dag(problem: PlacementProblem) -> nx.MultiDiGraph:
             attributes["persistent_bytes"] = int(units.persistent_bytes[u])
         if ops.workspace_bytes[i][allowed].any():
             attributes["workspace_bytes"] = _by_device(ops.workspace_bytes[i], allowed, names)
+        computed = np.where(problem.devices.asynchronous, ops.time_ns[i], np.maximum(0, ops.time_ns[i] - ops.dispatch_ns[i]))
+        if ops.dispatch_ns[i][allowed].any():
+            attributes["dispatch_ns"] = _by_device(ops.dispatch_ns[i], allowed, names)
+        if (ops.compute_ns[i] != computed)[allowed].any():
+            attributes["compute_ns"] = _by_device(ops.compute_ns[i], allowed, names)
         if ops.count[i] != 1:
             attributes["count"] = float(ops.count[i])
         dag.add_node(name, **attributes)

@@ -28,10 +28,11 @@ def run_on_instance(given: Any, instance: Instance, time_limit_s: float, seed: i
         OptionError: the answer is none.
     """
     chosen = instance_solver(given) or given
-    if isinstance(chosen, str | Solver):
+    if isinstance(chosen, InstanceSolver):
+        if why := chosen.unsupported(instance):
+            return {"outcome": "declined", "note": why}
+    elif isinstance(chosen, str | Solver):
         return {"outcome": "declined", "note": "it solves placement problems only"}
-    if isinstance(chosen, InstanceSolver) and (why := chosen.unsupported(instance)):
-        return {"outcome": "declined", "note": why}
     started = time.perf_counter()
     if isinstance(chosen, InstanceSolver):
         found = chosen.solve(instance, time_limit_s=time_limit_s, seed=seed)

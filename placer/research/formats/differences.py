@@ -69,6 +69,7 @@ def _comparable(problem: PlacementProblem) -> dict[str, Any]:
     values["ops.unit"] = np.argsort(unit_order)[problem.ops.unit]
     control = np.lexsort((problem.ops.control_dst, problem.ops.control_src))
     values["control edges"] = np.stack([values.pop("ops.control_src"), values.pop("ops.control_dst")], axis=1)[control]
+    values["tensors without consumers"] = problem.num_tensors - len(tensor_order)
     values["consumers.start"] = np.append(0, np.cumsum(consumer_count))
     return values
 
@@ -80,13 +81,14 @@ def _by_first(group: Ints, groups: int) -> Ints:
 
 
 def _sorted_tensors(problem: PlacementProblem) -> tuple[Ints, Ints, Ints]:
-    """The tensors by op, consumers and size; their consumer entries, one for each op; and the number of entries of each."""
+    """The tensors with consumers by op, consumers and size; their entries, one for each op; and the number of entries of each."""
     start, op = problem.consumers.start.tolist(), problem.consumers.op.tolist()
     entries = []
     for begin, end in pairwise(start):
         last = {op[c]: c for c in reversed(range(begin, end))}
         entries.append([last[i] for i in sorted(last)])
     made, nbytes = problem.tensors.op.tolist(), problem.tensors.nbytes.tolist()
-    order = sorted(range(problem.num_tensors), key=lambda t: (made[t], [op[c] for c in entries[t]], nbytes[t]))
+    taken = [t for t in range(problem.num_tensors) if entries[t]]
+    order = sorted(taken, key=lambda t: (made[t], [op[c] for c in entries[t]], nbytes[t]))
     flat = [c for t in order for c in entries[t]]
     return np.array(order, np.int64), np.array(flat, np.int64), np.array([len(entries[t]) for t in order], np.int64)

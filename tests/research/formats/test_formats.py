@@ -52,6 +52,7 @@ def random_dag(rng: np.random.Generator, devices: list[str], *, plain: bool) -> 
             time = {device: int(rng.integers(400)) for device in devices if device == devices[0] or rng.random() < 0.8}
         if not plain and rng.random() < 0.4:
             data |= {"group": f"group{rng.integers(2)}", "workspace_bytes": {devices[0]: int(rng.integers(40))}, "count": 2.5}
+            data |= {"dispatch_ns": int(rng.integers(50)), "compute_ns": {devices[-1]: int(rng.integers(50))}}
         dag.add_node(f"op <{i}> & co", time_ns=time, **data)
     names = list(dag)
     for a, b in itertools.combinations(names, 2):
