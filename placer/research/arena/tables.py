@@ -43,7 +43,8 @@ def _described(problem: ProblemScores) -> str:
 
 
 def _problem_table(problem: ProblemScores, style: TableStyle) -> str:
-    devices = problem.record["devices"].split()
+    answers = [score.best_run for score in problem.scores if score.answered]
+    devices = [device for device in problem.record["devices"].split() if any(f"peak_bytes.{device}" in run for run in answers)]
     seeds = max(len(score.runs) for score in problem.scores) > 1
     head = ["solver", "status", problem.record["objective"].replace("_", " ")]
     head += ["best", "quartiles", "worst"] if seeds else []
