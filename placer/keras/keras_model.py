@@ -118,7 +118,27 @@ class TfKerasModel(KerasModel):
     def step(self, name: str) -> Step:
         from placer.tf.run.keras_steps import counted
 
-        return counted(super().step(name), getattr(self.model, f"_{name}_counter"))
+        step = counted(super().step(name), getattr(self.model, f"_{name}_counter"))
+
+        def run(batch: Any) -> Any:
+            compiled = [optimizer for optimizer in self._optimizers() if optimizer.jit_compile]
+            for optimizer in compiled:  # XLA would put all updates on one device: each reads the learning rate
+                optimizer.jit_compile = False
+            try:
+                return step(batch)
+            finally:
+                for optimizer in compiled:
+                    optimizer.jit_compile = True
+
+        return run
+
+    def _optimizers(self) -> Iterator[Any]:
+        """The optimizers that are attributes of the model, and those inside of them. Others have no `jit_compile`."""
+        import tf_keras
+
+        for value in vars(self.model).values():
+            if isinstance(value, tf_keras.optimizers.Optimizer):
+                yield getattr(value, "inner_optimizer", value)
 
     def runner(self, name: str, placed: PlacedBatches) -> Runner:
         from placer.tf.run.keras_steps import joined, open_types
