@@ -13,8 +13,8 @@ from placer.solvers.primitives.list_scheduling import Schedule
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, ready_list_scheduler, schedule_pairs
 
 SOURCE = (
-    "H. Oh, S. Ha, A static scheduling heuristic for heterogeneous processors, European Conference on Parallel Processing (Euro-Par), "
-    "1996, doi:10.1007/BFb0024750"
+    "H. Oh, S. Ha, A static scheduling heuristic for heterogeneous processors, European Conference on Parallel Processing "
+    "(Euro-Par), 1996, doi:10.1007/BFb0024750"
 )
 
 
@@ -23,14 +23,14 @@ def bil_schedule(problem: PlacementProblem) -> Schedule:
 
     The best imaginary level of an op on a device is the time from its start to the end of the step, if later ops choose devices
     freely and never wait. The makespan adds when the device is idle. With k ready ops, the k-th shortest makespan of each op is
-    compared, the longest if k exceeds D; the next shorter ones decide between equals. With more ready ops than devices, the op's time
-    counts k / D times in the choice of its device. Time: N W D log D for at most W ready ops.
+    compared, the longest if k exceeds D; the next shorter ones decide between equals. With more ready ops than devices, the
+    op's time counts k / D times in the choice of its device. Time: N W D log D for at most W ready ops.
     """
     return schedule_pairs(problem, partial(_longest_makespan, best_imaginary_level_ns(problem)))
 
 
 def best_imaginary_level_ns(problem: PlacementProblem) -> Ints:
-    """[N, D]: the time from an op's start on a device to the end of the step, if later ops choose devices freely and never wait."""
+    """[N, D]: the time from an op's start on a device to the end of the step, if later ops choose devices and never wait."""
     schedule = Schedule(problem)
     level = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, NEVER)
     for op in reversed(range(problem.num_ops)):

@@ -16,8 +16,9 @@ SOURCE = (
 def dps_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ready ops by descending bottom level less top level, each on the device where it ends first.
 
-    The bottom level is the longest path from the op's start to the end of the step, in mean times. The top level is the longest path
-    to the op's start, where ops and copies take their times on the devices that were chosen, and the last copy takes its mean time.
+    The bottom level is the longest path from the op's start to the end of the step, in mean times. The top level is the longest
+    path to the op's start, where ops and copies take their times on the devices that were chosen, and the last copy takes its
+    mean time.
     Time: (N + E) D.
     """
     bottom, copy = upward_rank_ns(Schedule(problem)), mean_copy_ns(problem).tolist()

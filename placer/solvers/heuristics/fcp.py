@@ -14,8 +14,8 @@ from placer.solvers.primitives.list_scheduling import Schedule, longest_paths, m
 from placer.solvers.primitives.ready_list import ReadyList, ready_list_scheduler
 
 SOURCE = (
-    "A. Rădulescu, A. J. C. van Gemund, On the complexity of list scheduling algorithms for distributed-memory systems, International "
-    "Conference on Supercomputing (ICS), 1999, doi:10.1145/305138.305162"
+    "A. Rădulescu, A. J. C. van Gemund, On the complexity of list scheduling algorithms for distributed-memory systems, "
+    "International Conference on Supercomputing (ICS), 1999, doi:10.1145/305138.305162"
 )
 
 
@@ -23,8 +23,8 @@ def fcp_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ready ops by their longest path to the end of the step, each where it starts first of two devices.
 
     The two are the device that is idle first, and that from which the last message comes. Only D ready ops are kept in order of
-    their paths; the others wait in the order in which they became ready. The paper's processors are equal: paths here take the times
-    of ops and copies at the mean speed of devices and links. Time: N log D + E, plus E D of the frame.
+    their paths; the others wait in the order in which they became ready. The paper's processors are equal: paths here take the
+    times of ops and copies at the mean speed of devices and links. Time: N log D + E, plus E D of the frame.
     """
     ready = ReadyList(problem)
     copy = mean_copy_ns(problem, of_speeds=True)

@@ -13,8 +13,8 @@ from placer.solvers.primitives.list_scheduling import Schedule, mean_copy_ns
 from placer.solvers.primitives.ready_list import ReadyList, ready_list_scheduler, schedule_pairs
 
 SOURCE = (
-    "A. Rădulescu, A. J. C. van Gemund, FLB: fast load balancing for distributed-memory machines, International Conference on Parallel "
-    "Processing (ICPP), 1999, doi:10.1109/ICPP.1999.797442"
+    "A. Rădulescu, A. J. C. van Gemund, FLB: fast load balancing for distributed-memory machines, International Conference on"
+    " Parallel Processing (ICPP), 1999, doi:10.1109/ICPP.1999.797442"
 )
 
 
@@ -22,9 +22,10 @@ def flb_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules the one of two ready ops that starts first.
 
     An op's enabling device is that from which its last message comes. If that message arrives when its enabling device is idle
-    already, the op can start earliest there, and nowhere else. The first candidate is, of those ops, the one that starts first on its
-    enabling device. The second is, of the other ops, the one whose last message arrives first, on the device that is idle first.
-    The paper's processors are equal: messages take the time at the mean speed of links. Time: N W for at most W ready ops.
+    already, the op can start earliest there, and nowhere else. The first candidate is, of those ops, the one that starts first
+    on its enabling device. The second is, of the other ops, the one whose last message arrives first, on the device that is
+    idle first. The paper's processors are equal: messages take the time at the mean speed of links. Time: N W for at most W
+    ready ops.
     """
     wait = mean_copy_ns(problem, of_speeds=True).tolist()
     message: dict[int, tuple[float, int]] = {}

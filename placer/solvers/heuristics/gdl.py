@@ -14,18 +14,18 @@ from placer.solvers.primitives.list_scheduling import Schedule, longest_paths
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, ready_list_scheduler, schedule_pairs
 
 SOURCE = (
-    "G. C. Sih, E. A. Lee, A compile-time scheduling heuristic for interconnection-constrained heterogeneous processor architectures, "
-    "IEEE Transactions on Parallel and Distributed Systems 4(2), 1993, doi:10.1109/71.207593"
+    "G. C. Sih, E. A. Lee, A compile-time scheduling heuristic for interconnection-constrained heterogeneous processor "
+    "architectures, IEEE Transactions on Parallel and Distributed Systems 4(2), 1993, doi:10.1109/71.207593"
 )
 
 
 def gdl_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules the ready op with the highest global dynamic level, on the device where its dynamic level is the highest.
 
-    The dynamic level of an op on a device is its longest path to the end of the step in median times without copies, less its start
-    there, plus what it takes less there than its median, plus what the op with its largest tensor can save by being near (descendant
-    consideration). The global dynamic level is the highest level, plus what the op loses on its second best device; an op with one
-    device loses nothing. Time: N W D + E D² for at most W ready ops.
+    The dynamic level of an op on a device is its longest path to the end of the step in median times without copies, less its
+    start there, plus what it takes less there than its median, plus what the op with its largest tensor can save by being near
+    (descendant consideration). The global dynamic level is the highest level, plus what the op loses on its second best device;
+    an op with one device loses nothing. Time: N W D + E D² for at most W ready ops.
     """
     schedule = Schedule(problem)
     median = _median_ns(problem)
@@ -51,8 +51,9 @@ def _median_ns(problem: PlacementProblem) -> Floats:
 
 
 def _near_descendant_ns(schedule: Schedule, median: Floats) -> Floats:
-    """[N, D]: what the op that takes most bytes from an op on a device saves there: its median time, less the shorter of its time on
-    the same device and of the least copy and time on another; 0 if no op takes any.
+    """[N, D]: what the op that takes most bytes from an op on a device saves there: its median time, less the shorter of two.
+
+    These are its time on the same device, and the least copy and time on another. 0 if no op takes any bytes.
     """
     problem, saved = schedule.problem, np.zeros((schedule.problem.num_ops, schedule.problem.num_devices))
     edges = step_edges_of(problem)

@@ -11,18 +11,18 @@ from placer.solvers.primitives.list_scheduling import Schedule, upward_rank_ns
 from placer.solvers.primitives.ready_list import ReadyList, earliest_end, ready_list_scheduler
 
 SOURCE = (
-    "R. Sakellariou, H. Zhao, A hybrid heuristic for DAG scheduling on heterogeneous systems, International Parallel and Distributed "
-    "Processing Symposium (IPDPS), 2004, doi:10.1109/IPDPS.2004.1303065"
+    "R. Sakellariou, H. Zhao, A hybrid heuristic for DAG scheduling on heterogeneous systems, International Parallel and "
+    "Distributed Processing Symposium (IPDPS), 2004, doi:10.1109/IPDPS.2004.1303065"
 )
 
 
 def hbmct_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules groups of independent ops, one group after the other.
 
-    In the order of upward ranks, a new group begins at each op that takes a tensor of its group. In a group, each op goes where it
-    would end first if it were alone; then, as long as that shortens the group, one op of the device that ends last moves to the
-    device that then ends first. Devices run the ops of a group by when these can start. An op whose unit has another op in the group,
-    or a device already, does not move. Time: up to G² moves for the G ops of a group, each in time G D.
+    In the order of upward ranks, a new group begins at each op that takes a tensor of its group. In a group, each op goes where
+    it would end first if it were alone; then, as long as that shortens the group, one op of the device that ends last moves to
+    the device that then ends first. Devices run the ops of a group by when these can start. An op whose unit has another op in
+    the group, or a device already, does not move. Time: up to G² moves for the G ops of a group, each in time G D.
     """
     ready = ReadyList(problem)
     for group in independent_groups(ready.schedule):

@@ -10,13 +10,14 @@ from placer.solvers.primitives.ready_list import ReadyList, ready_list_scheduler
 from placer.solvers.sources import references
 
 IBARRA_KIM = (
-    "O. H. Ibarra, C. E. Kim, Heuristic algorithms for scheduling independent tasks on nonidentical processors, Journal of the ACM "
-    "24(2), 1977, doi:10.1145/322003.322011"
+    "O. H. Ibarra, C. E. Kim, Heuristic algorithms for scheduling independent tasks on nonidentical processors, Journal of "
+    "the ACM 24(2), 1977, doi:10.1145/322003.322011"
 )
 BRAUN = (
-    "T. D. Braun, H. J. Siegel, N. Beck, L. L. Bölöni, M. Maheswaran, A. I. Reuther, J. P. Robertson, M. D. Theys, B. Yao, D. Hensgen, "
-    "R. F. Freund, A comparison of eleven static heuristics for mapping a class of independent tasks onto heterogeneous distributed "
-    "computing systems, Journal of Parallel and Distributed Computing 61(6), 2001, doi:10.1006/jpdc.2000.1714"
+    "T. D. Braun, H. J. Siegel, N. Beck, L. L. Bölöni, M. Maheswaran, A. I. Reuther, J. P. Robertson, M. D. Theys, B. Yao, D."
+    " Hensgen, R. F. Freund, A comparison of eleven static heuristics for mapping a class of independent tasks onto "
+    "heterogeneous distributed computing systems, Journal of Parallel and Distributed Computing 61(6), 2001, "
+    "doi:10.1006/jpdc.2000.1714"
 )
 
 

@@ -17,8 +17,9 @@ from placer.solvers.primitives.list_scheduling import Schedule
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, schedule_pairs, within_limits
 
 SOURCE = (
-    "J. Blythe, S. Jain, E. Deelman, Y. Gil, K. Vahi, A. Mandal, K. Kennedy, Task scheduling strategies for workflow-based applications "
-    "in grids, IEEE International Symposium on Cluster Computing and the Grid (CCGrid), 2005, doi:10.1109/CCGRID.2005.1558639"
+    "J. Blythe, S. Jain, E. Deelman, Y. Gil, K. Vahi, A. Mandal, K. Kennedy, Task scheduling strategies for workflow-based "
+    "applications in grids, IEEE International Symposium on Cluster Computing and the Grid (CCGrid), 2005, "
+    "doi:10.1109/CCGRID.2005.1558639"
 )
 
 

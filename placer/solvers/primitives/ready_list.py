@@ -53,7 +53,10 @@ class ReadyList:
         return np.where(self.open[self.problem.ops.unit[ops]], times, NEVER)
 
     def place(self, op: int, device: int) -> list[int] | None:
-        """Schedules a ready op; returns the ops that this makes ready. If its unit does not fit there, closes the device: None."""
+        """Schedules a ready op; returns the ops that this makes ready.
+
+        If its unit does not fit there, closes the device to it instead, and returns None.
+        """
         unit = int(self.problem.ops.unit[op])
         if self.open[unit].sum() > 1 and not self._memory.move_if_fits(unit, device):
             self.open[unit, device] = False
@@ -102,7 +105,8 @@ def schedule_in_order(
     Args:
         problem: N ops on D devices.
         choose: the rule.
-        rank: the rank of an op, once it is ready; of equal ranks, the op with the lowest number comes first. By default, ops come in
+        rank: the rank of an op, once it is ready; of equal ranks, the op with the lowest number comes first. By default, ops
+        come in
             the order of their numbers.
     """
     ready = ReadyList(problem)
