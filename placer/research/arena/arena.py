@@ -24,13 +24,14 @@ from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
+from placer.research.arena.judge import judged
 from placer.research.arena.problem_file import fingerprint
 from placer.research.arena.problems import named_problems
 from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
 from placer.solvers.base import Solver
-from placer.solvers.heuristic import Heuristic, Rule
+from placer.solvers.heuristic import Heuristic, RandomHeuristic, Rule
 from placer.solvers.registry import solver, solvers
 
 WORKER = "PLACER_WORKER"
@@ -58,8 +59,9 @@ def arena(
 
     Args:
         problems: targets as on the command line; or a mapping from names to targets, graphs, plans and `PlacementProblem`s.
-        solvers: registered names, solvers, or functions from a problem to an assignment; all registered solvers by default.
-        seeds: of the solvers. A plain rule ignores seeds and runs once.
+        solvers: registered names, solvers, or functions from a problem, or from a problem and a `numpy.random.Generator`, to an
+            assignment; all registered solvers by default.
+        seeds: of the solvers. A function without a generator ignores seeds and runs once.
         time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time.
         results: a file to which each record is added when its run ends. Runs that the file has already are not repeated.
         jobs: number of runs at a time; half of the processors by default, because runs slow each other down.
@@ -86,7 +88,7 @@ def arena(
     recorded = open_lines(results) if results is not None else []
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
-        runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
+        runs: dict[tuple[Any, ...], tuple[Record, Job, PlacementProblem]] = {}
         named = named_problems(problems, options, signature=signature, memory_share=memory_share)
         for k, (name, problem) in enumerate(named.items()):
             described, file = _described(name, problem, objective), Path(folder, f"{k}.problem")
@@ -96,11 +98,11 @@ def arena(
                     record = described | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
                     ends_after_s, figures = limit + max(limit, MIN_GRACE_S), Path(folder, f"{len(runs)}.json")
                     job = Job(file, one.pickled, one.script, objective, seed, limit, ends_after_s, figures)
-                    runs.setdefault(key(record), (record, job))
+                    runs.setdefault(key(record), (record, job, problem))
         done = {key(record): record for record in recorded}
         new = {identity: run for identity, run in runs.items() if identity not in done}
         with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
-            futures = {pool.submit(_run, job): record for record, job in new.values()}
+            futures = {pool.submit(_run, job, problem): record for record, job, problem in new.values()}
             try:
                 for count, future in enumerate(as_completed(futures), 1):
                     record = futures[future] | future.result()
@@ -111,12 +113,12 @@ def arena(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
+    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, *_) in runs.items()]
     return Comparison(wanted, [record for record in recorded if key(record) not in runs])
 
 
-def _run(job: Job) -> Record:
-    """The outcome and the figures of one run."""
+def _run(job: Job, problem: PlacementProblem) -> Record:
+    """The outcome and the figures of one run. The problem is that of the job, for the price of its answer."""
     file = job.figures.with_suffix(".job")
     file.write_bytes(pickle.dumps(job))
     code = "import sys; from placer.research.arena.worker import work; work(sys.argv[1])"
@@ -124,8 +126,7 @@ def _run(job: Job) -> Record:
     command = [sys.executable, "-c", code, str(file)]
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if job.figures.exists():
-        figures: Record = json.loads(job.figures.read_text())
-        return figures
+        return judged(problem, job.objective, json.loads(job.figures.read_text()))
     if ended.returncode == -signal.SIGALRM:
         return {
             "outcome": "overran",
@@ -204,7 +205,7 @@ def _fields(chosen: Any) -> dict[str, Any]:
 
 def _options(chosen: Any) -> str:
     """The options that differ from their defaults, as "key=value, …"."""
-    if not is_dataclass(chosen) or isinstance(chosen, Heuristic):
+    if not is_dataclass(chosen) or isinstance(chosen, Heuristic | RandomHeuristic):
         return ""
     default = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(chosen)}
     return ", ".join(f"{name}={value!r}" for name, value in _fields(chosen).items() if name != "name" and value != default[name])

@@ -1,31 +1,32 @@
-"""Records as tables, in plain text or markdown."""
+"""Records as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
 from placer.research.arena.records import Record, labels
 from placer.research.arena.scores import ProblemScores, Score, scored
+from placer.research.arena.statistics import LEVEL, Blocks, paired_tests, rank_test
+from placer.research.arena.table_styles import TableStyle, heading, sentence, write_table
 
 NEAR_BEST_TOL = 0.01
 """A summary counts the answers within this share of the best."""
 
 
-def per_problem(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
+def per_problem(records: Sequence[Record], others: Sequence[Record] = (), style: TableStyle = "text") -> str:
     """For each problem a heading and a table; then the bounds and answers that contradict each other, if any do."""
     blocks = []
     for problem in scored(records, others):
-        blocks.append(("### " if markdown else "") + _heading(problem))
-        blocks.append(_problem_table(problem, markdown=markdown))
-        blocks += [f"WRONG: {text}." for text in problem.contradictions]
-    return "\n\n".join(blocks) if markdown else "\n".join(blocks)
+        blocks.append(heading(_described(problem), style))
+        blocks.append(_problem_table(problem, style))
+        blocks += [sentence(f"WRONG: {text}.", style) for text in problem.contradictions]
+    return ("\n" if style == "text" else "\n\n").join(blocks)
 
 
-def _heading(problem: ProblemScores) -> str:
+def _described(problem: ProblemScores) -> str:
     r = problem.record
     devices = r["devices"].split()
     limits = [f"{d} {format_bytes(r[f'limit_bytes.{d}'])}" for d in devices if f"limit_bytes.{d}" in r]
@@ -40,7 +41,7 @@ def _heading(problem: ProblemScores) -> str:
     )
 
 
-def _problem_table(problem: ProblemScores, *, markdown: bool) -> str:
+def _problem_table(problem: ProblemScores, style: TableStyle) -> str:
     devices = problem.record["devices"].split()
     seeds = max(len(score.runs) for score in problem.scores) > 1
     head = ["solver", "status", problem.record["objective"].replace("_", " ")]
@@ -65,7 +66,7 @@ def _problem_table(problem: ProblemScores, *, markdown: bool) -> str:
         note = "" if score.answered else " ".join(str(run["note"]).split())  # on one line
         row += [f"{score.seconds:.2f}" if np.isfinite(score.seconds) else "–", note]
         rows.append(row)
-    return (_markdown if markdown else table)(head, rows)
+    return write_table(head, rows, style)
 
 
 def _status(score: Score) -> str:
@@ -73,7 +74,7 @@ def _status(score: Score) -> str:
     return str(run.get("status", "") if run["outcome"] == "answered" else run["outcome"])
 
 
-def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, markdown: bool = False) -> str:
+def over_problems(records: Sequence[Record], others: Sequence[Record] = (), style: TableStyle = "text") -> str:
     """One line for each solver, first the one whose answers are most often near the best."""
     problems = scored(records, others)
     by_label: dict[str, list[Score]] = {label: [] for label in labels(records).values()}
@@ -103,15 +104,45 @@ def over_problems(records: Sequence[Record], others: Sequence[Record] = (), *, m
         ]
         lines.append(((-near_best, -len(answered), float(np.log(finite).mean()) if len(finite) else np.inf), cells))
     lines.sort(key=lambda line: line[0])
-    write: Callable[[Sequence[str], Sequence[Sequence[str]]], str] = _markdown if markdown else table
-    return write(head, [cells for _, cells in lines])
+    return write_table(head, [cells for _, cells in lines], style)
+
+
+def of_tests(blocks: Blocks, reference: str | None = None, style: TableStyle = "text") -> str:
+    """Mean ranks with Friedman's and Nemenyi's tests, then a row for each of `paired_tests`.
+
+    Raises OptionError if SciPy is not installed, or if there is no solver `reference`.
+    """
+    ranks, pairs = rank_test(blocks), paired_tests(blocks, reference)
+    unit = "problems" if blocks.over == "problems" else "pairs of a problem and a seed"
+    friedman = f"Friedman: p = {_p(ranks.p)}" if np.isfinite(ranks.p) else "Friedman: needs three solvers and two blocks"
+    apart = f"Nemenyi: mean ranks differ significantly from {ranks.critical_difference:.2f} on"
+    level = f"{1 - LEVEL:.0%}"
+    intervals = [f"{pair.low:.3f} to {pair.high:.3f}" if np.isfinite(pair.low) else "–" for pair in pairs]
+    rows = [
+        [
+            f"{pair.solver} / {pair.other}",
+            *(str(count) for count in (pair.wins, pair.ties, pair.losses)),
+            f"{pair.ratio:.3f}" if np.isfinite(pair.ratio) else "–",
+            interval,
+            _p(pair.p),
+            _p(pair.p_holm),
+            "differ" if pair.p_holm < LEVEL else "",
+        ]
+        for pair, interval in zip(pairs, intervals, strict=True)
+    ]
+    parts = [
+        heading(f"Mean ranks over {ranks.blocks} {unit}", style),
+        write_table(["solver", "mean rank"], [[name, f"{rank:.2f}"] for name, rank in ranks.mean_rank.items()], style),
+        sentence(f"{friedman}. {apart} ({level}).", style),
+        heading("Wilcoxon's signed-rank test of two solvers", style),
+        write_table(["solvers", "wins", "ties", "losses", "ratio", f"{level} interval", "p", "p (Holm)", ""], rows, style),
+    ]
+    return ("\n" if style == "text" else "\n\n").join(parts)
+
+
+def _p(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
 def _ns(ns: float) -> str:
     return format_ns(ns) if np.isfinite(ns) else "–"
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with its first column aligned left and the others right; an unnamed last column is aligned left too."""
-    rule = ["---", *("---" if not name else "---:" for name in head[1:])]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in [head, rule, *rows])
