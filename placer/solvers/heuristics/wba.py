@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from placer.problem.arrays import Ints
-from placer.problem.problem import PlacementProblem
-from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution
+from placer.problem.problem import Assignment, PlacementProblem
+from placer.solvers.heuristic import RandomHeuristic
 from placer.solvers.primitives.list_scheduling import Schedule
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, schedule_pairs, within_limits
 
@@ -45,33 +42,12 @@ def _draw_pair(width: float, draw: Callable[[int], int], ready: ReadyList, ops: 
     return int(ops[rows[drawn]]), int(devices[drawn])
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowBasedAllocation:
+def wba_assignment(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
+    """The assignment of one such schedule, with a width of 0.5."""
+    schedule = wba_schedule(problem, 0.5, lambda below: int(rng.integers(below)))
+    return within_limits(problem, schedule.assignment)
+
+
+def solver() -> RandomHeuristic:
     """Workflow-based allocation (WBA), by list scheduling."""
-
-    name: str = "wba"
-    width: float = 0.5
-
-    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Empty: whether a memory limit is exceeded depends on the seed."""
-        return ""
-
-    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Makes one schedule, by the seed."""
-        started, rng = time.perf_counter(), np.random.default_rng(seed)
-        schedule = wba_schedule(problem, self.width, lambda below: int(rng.integers(below)))
-        return answer(
-            problem,
-            objective,
-            within_limits(problem, schedule.assignment),
-            solver=self.name,
-            started=started,
-            stop_detail="one random schedule",
-        )
-
-    def cite(self) -> str:
-        """The paper."""
-        return SOURCE
-
-
-solver = WorkflowBasedAllocation
+    return RandomHeuristic("wba", wba_assignment, SOURCE)
