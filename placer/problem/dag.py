@@ -123,6 +123,7 @@ def _network_parts(network: nx.Graph) -> tuple[Devices, Links]:
         latency_ns=costs["latency_ns"].astype(np.int64),
         ns_per_byte=costs["ns_per_byte"],
         interval_ns=costs["interval_ns"].astype(np.int64),
+        contention=whole.flag("contention", True),
     )
 
 

@@ -64,6 +64,8 @@ def _by_device(row: Any, allowed: Any, names: Sequence[str]) -> int | dict[str, 
 
 def _network(devices: Devices, links: Links) -> nx.DiGraph:
     network = nx.DiGraph(**{name: getattr(devices, name) for name in NETWORK_FIELDS if getattr(devices, name)})
+    if not links.contention:
+        network.graph["contention"] = False
     defaults = {"threads": 1, "shares_cores": False, "call_ns": 0, "wake_ns": 0}
     for d, name in enumerate(devices.names):
         network.add_node(name, kind=devices.kinds[d], asynchronous=bool(devices.asynchronous[d]))

@@ -19,6 +19,8 @@ from placer.research.instances.families import SHAPES, synthetic
 from placer.research.instances.instance import Instance
 from placer.research.instances.iopddl import load_pairwise
 from placer.research.instances.published import is_published, published
+from placer.research.instances.task_graphs import SHAPES as TASK_GRAPHS
+from placer.research.instances.task_graphs import task_graph
 from placer.solvers.base import Objective
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
@@ -29,7 +31,7 @@ def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None =
 
     Such a target is one of
 
-    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`;
+    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`, or of `task_graph` for a shape of it;
     - ``adversarial:LOSER,WINNER,KEY=NUMBER,...``, with the keywords of `adversarial`;
     - the name of a published instance, see `published`;
     - a file of `placer.research.formats.registry`, where ``FILE,processors=NUMBER`` says how many processors there are if the
@@ -66,8 +68,10 @@ def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None =
 
 def _made_up(text: str) -> PlacementProblem:
     """The problem of "family:SHAPE,KEY=NUMBER,..."."""
-    (shape,), keywords = _arguments(text, 1, synthetic, f"SHAPE is one of {', '.join(SHAPES)}")
-    return synthetic(shape, **keywords)
+    shape = text.removeprefix(FAMILY).partition(",")[0]
+    family = task_graph if shape in TASK_GRAPHS else synthetic
+    (shape,), keywords = _arguments(text, 1, family, f"SHAPE is one of {', '.join([*SHAPES, *TASK_GRAPHS])}")
+    return family(shape, **keywords)
 
 
 def _adversarial(text: str, objective: Objective) -> PlacementProblem:

@@ -61,7 +61,7 @@ def _comparable(problem: PlacementProblem) -> dict[str, Any]:
                 value = value[tensor_order]
             elif part.name == "consumers" and f.name != "start":
                 value = value[entries]
-            elif part.name == "links":
+            elif part.name == "links" and f.name != "contention":
                 value = value[: problem.num_devices, : problem.num_devices]
             elif part.name == "ops" and "D" in f.metadata.get("axes", ""):
                 value = np.where(problem.units.allowed[problem.ops.unit], value, 0)

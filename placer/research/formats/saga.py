@@ -1,7 +1,8 @@
 """The problem instances of SAGA: a task graph and a network, as the JSON of its `ProblemInstance`.
 
 The time of a task is its cost divided by the speed of the node; a message takes its size divided by the speed of the link. A unit
-of time is read as 1 s, a unit of data as 1 MB. A link with no finite speed takes no time.
+of time is read as 1 s, a unit of data as 1 MB. A link with no finite speed takes no time, and
+messages never wait for a link.
 
 J. Coleman, B. Krishnamachari, PISA: an adversarial approach to comparing task graph scheduling algorithms, 2024,
 arXiv:2403.07120.
@@ -37,7 +38,7 @@ def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, nx.DiGraph]:
     document = parse_json(content, source)
     try:
         speeds = {str(node["name"]): float(node["speed"]) for node in document["network"]["nodes"]}
-        network, dag = nx.DiGraph(), nx.MultiDiGraph()
+        network, dag = nx.DiGraph(contention=False), nx.MultiDiGraph()
         network.add_nodes_from(speeds)
         for link in document["network"]["edges"]:
             if (a := str(link["source"])) != (b := str(link["target"])):
