@@ -100,5 +100,6 @@ def copy_columns(problem: PlacementProblem, message: Ints, src: Ints, dst: Ints)
     copied = problem.links.copy_ns(table.nbytes[message], count, src, dst)
     handled = np.rint(count * problem.links.interval_ns[src, dst]).astype(np.int64)
     moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
+    occupied = np.maximum(moved, handled) if problem.links.contention else np.zeros_like(moved)
     own = np.append(np.where(asynchronous, np.arange(problem.num_devices), -1), [-1] * problem.num_devices)
-    return copied, np.maximum(moved, handled), src * 2 * problem.num_devices + dst, own[src], own[dst], handled
+    return copied, occupied, src * 2 * problem.num_devices + dst, own[src], own[dst], handled
