@@ -252,7 +252,7 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
 
 
 def _branch(search: HillClimbing) -> StopReason | None:
-    """Looks for the shortest step of a small problem by branch and bound; returns why the search ended, None if it found nothing."""
+    """Looks for the shortest step of a small problem by branch and bound; returns why that ended, None if it found nothing."""
     assert search.best is not None
     if choices(search.problem) > MAX_BRANCHED_UNITS:
         return None
