@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable
 from itertools import chain
 from typing import Any
 
 from placer.errors import PlanError, TraceError
+from placer.keras.keras_model import KerasModel
 from placer.options import Options
 from placer.placed.function import PlacedFunction
 from placer.placed.model_options import fitting_options
@@ -19,15 +20,18 @@ class PlacedStep:
 
     Args:
         model: the Keras model.
-        name: of the step, such as "train_step".
+        name: of the step, such as "train".
         options: of its plans. A pin that names nothing is an error in training; the other steps do not have all its layers.
     """
 
-    def __init__(self, model: Any, name: str, options: Options) -> None:
-        self._model = model
-        self._name = name
+    def __init__(self, model: KerasModel, name: str, options: Options) -> None:
+        self._model = model.model
+        self._step = model.step(name)
+        self._name = f"{name}_step"
         self._options = options
         self._functions: dict[Hashable, PlacedFunction] = {}
+        self._of_one_size: set[Hashable] = set()
+        """Layouts of which each size of a batch has a function of its own, since the step's code needs to know the size."""
         self._latest: Hashable = None
         self._layouts: dict[Hashable, Hashable] = {}
         """By call key of a batch: its layout."""
@@ -80,14 +84,22 @@ class PlacedStep:
 
     def _function_of(self, batch: Any, specs: Any) -> tuple[PlacedFunction, tuple[Any, ...]]:
         """The placed function for a batch, and its arguments."""
+        from placer.tf.run.calling import error_of_function
         from placer.tf.run.keras_steps import layout, tensors
 
         of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
-        flat = tuple(tensors(batch, of))
-        if of not in self._functions:
-            self._functions[of] = self._placed(batch, of, flat)
-        self._latest = of
-        return self._functions[of], flat
+        exact = layout(batch, open_batch=False) if of in self._of_one_size else of
+        if exact not in self._functions:
+            try:
+                self._functions[exact] = self._placed(exact, tuple(tensors(batch, exact)))
+            except TraceError as error:
+                if exact != of or of == layout(batch, open_batch=False):
+                    own = error_of_function(error) or error
+                    raise own from own.__cause__
+                self._of_one_size.add(of)
+                return self._function_of(batch, specs)
+        self._latest = exact
+        return self._functions[exact], tuple(tensors(batch, exact))
 
     def _layout_of(self, batch: Any) -> Hashable:
         from placer.tf.run.call_keys import call_key
@@ -101,24 +113,14 @@ class PlacedStep:
                 self._layouts[key] = of
         return of
 
-    def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
-        from placer.tf.run.calling import error_of_function
-        from placer.tf.run.keras_steps import layout, step_function
+    def _placed(self, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
+        from placer.tf.run.keras_steps import step_function
         from placer.tf.trace.tracing import concrete_function
 
-        def placed(of: Hashable) -> PlacedFunction:
-            traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
-            with traced_for(self._options):
-                concrete_function(traced, flat)
-            return PlacedFunction(traced, self._options_of(traced, flat))
-
-        layouts = dict.fromkeys([of, layout(batch, open_batch=False)])  # the step's code may need the size of a batch
-        for each in layouts:
-            try:
-                return placed(each)
-            except TraceError as error:
-                failure = error
-        raise error_of_function(failure) or failure
+        traced = step_function(self._model, self._step, of, self._name)
+        with traced_for(self._options):
+            concrete_function(traced, flat)
+        return PlacedFunction(traced, self._options_of(traced, flat))
 
     def _options_of(self, traced: Any, flat: tuple[Any, ...]) -> Options:
         """The options of the step. Only training must have all that they name."""
@@ -126,35 +128,6 @@ class PlacedStep:
         if self._name == "train_step" or not (options.pins or options.sizes or options.rounds):
             return options
         return fitting_options(build_graph(traced, *flat, devices=options.devices), options)
-
-
-def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:
-    """What `Model.train_function` and `Model.test_function` are: a function that runs the step on the next batches.
-
-    It runs `steps_per_execution` batches and returns the results of the last one. Without a batch it raises StopIteration.
-    """
-
-    def run(iterator: Iterator[Any]) -> Any:
-        specs = getattr(iterator, "element_spec", None)
-        results = step(next(iterator), specs)
-        for _, batch in zip(range(model.steps_per_execution - 1), iterator, strict=False):
-            results = step(batch, specs)
-        return results
-
-    return run
-
-
-def on_batches(step: PlacedStep) -> Callable[[list[Any]], Any]:
-    """What `Model.predict_function` is: a function that runs the step on some batches and joins the results."""
-
-    def run(batches: list[Any]) -> Any:
-        from keras import tree
-        from keras.src.backend.tensorflow.trainer import concat
-
-        first, *others = map(step, batches)
-        return tree.map_structure(lambda *parts: concat(list(parts)), first, *others) if others else first
-
-    return run
 
 
 def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.common.warning import warn
+from placer.keras.keras_model import Runner
 from placer.placed.race.sequential_test import SequentialTest
 from placer.plan.verdict import TimedCandidate, Verdict
 
 KERAS, PLACED, UNCOMPILED = "Keras's default", "the placed step", "Keras's default without XLA"
-
-Runner = Callable[[Any], Any]
-"""What runs a step on the next batches."""
 
 
 class StepRace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TypeVar
@@ -92,6 +93,17 @@ class PlacementProblem(Frozen):
     def num_tensors(self) -> int:
         """T."""
         return len(self.tensors)
+
+    def copy(self) -> PlacementProblem:
+        """An equal problem. The two share only arrays that nobody can write into, so nothing done to one changes the other."""
+        return PlacementProblem(
+            devices=copy(self.devices),
+            links=copy(self.links),
+            units=copy(self.units),
+            ops=copy(self.ops),
+            tensors=copy(self.tensors),
+            consumers=copy(self.consumers),
+        )
 
     def on_devices(self, devices: Ints) -> PlacementProblem:
         """The same problem on a machine that has only these devices, in this order.

@@ -217,6 +217,8 @@ def test_a_step_whose_code_needs_the_size_of_a_batch_is_planned_for_that_size() 
         model = placer.keras.optimize(noisy(), race="off") if optimized else noisy()
         losses.append([model.train_on_batch(X[:5], Y[:5]) for _ in range(3)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    model.train_on_batch(X[:3], Y[:3])
+    assert list(model.placement.function("train").placements) == ["float32[3,6], int64[3]"]
 
 
 def test_a_function_whose_signature_leaves_a_size_open_is_planned_for_that_of_its_first_call() -> None:

@@ -24,6 +24,7 @@ from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
+from placer.research.arena.judge import judged
 from placer.research.arena.problem_file import fingerprint
 from placer.research.arena.problems import named_problems
 from placer.research.arena.records import Record, add_line, key, open_lines
@@ -87,7 +88,7 @@ def arena(
     recorded = open_lines(results) if results is not None else []
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
-        runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
+        runs: dict[tuple[Any, ...], tuple[Record, Job, PlacementProblem]] = {}
         named = named_problems(problems, options, signature=signature, memory_share=memory_share)
         for k, (name, problem) in enumerate(named.items()):
             described, file = _described(name, problem, objective), Path(folder, f"{k}.problem")
@@ -97,11 +98,11 @@ def arena(
                     record = described | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
                     ends_after_s, figures = limit + max(limit, MIN_GRACE_S), Path(folder, f"{len(runs)}.json")
                     job = Job(file, one.pickled, one.script, objective, seed, limit, ends_after_s, figures)
-                    runs.setdefault(key(record), (record, job))
+                    runs.setdefault(key(record), (record, job, problem))
         done = {key(record): record for record in recorded}
         new = {identity: run for identity, run in runs.items() if identity not in done}
         with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
-            futures = {pool.submit(_run, job): record for record, job in new.values()}
+            futures = {pool.submit(_run, job, problem): record for record, job, problem in new.values()}
             try:
                 for count, future in enumerate(as_completed(futures), 1):
                     record = futures[future] | future.result()
@@ -112,12 +113,12 @@ def arena(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
+    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, *_) in runs.items()]
     return Comparison(wanted, [record for record in recorded if key(record) not in runs])
 
 
-def _run(job: Job) -> Record:
-    """The outcome and the figures of one run."""
+def _run(job: Job, problem: PlacementProblem) -> Record:
+    """The outcome and the figures of one run. The problem is that of the job, for the price of its answer."""
     file = job.figures.with_suffix(".job")
     file.write_bytes(pickle.dumps(job))
     code = "import sys; from placer.research.arena.worker import work; work(sys.argv[1])"
@@ -125,8 +126,7 @@ def _run(job: Job) -> Record:
     command = [sys.executable, "-c", code, str(file)]
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if job.figures.exists():
-        figures: Record = json.loads(job.figures.read_text())
-        return figures
+        return judged(problem, job.objective, json.loads(job.figures.read_text()))
     if ended.returncode == -signal.SIGALRM:
         return {
             "outcome": "overran",

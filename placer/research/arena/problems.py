@@ -16,8 +16,6 @@ from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.placement import Placement
-from placer.problem.constraints import constrain
-from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
@@ -27,8 +25,8 @@ from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import Objective
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.one_kind import all_on
+from placer.verbs.problem import problem_of as problem_of_graph
 from placer.verbs.read_target import of_plan, read_target
-from placer.verbs.solve import look_up
 
 FAMILY, ADVERSARIAL = "family:", "adversarial:"
 
@@ -100,15 +98,11 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     if not isinstance(problem, OpGraph):
         raise OptionError(f"{problem!r} is not a problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
     options = replace(options, **given)
-    machine, model, _ = look_up(options)
-    if machine is None:
+    if options.devices is None:
         from placer.tf.run.starting import start
 
         start()
-        from placer.tf.devices import local_machine
-
-        machine = local_machine()
-    return formulate(problem, constrain(problem, machine, options), model, machine, options.memory_limits).problem
+    return problem_of_graph(problem, options)
 
 
 def with_memory_share(problem: PlacementProblem, share: float) -> PlacementProblem:

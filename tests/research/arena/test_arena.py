@@ -47,6 +47,7 @@ def test_a_record_tells_what_the_solver_found() -> None:
         assert [record[f"peak_bytes.{device}"] for device in SMALL.devices.names] == list(report.peak_bytes)
         assert record["limit_bytes.GPU:0"] == SMALL.devices.memory_limit_bytes[1]
         assert record["feasible"] is True
+        assert placer.evaluate(SMALL, record["assignment"]).assignment.device.tolist() == solution.assignment.device.tolist()
         assert record.keys() >= {*KEY}
         assert all(isinstance(value, str | int | float) for value in record.values())
 
@@ -63,6 +64,7 @@ def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatc
         "leaves the devices": ("failed", "may be on"),
         "claims a bound": ("failed", "claims a lower bound of"),
         "claims less": ("failed", "claims 1 ns where its placement takes"),
+        "writes into the problem": ("failed", "where its placement takes"),
         "overfills": ("failed", "claims FEASIBLE, but GPU:0 holds"),
     }
     records = outcomes({"small": SMALL}, [*map(Failing, wrong), first_allowed])
