@@ -12,7 +12,7 @@ from placer.problem.arrays import Bools, Ints
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.step_edges import step_edges_of
-from placer.research.learning.choices import Choices
+from placer.research.choices import Choices
 
 Observation: TypeAlias = dict[str, Any]
 Draw: TypeAlias = Callable[[np.random.Generator], PlacementProblem]
@@ -26,7 +26,7 @@ class PlacementEnv:
 
     - ``unit``: the number of the unit that the next action decides, int; -1 after the last one;
     - ``mask``: [D] bool, the devices that the action may be: those that the unit may use and whose memory limits hold with it;
-    - ``features``: [D, F] float64, what is known of each device: `placer.research.learning.choices.FEATURES`, without units;
+    - ``features``: [D, F] float64, what is known of each device: `placer.research.choices.FEATURES`, without units;
     - ``device``: [U] int64, the device of each unit; -1 for units without one.
 
     An action is the number of a device, int. The reward of the last action is minus the step time of the assignment in ns, as
@@ -108,7 +108,10 @@ class PlacementEnv:
 
 
 def dead_end_ns(problem: PlacementProblem) -> int:
-    """Twice the sum of the longest times of all ops, on devices that they may use, and of all copies."""
+    """Twice the sum of the longest times of all ops, on devices that they may use, of all copies, and of the call beside them."""
+    devices = problem.devices
     ops = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, 0).max(axis=1).sum()
+    wakes = problem.num_ops * devices.wake_ns.max()
     _, copies = step_edges_of(problem).pairs(problem)
-    return 2 * int(ops + copies.max(axis=(1, 2), initial=0).sum() + problem.devices.call_overhead_ns)
+    call = devices.call_overhead_ns + devices.call_ns.max() + devices.split_ns * problem.num_devices + devices.waiting_ns
+    return 2 * int(ops + wakes + copies.max(axis=(1, 2), initial=0).sum() + call)

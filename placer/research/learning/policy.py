@@ -10,8 +10,8 @@ import numpy as np
 
 from placer.problem.arrays import Floats
 from placer.problem.problem import Assignment, PlacementProblem
+from placer.research.choices import FEATURES
 from placer.research.env import Observation, PlacementEnv
-from placer.research.learning.choices import FEATURES
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.sources import own_work
 
@@ -33,11 +33,12 @@ class Policy:
     def probabilities(self, observation: Observation) -> Floats:
         """[D]; 0 for the devices that the mask excludes."""
         score = np.where(observation["mask"], observation["features"] @ self.weights, -np.inf)
-        share: Floats = np.exp(score - score.max())
-        return share / share.sum()
+        odds = np.exp(score - score.max())
+        share: Floats = odds / odds.sum()
+        return share
 
     def assign(self, problem: PlacementProblem) -> Assignment:
-        """The most probable device for each unit. When no device has memory for a unit, the first that each later unit may use."""
+        """The most probable device for each unit; if no device has memory for one, the first that it and later ones may use."""
         return play(PlacementEnv(problem), self).assignment
 
     def solver(self, name: str) -> Heuristic:

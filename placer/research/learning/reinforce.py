@@ -22,8 +22,8 @@ RATE, MOMENTUM, SQUARES, MIN_SCALE = 0.2, 0.9, 0.99, 1e-8
 def reinforce(env: PlacementEnv, rng: np.random.Generator, ends: float) -> Iterator[tuple[Episode, Policy]]:
     """Draws episodes with the policy, and makes what was better than the mean of the batch more probable.
 
-    The gradient is the mean of (score - mean) / deviation times that of the logarithm of the probability of the actions: REINFORCE
-    with the mean of a batch as baseline (Williams 1992). Adam makes steps of it.
+    This is REINFORCE with the mean of a batch as baseline (Williams 1992): the gradient is the mean of (score - mean) / deviation
+    times the gradient of the logarithm of the probability of the actions. Adam makes steps of it.
     """
     policy = Policy()
     mean, square = np.zeros_like(policy.weights), np.zeros_like(policy.weights)

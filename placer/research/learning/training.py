@@ -15,7 +15,8 @@ from placer.research.env import PlacementEnv
 from placer.research.learning.policy import Episode, OutOfTimeError, Policy
 
 Trainer: TypeAlias = Callable[[PlacementEnv, np.random.Generator, float], Iterator[tuple[Episode, Policy]]]
-"""From an environment, a generator and the end on `time.perf_counter` to episodes without end, each with the policy learned so far."""
+"""A function from an environment, a generator and the end on `time.perf_counter` to episodes, each with the policy so far. The
+episodes do not end by themselves."""
 
 EPISODES = 400
 
@@ -46,8 +47,9 @@ def train(trainer: Trainer, env: PlacementEnv, *, episodes: int = EPISODES, seed
     """
     policy, played = Policy(), list[Episode]()
     try:
-        for episode, policy in islice(trainer(env, np.random.default_rng(seed), ends), episodes):
+        for episode, learned in islice(trainer(env, np.random.default_rng(seed), ends), episodes):
             played.append(episode)
+            policy = learned
     except OutOfTimeError:
         pass
     scores = np.array([episode.score for episode in played])
