@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.common.clock import now
 from placer.problem.arrays import Ints
 from placer.problem.grouping import components
 from placer.problem.memory import excess
@@ -52,7 +52,7 @@ class HillClimbing:
     effort: float
     """Simulations that remain; a replay of a part of the step counts as that part."""
     ends: float
-    """On `time.perf_counter`."""
+    """On `placer.common.clock.now`."""
     best: Assignment | None = None
     score: float = 0.0
     _known: dict[bytes, int] = field(default_factory=dict)
@@ -79,6 +79,11 @@ class HillClimbing:
         ):
             self.best, self.score = assignment, score
         return score
+
+    def offer_fitting(self, assignment: Assignment) -> None:
+        """Offers an assignment, repaired if it does not fit."""
+        if self.offer(assignment) is None:
+            self.offer_repaired(assignment)
 
     def ranked(self) -> list[Assignment]:
         """The assignments that were offered and fit, after their improvements; the best first."""
@@ -142,7 +147,7 @@ class HillClimbing:
             for units, device in NEIGHBOURHOODS[tried](reduced.problem, current, int(self.effort - reserve)):
                 if step_ns <= self.bound_ns:
                     return StopReason.PROVED_OPTIMAL
-                if time.perf_counter() > self.ends:
+                if now() > self.ends:
                     return StopReason.TIME_LIMIT
                 if self.effort <= reserve:
                     return StopReason.MOVE_BUDGET

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s, unlimited
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
 from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
@@ -47,7 +47,7 @@ MAX_OPS_ALL_STARTS = 5_000
 OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
 OP_RUNS_PER_S = 400_000
-"""Effort per second of a time limit. Counting ops instead of reading the clock makes equal runs give equal results."""
+"""Effort per second of a time limit."""
 BOUND_S, BOUND_SHARE = 0.5, 0.2
 """Time for the bound under memory limits: seconds if there is no time limit, enough for some hundred ops; its share of one."""
 MAX_EFFORT_FACTOR = 4
@@ -59,6 +59,8 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
+GENETIC_SHARE, ANNEALING_SHARE = 0.4, 0.9
+"""Shares of the time that remains for the other searches."""
 MAX_ENUMERATED = 20_000
 """Up to this number of assignments, and if the time limit allows it, all of them are tried instead of the other searches."""
 MAX_START_RATIO = 2
@@ -100,6 +102,11 @@ class StepTime:
                 accelerators, multiplied by the number of accelerators (at most by `MAX_EFFORT_FACTOR`).
             seed: of `genetic` and `annealing`.
         """
+        with limit(time_limit_s):
+            return self._on_subsets(problem, objective, time_limit_s, seed)
+
+    def _on_subsets(self, problem: PlacementProblem, objective: Objective, time_limit_s: float | None, seed: int) -> Solution:
+        """The best of the searches on all accelerators, half of them, and so on."""
         started = time.perf_counter()
         subsets = [*halved(problem)]
         best = self._on_all(problem, objective, _time_share(time_limit_s, 0, len(subsets)), seed)
@@ -143,50 +150,22 @@ class StepTime:
         """
         started = time.perf_counter()
         runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        bound = max(known_bound_ns, step_bound_ns(Simulator(problem)))
-        if (
-            not known_bound_ns
-            and limits_can_bind(problem)
-            and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS)
-        ):
-            bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
-            bound = max(bound, limited_load_ns(Simulator(problem), seconds=bound_s))
         search = HillClimbing(
             problem,
-            bound_ns=bound,
+            bound_ns=known_bound_ns,
             effort=int(runs * min(MAX_EFFORT_FACTOR, max(1, len(accelerators(problem)))) / max(1, problem.num_ops)),
-            ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
+            ends=math.inf if time_limit_s is None else now() + time_limit_s,
         )
-        for start in _starts(problem):
-            if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
-                search.offer_repaired(start)
-        clusterings = _clusterings(search)
-        if max_start_ns is not None and (search.best is None or search.step_ns(search.best) > max_start_ns):
+        try:
+            with limit(time_limit_s):
+                reason = _searched(search, objective, time_limit_s, seed, known_bound_ns, max_start_ns)
+        except TimeUpError:
+            reason = StopReason.TIME_LIMIT
+        if search.best is None or reason is StopReason.ABANDONED:
+            detail = "" if reason is StopReason.ABANDONED else "no start could be repaired"
+            reason = StopReason.ABANDONED if reason is StopReason.ABANDONED else StopReason.NOT_FOUND
             elapsed_s = time.perf_counter() - started
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.ABANDONED)
-        if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
-            for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
-                search.offer(fitting)
-        if search.best is None:
-            elapsed_s, detail = time.perf_counter() - started, "no start could be repaired"
-            return Solution(
-                None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.NOT_FOUND, detail
-            )
-        for reduced, start in clusterings:
-            search.climb(reduced, start, search.effort // (2 * len(clusterings)))
-        seconds = time_limit_s or 0.0
-        run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
-        several = problem.num_ops <= MAX_OPS_ALL_STARTS and (run_searches or search.limited or len(accelerators(problem)) > 1)
-        starts = MAX_CLIMBS if several else 1
-        reason = _climb(search, starts, search.effort * (FIRST_CLIMB_SHARE if run_searches else 1))
-        if run_searches and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
-            if _assignments(problem) <= min(search.effort, MAX_ENUMERATED):
-                reason = _enumerate(search)
-            else:
-                for result in _search_results(problem, seconds, seed, search):
-                    if search.offer(result) is None:
-                        search.offer_repaired(result)
-                reason = _climb(search, starts, search.effort)
+            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, reason, detail)
         return answer(
             problem, objective, search.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
         )
@@ -204,6 +183,50 @@ class StepTime:
             ANNEALING,
             RANDOM_KEYS,
         )
+
+
+def _searched(
+    search: HillClimbing,
+    objective: Objective,
+    time_limit_s: float | None,
+    seed: int,
+    known_bound_ns: int,
+    max_start_ns: float | None,
+) -> StopReason:
+    """Offers starts to the search and makes moves from the best; returns why it ended. Arguments as of `StepTime._on_all`."""
+    problem = search.problem
+    with unlimited():  # whatever the limit, there is an assignment
+        search.offer_fitting(default_assignment(problem))
+    if not known_bound_ns:
+        search.bound_ns = step_bound_ns(search.simulator)
+        if search.limited and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+            bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
+            search.bound_ns = max(search.bound_ns, limited_load_ns(search.simulator, seconds=bound_s))
+    for start in _starts(problem):
+        if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+            search.offer_repaired(start)
+    clusterings = _clusterings(search)
+    if max_start_ns is not None and (search.best is None or search.step_ns(search.best) > max_start_ns):
+        return StopReason.ABANDONED
+    if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+        for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
+            search.offer(fitting)
+    if search.best is None:
+        return StopReason.NOT_FOUND
+    for reduced, start in clusterings:
+        search.climb(reduced, start, search.effort // (2 * len(clusterings)))
+    seconds = time_limit_s or 0.0
+    run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
+    several = problem.num_ops <= MAX_OPS_ALL_STARTS and (run_searches or search.limited or len(accelerators(problem)) > 1)
+    starts = MAX_CLIMBS if several else 1
+    reason = _climb(search, starts, search.effort * (FIRST_CLIMB_SHARE if run_searches else 1))
+    if run_searches and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
+        if _assignments(problem) <= min(search.effort, MAX_ENUMERATED):
+            return _enumerate(search)
+        for result in _search_results(problem, seconds, seed, search):
+            search.offer_fitting(result)
+        reason = _climb(search, starts, search.effort)
+    return reason
 
 
 def _time_share(seconds: float | None, k: int, last: int) -> float | None:
@@ -258,8 +281,6 @@ def _enumerate(search: HillClimbing) -> StopReason:
     options = [np.flatnonzero(row).tolist() for row in search.problem.units.allowed]
     shortest_ns: float = math.inf
     for device in itertools.product(*options):
-        if time.perf_counter() > search.ends:
-            return StopReason.TIME_LIMIT
         assignment = Assignment(np.array(device, np.int64))
         if search.offer(assignment) is not None:
             shortest_ns = min(shortest_ns, search.step_ns(assignment))
@@ -270,19 +291,20 @@ def _enumerate(search: HillClimbing) -> StopReason:
 
 def _search_results(problem: PlacementProblem, seconds: float, seed: int, search: HillClimbing) -> Iterator[Assignment]:
     """The results of `genetic` and `annealing` with this time limit and seed. They end at the bound of the search."""
-    rng = np.random.default_rng(seed)
-    yield evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
+    with limit(GENETIC_SHARE * remaining_s()):
+        effort, rng = effort_within(problem, seconds), np.random.default_rng(seed)
+        evolved = evolve(problem, "step_time", *effort, rng, search.bound_ns)[0]
+    yield evolved
     start = repair(problem, default_assignment(problem))
     if start is not None:
-        moves = moves_within(problem, "step_time", seconds)
-        rng = np.random.default_rng(seed)
-        yield anneal_repeatedly(problem, "step_time", start, moves, rng, search.ends, search.bound_ns)[0]
+        moves, rng = moves_within(problem, "step_time", seconds), np.random.default_rng(seed)
+        ends = now() + ANNEALING_SHARE * remaining_s()
+        yield anneal_repeatedly(problem, "step_time", start, moves, rng, ends, search.bound_ns)[0]
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
-    """The simple placements, so that the result is no worse than they are; then minimum cuts and heuristics."""
+    """Simple placements beside the default, so that the result is no worse than they are; then minimum cuts and heuristics."""
     large = problem.num_ops > MAX_OPS_ALL_STARTS
-    yield default_assignment(problem)
     yield all_on(problem, "CPU")
     yield all_on(problem, "GPU")
     undispatched = np.zeros((problem.num_units, problem.num_devices), np.int64)
