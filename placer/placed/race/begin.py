@@ -22,6 +22,7 @@ from placer.plan.verdict import DEFAULT, PLAN, Verdict
 if TYPE_CHECKING:
     from placer.options import Options
     from placer.placed.signatures import Signatures
+    from placer.plan.placement import Placement
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Solved
@@ -36,6 +37,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
+    alone = prepared.concrete if _is_plain(signatures, prepared.plan) else run
     may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
     if not is_wanted(signatures) or not may_try:
         signatures.unasked.stop()
@@ -45,9 +47,8 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if not is_wanted(signatures):
         return prepared
     if plan.verdict is not None:
-        is_plain = plan.verdict.used == DEFAULT and not signatures.options.pins
-        return decided(signatures, prepared, prepared.concrete if is_plain else run)
-    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
+        return decided(signatures, prepared, alone)
+    dispatch = Dispatch(alone, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
         if solved.problem.num_devices == 1:
             remember(plan.changed(plan.placement))
@@ -107,6 +108,12 @@ def asks_for_race(options: Options) -> bool:
     return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
+def _is_plain(signatures: Signatures, placement: Placement) -> bool:
+    """Whether the plain function runs by this placement: it is TensorFlow's default, and the options ask for nothing else."""
+    is_default = all(op.device == op.default for op in placement.ops.values())
+    return is_default and not signatures.options.pins and has_requested_devices(placement.graph)
+
+
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     """Whether there are several candidates, and one is predicted to gain what it must gain to be used."""
     default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
@@ -158,7 +165,7 @@ def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) ->
     """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
     if candidate.name == PLAN:
         return prepared.run  # type: ignore[no-any-return]
-    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
+    if candidate.name == DEFAULT and _is_plain(signatures, candidate.placement):
         return prepared.concrete  # type: ignore[no-any-return]
     assert prepared.trace is not None
     return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
