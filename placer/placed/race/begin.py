@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placer.common.units import three_digits
-from placer.graph.requested_devices import has_requested_devices
 from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
@@ -22,7 +21,6 @@ from placer.plan.verdict import DEFAULT, PLAN, Verdict
 if TYPE_CHECKING:
     from placer.options import Options
     from placer.placed.signatures import Signatures
-    from placer.plan.placement import Placement
     from placer.tf.rewrite.taping import TapedFunction
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Solved
@@ -37,7 +35,7 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
-    alone = prepared.concrete if _is_plain(signatures, prepared.plan) else run
+    alone = prepared.concrete if _is_plain(signatures, plan) else run
     may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
     if not is_wanted(signatures) or not may_try:
         signatures.unasked.stop()
@@ -108,10 +106,9 @@ def asks_for_race(options: Options) -> bool:
     return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
-def _is_plain(signatures: Signatures, placement: Placement) -> bool:
-    """Whether the plain function runs by this placement: it is TensorFlow's default, and the options ask for nothing else."""
-    is_default = all(op.device == op.default for op in placement.ops.values())
-    return is_default and not signatures.options.pins and has_requested_devices(placement.graph)
+def _is_plain(signatures: Signatures, plan: CallPlan) -> bool:
+    """Whether the plain function runs as the plan says, and does what the options ask for."""
+    return plan.is_plain and not signatures.options.pins
 
 
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
@@ -165,10 +162,11 @@ def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) ->
     """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
     if candidate.name == PLAN:
         return prepared.run  # type: ignore[no-any-return]
-    if candidate.name == DEFAULT and _is_plain(signatures, candidate.placement):
+    plan = CallPlan.of(candidate.placement)
+    if _is_plain(signatures, plan):
         return prepared.concrete  # type: ignore[no-any-return]
     assert prepared.trace is not None
-    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
+    return signatures.rewritten(prepared, prepared.trace, plan)
 
 
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:
