@@ -126,7 +126,7 @@ def _function(of_keras: KerasModel, step: str, options: Options, placement: Mode
         why = "each other function would begin anew with its own state, such as the position of a random seed"
         return f'{what}: {why}. Way out: race="off" lets it run by plan.' if anew else "", batches
 
-    race = StepRace(ways, placed.is_racing, reason_against)
+    race = StepRace(ways, placed, reason_against)
     placement.set(step, placed, race)
     return race
 

@@ -79,6 +79,7 @@ class EncodedAssignment:
         copied = problem.links.copy_ns(nbytes, count, src, dst)
         handled = np.rint(count * problem.links.interval_ns[src, dst]).astype(np.int64)
         moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
+        occupied = np.maximum(moved, handled) if problem.links.contention else np.zeros_like(moved)
         sends = np.zeros(problem.num_ops, np.int64)
         np.add.at(sends, table.op[message], handled)
         runs, sharing = tables.runs[ops], tables.sharing[ops, device]
@@ -94,5 +95,5 @@ class EncodedAssignment:
         )
         own = np.append(np.where(problem.devices.asynchronous, np.arange(problem.num_devices), -1), [-1] * problem.num_devices)
         link, out_of, into = src * 2 * problem.num_devices + dst, own[src], own[dst]
-        by_copy = (copied, np.maximum(moved, handled), link, out_of, into, handled)
+        by_copy = (copied, occupied, link, out_of, into, handled)
         return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -108,16 +109,15 @@ def limits(machine: Machine, asked: Mapping[str, str | int]) -> dict[str, int]:
     """The bytes that each device may hold, by device; -1 for no limit.
 
     Args:
-        machine: its memory without its reserves is the limit of a device that none is given for.
+        machine: its memory without its reserves, and without what others hold, is the limit of a device that none is given for.
         asked: limits by device spec, see `formulate`.
 
     Raises:
         OptionError: a limit does not parse.
         DeviceError: a limit names a device that is not there.
     """
-    limit_of = {
-        d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices
-    }
+    taken = Counter(machine.reserve_bytes) + Counter(machine.others_bytes)
+    limit_of = {d.name: d.memory_bytes - taken[d.name] if d.memory_bytes > 0 else -1 for d in machine.devices}
     specs = {name: parse(name) for name in asked}
     for name, spec in sorted(specs.items(), key=lambda entry: entry[1].index is not None):  # one device's own limit holds
         matched = [device for device in limit_of if spec.matches(device)]

@@ -71,6 +71,8 @@ class Links(Part):
     ns_per_byte: Floats = array("PP")
     interval_ns: Ints = array("PP", default=0)
     """The least time from the start of one copy to the start of the next."""
+    contention: bool = True
+    """A copy waits until its link is free. If False, any number of copies use a link at once, each as fast as one alone."""
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
         """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""

@@ -128,6 +128,10 @@ class PlacementProblem(Frozen):
         """The same problem where every device may hold any number of bytes."""
         return self.with_memory_limits(np.full(self.num_devices, -1))
 
+    def without_contention(self) -> PlacementProblem:
+        """The same problem where copies never wait for a link."""
+        return replace(self, links=replace(self.links, contention=False))
+
     def with_allowed(self, allowed: Bools) -> PlacementProblem:
         """The same problem with other devices allowed for each unit, [U, D]."""
         return replace(self, units=replace(self.units, allowed=allowed))

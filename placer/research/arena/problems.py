@@ -22,6 +22,8 @@ from placer.research.arena.adversary import adversarial
 from placer.research.arena.problem_file import load_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
+from placer.research.instances.task_graphs import SHAPES as TASK_GRAPHS
+from placer.research.instances.task_graphs import task_graph
 from placer.solvers.base import Objective
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.one_kind import all_on
@@ -70,7 +72,7 @@ def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = N
     A target is one of
 
     - a target of the command line, see `placer.verbs.read_target.read_target`;
-    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`;
+    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`, or of `task_graph` for a shape of it;
     - ``adversarial:LOSER,WINNER,KEY=NUMBER,...``, with the keywords of `adversarial`;
     - a file of `placer.research.arena.problem_file.save_problem` (``.npz``);
     - a workload of dnn-partitioning (``.json``), half of which fits on the accelerator.
@@ -129,8 +131,10 @@ def with_memory_share(problem: PlacementProblem, share: float) -> PlacementProbl
 
 def _made_up(text: str) -> PlacementProblem:
     """The problem of "family:SHAPE,KEY=NUMBER,..."."""
-    (shape,), keywords = _arguments(text, 1, synthetic, f"SHAPE is one of {', '.join(SHAPES)}")
-    return synthetic(shape, **keywords)
+    shape = text.removeprefix(FAMILY).partition(",")[0]
+    family = task_graph if shape in TASK_GRAPHS else synthetic
+    (shape,), keywords = _arguments(text, 1, family, f"SHAPE is one of {', '.join([*SHAPES, *TASK_GRAPHS])}")
+    return family(shape, **keywords)
 
 
 def _adversarial(text: str, objective: Objective) -> PlacementProblem:
