@@ -32,7 +32,7 @@ class CallPlan:
     verdict: Verdict | None
     """What calls took under this and other placements. None for a plan that is only predicted."""
     is_plain: bool
-    """Whether the plain function has each op on the same device: it is TensorFlow's default, and no `tf.device` scope is relaxed."""
+    """Whether the plain function has each op on the same device: it is TensorFlow's default and relaxes no `tf.device` scope."""
     make: Callable[[], Placement]
     """Gives the whole plan."""
     seen: Seen | None = None
