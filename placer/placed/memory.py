@@ -23,7 +23,7 @@ from placer.plan.call_plan import CallPlan
 from placer.plan.placement import Placement
 from placer.plan.plan_store import Entry, MemoryKey, PlanStore, packed, unpacked
 from placer.plan.saving import VERSION as PLAN_VERSION
-from placer.problem.formulate import limits
+from placer.problem.machine_devices import limits
 from placer.solvers.registry import solver, solvers
 from placer.verbs.share import shared_machine
 from placer.verbs.solve import machine_named

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from placer.problem.formulate import limits
+from placer.problem.machine_devices import limits
 from placer.tf import devices
 from placer.tf.gpu_use import gpu_use
 from placer.verbs.share import shared_machine

@@ -15,8 +15,8 @@ import placer
 from placer.errors import OptionError, PlanError
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
 from placer.research.arena.problems import problem_of
+from placer.research.formats.problem_file import fingerprint, load_problem, save_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
 from placer.research.instances.task_graphs import SHAPES as TASK_GRAPHS
