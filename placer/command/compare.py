@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from placer.command.arguments import add_option_flags, comma_separated, options_given
+from placer.command.arguments import GRAPHS, PROBLEMS, add_data, add_option_flags, comma_separated, options_given
 from placer.errors import OptionError
 from placer.options import OF_A_RUN
 from placer.research.arena.table_styles import STYLES
@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         metavar="TARGET",
         nargs="+",
-        help="as for solve; or family:SHAPE,KEY=NUMBER,... for a made-up problem, adversarial:LOSER,WINNER,KEY=NUMBER,... for "
-        "one on which a solver loses most to another, a saved problem (.npz)",
+        help=f"{GRAPHS}; or {PROBLEMS}",
     )
+    add_data(parser)
     parser.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
     parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="the solvers (default: all registered)")
     parser.add_argument(
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         jobs=args.jobs,
         signature=args.signature,
         memory_share=args.memory_share,
+        data=args.data,
         **options_given(args),
     )
     tables = [comparison.table(args.style), comparison.summary(args.style)]

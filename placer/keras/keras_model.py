@@ -39,10 +39,19 @@ class KerasModel:
         """Whether a distribution strategy decides the devices."""
         return self.model._distribute_strategy is not None
 
+    @property
+    def steps_per_execution(self) -> int:
+        """How many batches a call of Keras's function runs."""
+        return int(self.model.steps_per_execution)
+
     def step(self, name: str) -> Step:
         """What the model does with one batch: its "train", "test" or "predict" step."""
         step: Step = getattr(self.model, f"{name}_step")
         return step
+
+    def types(self, iterator: Any) -> Any:
+        """The types of the batches that an iterator gives; None if they are not known."""
+        return getattr(iterator, "element_spec", None)
 
     def runner(self, name: str, placed: PlacedBatches) -> Runner:
         """What takes the place of `Model.train_function`, `Model.test_function` or `Model.predict_function`.
@@ -73,10 +82,10 @@ class KerasModel:
         """Runs the step on `steps_per_execution` batches and gives the last results. Without a batch it raises StopIteration."""
 
         def run(iterator: Iterator[Any]) -> Any:
-            specs = getattr(iterator, "element_spec", None)
-            results = placed(next(iterator), specs)
-            for _, batch in zip(range(self.model.steps_per_execution - 1), iterator, strict=False):
-                results = placed(batch, specs)
+            types = self.types(iterator)
+            results = placed(next(iterator), types)
+            for _, batch in zip(range(self.steps_per_execution - 1), iterator, strict=False):
+                results = placed(batch, types)
             return results
 
         return run
@@ -115,18 +124,47 @@ class TfKerasModel(KerasModel):
     def is_distributed(self) -> bool:
         return self.model._distribution_strategy is not None
 
+    @property
+    def steps_per_execution(self) -> int:
+        steps = self.model.steps_per_execution  # a variable, which tf_keras changes for the last call of an epoch
+        return 1 if steps is None else int(steps)
+
     def step(self, name: str) -> Step:
         from placer.tf.run.keras_steps import counted
 
-        return counted(super().step(name), getattr(self.model, f"_{name}_counter"))
+        step = counted(super().step(name), getattr(self.model, f"_{name}_counter"))
+
+        def run(batch: Any) -> Any:
+            compiled = [optimizer for optimizer in self._optimizers() if optimizer.jit_compile]
+            for optimizer in compiled:  # XLA would put all updates on one device: each reads the learning rate
+                optimizer.jit_compile = False
+            try:
+                return step(batch)
+            finally:
+                for optimizer in compiled:
+                    optimizer.jit_compile = True
+
+        return run
+
+    def _optimizers(self) -> Iterator[Any]:
+        """The optimizers that are attributes of the model, and those inside of them. Others have no `jit_compile`."""
+        import tf_keras
+
+        for value in vars(self.model).values():
+            if isinstance(value, tf_keras.optimizers.Optimizer):
+                yield getattr(value, "inner_optimizer", value)
+
+    def types(self, iterator: Any) -> Any:
+        from placer.tf.run.keras_steps import open_types
+
+        return open_types(iterator.element_spec)
 
     def runner(self, name: str, placed: PlacedBatches) -> Runner:
-        from placer.tf.run.keras_steps import joined, open_types
+        from placer.tf.run.keras_steps import joined
 
         def run(iterator: Any) -> Any:
-            types = open_types(iterator.element_spec)
-            steps = self.model.steps_per_execution  # a variable, which tf_keras changes for the last call of an epoch
-            parts = [placed(next(iterator), types) for _ in range(1 if steps is None else int(steps))]
+            types = self.types(iterator)
+            parts = [placed(next(iterator), types) for _ in range(self.steps_per_execution)]
             return joined(parts) if name == "predict" else parts[-1]
 
         if name == "train":

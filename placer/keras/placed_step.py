@@ -11,6 +11,7 @@ from placer.keras.keras_model import KerasModel
 from placer.options import Options
 from placer.placed.function import PlacedFunction
 from placer.placed.model_options import fitting_options
+from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
 from placer.verbs.traced_for import traced_for
 
@@ -25,11 +26,14 @@ class PlacedStep:
     """
 
     def __init__(self, model: KerasModel, name: str, options: Options) -> None:
+        self.of_keras = model
         self._model = model.model
         self._step = model.step(name)
         self._name = f"{name}_step"
         self._options = options
         self._functions: dict[Hashable, PlacedFunction] = {}
+        self._first_sizes: dict[Hashable, tuple[str, ...]] = {}
+        """By layout: the sizes of its first batch."""
         self._of_one_size: set[Hashable] = set()
         """Layouts of which each size of a batch has a function of its own, since the step's code needs to know the size."""
         self._latest: Hashable = None
@@ -46,6 +50,23 @@ class PlacedStep:
             raise PlanError(f"the {self._name} of {self._model.name} has no plan yet: it has run no batch by plan")
         return self._functions[self._latest]
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether the latest batch has a plan."""
+        return self._latest in self._functions and self._functions[self._latest].signatures.latest is not None
+
+    @property
+    def call_plan(self) -> CallPlan | None:
+        """The plan of the latest batch; None if it ran unplaced, or there was none."""
+        latest = self.function().signatures.latest if self._functions else None
+        current = latest and latest.signature.current
+        return current.call_plan if current else None
+
+    @property
+    def first_sizes(self) -> tuple[str, ...]:
+        """The sizes of the first batch that had the layout of the latest one."""
+        return self._first_sizes[self._latest]
+
     def is_racing(self) -> bool:
         """Whether placements run its batches in turn, or will do so from its first batch on."""
         latest = self.function().signatures.latest if self._functions else None
@@ -59,7 +80,21 @@ class PlacedStep:
             specs: the types of all batches, if they are known; without them, batches of another size have the same type.
         """
         function, flat = self._function_of(batch, specs)
+        if self._latest not in self._first_sizes:
+            self._first_sizes[self._latest] = tuple(str(getattr(tensor, "shape", "")) for tensor in flat)
         return function(*flat)
+
+    def plan_only(self, batch: Any, specs: Any = None) -> Any:
+        """Plans the step for a batch, for a machine that is not here, and gives the results of the plain step.
+
+        Args:
+            batch, specs: as of a call.
+        """
+        from placer.tf.run.keras_steps import step_function
+
+        function, flat = self._function_of(batch, specs)
+        function.plan(*flat)
+        return step_function(self._model, self._step, self._latest, self._name)(*flat)
 
     def release(self) -> None:
         """Lets later plans move the variables of the step, which no longer runs."""
@@ -134,7 +169,7 @@ def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:
     """Whether a step starts anew on the next batches, see `PlacedStep.starts_anew`, and these batches, none of which is taken."""
     if isinstance(batches, list):
         return step.starts_anew(batches[0]), batches
-    if (specs := getattr(batches, "element_spec", None)) is not None:
-        return step.starts_anew(specs, specs), batches
+    if (types := step.of_keras.types(batches)) is not None:
+        return step.starts_anew(types, types), batches
     first = next(batches)
     return step.starts_anew(first), chain([first], batches)

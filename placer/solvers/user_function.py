@@ -19,11 +19,11 @@ def heuristic_of(function: Rule) -> Heuristic | RandomHeuristic:
     """
     name = getattr(function, "__name__", type(function).__name__)
     source = (function.__doc__ or "").strip().partition("\n")[0] or "A function of the user's."
-    kind = RandomHeuristic if _needed(function) == 2 else Heuristic
+    kind = RandomHeuristic if needed_arguments(function) == 2 else Heuristic
     return kind(name, partial(_checked, function, name), source)
 
 
-def _needed(function: Rule) -> int:
+def needed_arguments(function: Rule) -> int:
     """The number of positional arguments that a function cannot do without; 1 if that is not known."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -24,15 +24,15 @@ def first_allowed(problem: PlacementProblem) -> Assignment:
     return Assignment(problem.units.allowed.argmax(axis=1))
 
 
+def drawn(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
+    return Assignment((problem.units.allowed * rng.random(problem.units.allowed.shape)).argmax(axis=1))
+
+
 def halve_times(problem: PlacementProblem) -> Assignment:
     """The first allowed devices, after a change of the problem that makes them seem twice as fast."""
     object.__setattr__(problem, "ops", replace(problem.ops, **{name: getattr(problem.ops, name) // 2 for name in OF_TIME}))
     vars(problem)["unit_time_ns"] = problem.unit_time_ns // 2
     return first_allowed(problem)
-
-
-def drawn(problem: PlacementProblem, rng: np.random.Generator) -> Assignment:
-    return Assignment((problem.units.allowed * rng.random(problem.units.allowed.shape)).argmax(axis=1))
 
 
 def without_tensorflow(problem: PlacementProblem) -> Assignment:

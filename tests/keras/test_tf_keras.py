@@ -154,6 +154,7 @@ def test_batches_of_other_sizes_run_by_one_plan_and_tensorboard_finds_no_graph_o
 
 def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_the_optimizer() -> None:
     model = placer.keras.optimize(two_inputs(), pins={"embed": "CPU:1"})
+    model.optimizer.jit_compile = True  # as where there is a GPU
     model.fit(NAMED, Y, batch_size=BATCH, verbose=0)
     plan = model.placement.train
     of_layer = {name for name, layer in plan.graph.layers.items() if layer.endswith("/embed")}

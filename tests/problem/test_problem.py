@@ -20,7 +20,7 @@ from placer.problem.parts import Consumers, Devices, Ops, Tensors
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
-from placer.research.arena.problem_file import fingerprint
+from placer.research.formats.problem_file import fingerprint
 from placer.solvers.heuristics.tf_default import default_assignment
 from tests.helpers.pairwise import random_pairwise
 from tests.helpers.random_problems import problems

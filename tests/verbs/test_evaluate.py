@@ -18,7 +18,7 @@ from placer.errors import OptionError, PlacerError, PlanError
 from placer.problem.memory import peaks
 from placer.problem.price import total_cost_ns
 from placer.problem.schedule import Simulator
-from placer.research.arena.problem_file import fingerprint
+from placer.research.formats.problem_file import fingerprint
 from placer.research.instances.families import synthetic
 from placer.verbs import evaluate as evaluate_module
 from placer.verbs import problem as problem_module

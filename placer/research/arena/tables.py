@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,9 +31,10 @@ def _described(problem: ProblemScores) -> str:
     devices = r["devices"].split()
     limits = [f"{d} {format_bytes(r[f'limit_bytes.{d}'])}" for d in devices if f"limit_bytes.{d}" in r]
     score = problem.scores[0]
+    value = _format(problem)
     known = [
-        f"best {format_ns(score.best_ns)}" if np.isfinite(score.best_ns) else "no answer meets the limits",
-        f"bound {format_ns(score.bound_ns)}" if score.bound_ns else "no bound",
+        f"best {value(score.best_ns)}" if np.isfinite(score.best_ns) else "no answer meets the limits",
+        f"bound {value(score.bound_ns)}" if score.bound_ns else "no bound",
     ]
     return (
         f"{problem.problem}: {r['ops']} ops in {r['units']} units on {', '.join(devices)}"
@@ -42,25 +43,32 @@ def _described(problem: ProblemScores) -> str:
 
 
 def _problem_table(problem: ProblemScores, style: TableStyle) -> str:
-    devices = problem.record["devices"].split()
+    answers = [score.best_run for score in problem.scores if score.answered]
+    devices = [device for device in problem.record["devices"].split() if any(f"peak_bytes.{device}" in run for run in answers)]
     seeds = max(len(score.runs) for score in problem.scores) > 1
     head = ["solver", "status", problem.record["objective"].replace("_", " ")]
     head += ["best", "quartiles", "worst"] if seeds else []
     head += ["gap", "times best"]
-    other = "total_cost" if problem.record["objective"] == "step_time" else "step_time"
-    head += [other.replace("_", " "), *(f"peak {device}" for device in devices), "fit" if seeds else "", "seconds", ""]
+    value, others = _format(problem), _OTHER_VALUES.get(problem.record["objective"], ())
+    head += [
+        *(other.replace("_", " ") for other in others),
+        *(f"peak {device}" for device in devices),
+        "fit" if seeds else "",
+        "seconds",
+        "",
+    ]
     head = [cell for k, cell in enumerate(head) if cell or k == len(head) - 1]
     rows = []
     for score in problem.scores:
         run = score.best_run
         row = [score.label, _status(score)]
-        row += [_ns(score.median_ns)]
+        row += [value(score.median_ns)]
         if seeds:
-            spread = f"{_ns(score.quantile_ns(0.25))} to {_ns(score.quantile_ns(0.75))}" if score.answered else "–"
-            row += [_ns(score.quantile_ns(0)), spread, _ns(score.quantile_ns(1))]
+            spread = f"{value(score.quantile_ns(0.25))} to {value(score.quantile_ns(0.75))}" if score.answered else "–"
+            row += [value(score.quantile_ns(0)), spread, value(score.quantile_ns(1))]
         row += [f"{score.gap:.2%}" if score.answered and score.bound_ns else "–"]
         row += [f"{score.ratio:.3f}" if score.answered else "–"]
-        row += [_ns(run[f"{other}_ns"]) if score.answered else "–"]
+        row += [_ns(run.get(f"{other}_ns", np.inf)) if score.answered else "–" for other in others]
         row += [format_bytes(run[f"peak_bytes.{device}"]) if score.answered else "–" for device in devices]
         row += [f"{len(score.values_ns)}/{len(score.runs)}"] if seeds else []
         note = "" if score.answered else " ".join(str(run["note"]).split())  # on one line
@@ -142,6 +150,15 @@ def of_tests(blocks: Blocks, reference: str | None = None, style: TableStyle = "
 
 def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+_OTHER_VALUES = {"step_time": ("total_cost",), "total_cost": ("step_time",), "max_load": ("latency",), "latency": ("max_load",)}
+"""By objective: further values that records have."""
+
+
+def _format(problem: ProblemScores) -> Callable[[float], str]:
+    """Formats a value of the objective; a cost has no unit."""
+    return (lambda cost: f"{cost:,.0f}" if np.isfinite(cost) else "–") if problem.record["objective"] == "cost" else _ns
 
 
 def _ns(ns: float) -> str:

@@ -55,7 +55,10 @@ def work(path: str) -> None:
 
 def run(job: Job) -> dict[str, Any]:
     """The outcome of a run, what the solver claims, and its assignment; see `placer.research.arena.judge`."""
+    from placer.research.arena.instance_run import run_on_instance
     from placer.research.instances.families import synthetic
+    from placer.research.instances.instance import Instance
+    from placer.research.instances.solvers import instance_solver
     from placer.solvers.answer import checked
     from placer.solvers.base import Solution
     from placer.solvers.registry import solver
@@ -63,7 +66,12 @@ def run(job: Job) -> dict[str, Any]:
     problem = pickle.loads(job.problem.read_bytes())
     signal.setitimer(signal.ITIMER_REAL, job.ends_after_s)
     try:
-        chosen = solver(pickle.loads(job.solver))
+        given = pickle.loads(job.solver)
+        if isinstance(problem, Instance):
+            return run_on_instance(given, problem, job.time_limit_s, job.seed)
+        if instance_solver(given) is not None:
+            return {"outcome": "declined", "note": "it does not solve placement problems"}
+        chosen = solver(given)
         tiny = synthetic("chain", ops=4)
         with suppress(Exception):  # loads modules that are needed first here; loading is not planning
             chosen.solve(tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)

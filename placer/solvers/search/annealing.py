@@ -66,6 +66,7 @@ def anneal(
     moves: int,
     rng: np.random.Generator,
     ends: float = math.inf,
+    warmth: float = 1.0,
 ) -> Assignment:
     """Moves single units at random; returns the best assignment on the way. It fits if the start fits.
 
@@ -78,6 +79,7 @@ def anneal(
         moves: the number of moves.
         rng: draws the moves.
         ends: on `placer.common.clock.now`. If the moves take longer, the clock determines T in the second half of the time.
+        warmth: multiplies all temperatures.
     """
     started = now()
     seconds = max(1e-9, ends - started)
@@ -102,7 +104,7 @@ def anneal(
             rise = state.move(unit, to)
             if k < SAMPLED_MOVES:
                 rises.append(abs(rise))
-                first_temperature = max(1.0, sum(rises) / len(rises))
+                first_temperature = max(1.0, warmth * sum(rises) / len(rises))
             temperature = temperature_at(min(1.0, progress), first_temperature, LAST_TEMPERATURE_SHARE)
             if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
                 state.move(unit, current)
