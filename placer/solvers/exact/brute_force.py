@@ -28,9 +28,9 @@ NODE_OP_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class BruteForce:
-    """Prices all assignments, except where the work of the units that are placed first is no less than the best objective.
+    """Prices all assignments, except those whose work alone takes as long as the best one so far.
 
-    That work is all of it for the total cost, and that of the busiest stream or thread for the step time.
+    For the total cost, the work is the sum of all ops' times. For the step time, it is the work of the busiest stream or threads.
     """
 
     name: str = "brute_force"
