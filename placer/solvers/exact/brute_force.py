@@ -24,9 +24,9 @@ MAX_ASSIGNMENTS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class BruteForce:
-    """Prices all assignments, except where the work of the units that are placed first is no less than the best objective.
+    """Prices all assignments, except those whose work alone takes as long as the best one so far.
 
-    That work is all of it for the total cost, and that of the busiest stream or thread for the step time.
+    For the total cost, the work is the sum of all ops' times. For the step time, it is the work of the busiest stream or threads.
     """
 
     name: str = "brute_force"
@@ -38,11 +38,8 @@ class BruteForce:
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         """Prices as many assignments as about the time limit allows. Exact if these are all."""
-        started, limited, remaining = (
-            time.perf_counter(),
-            limits_can_bind(problem),
-            moves_within(problem, objective, time_limit_s),
-        )
+        started, limited = time.perf_counter(), limits_can_bind(problem)
+        remaining = moves_within(problem, objective, time_limit_s)
         ends = started + time_limit_s if time_limit_s >= MIN_CLOCKED_LIMIT_S else math.inf
         tree, simulator, best = _Tree(problem, objective), Simulator(problem), None
         for assignment in tree.leaves():
