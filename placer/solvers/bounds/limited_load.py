@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.arrays import Floats
 from placer.problem.parts import Links
 from placer.problem.price import transfers
@@ -25,8 +27,6 @@ WEIGHT_UPDATES = 8
 """Number of updates of the multiplicative weights."""
 LEARNING_RATE = 4.0
 """Exponent of the multiplicative weights: how fast they follow the loads."""
-MIN_CP_SAT_S = 0.01
-"""Least time limit of constraint programming, in seconds."""
 SCALE = 1024
 """Weighted loads are rounded down to 1/`SCALE` ns."""
 MAX_UNITS = 2_000
@@ -45,27 +45,31 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
     Args:
         seconds: the time limit.
     """
-    started = time.perf_counter()
+    best = 0
+    with limit(seconds), suppress(TimeUpError):
+        for load_ns in _load_bounds_ns(simulator):
+            best = max(best, load_ns)
+    return simulator.whole_ns(best, simulator.least_call_ns)
+
+
+def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
+    """Yields bounds on the least load of the busiest resource, in ns, for weights that follow the loads."""
     relaxation = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
     if relaxation is None:
-        return 0
+        return
     resources, limited = _Resources(simulator, relaxation), limits_can_bind(simulator.problem)
-    weight, best = np.full(_Resources.COUNT, 1 / _Resources.COUNT), 0
+    weight = np.full(_Resources.COUNT, 1 / _Resources.COUNT)
     for k in range(WEIGHT_UPDATES):
-        remaining_s = seconds - (time.perf_counter() - started)
-        if remaining_s <= 0:
-            break
         weighted = resources.weighted(weight)
         if limited:
-            bound, assignment = _least_cost(weighted, remaining_s / (WEIGHT_UPDATES - k))
+            bound, assignment = _least_cost(weighted, remaining_s() / (WEIGHT_UPDATES - k))
         else:
             cut = minimum_cut(weighted)
             bound, assignment = cut.bound_ns, cut.assignment
-        best = max(best, bound // SCALE - resources.slack_ns(weight))
+        yield bound // SCALE - resources.slack_ns(weight)
         busy = resources.busy(assignment)
         weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
-    return simulator.whole_ns(best, simulator.least_call_ns)
 
 
 class _Resources:
@@ -153,7 +157,7 @@ def shared_loads(simulator: Simulator) -> Floats:
 
 def _least_cost(problem: PlacementProblem, seconds: float) -> tuple[int, Assignment]:
     """A bound on the total cost of assignments that fit, in ns, and an assignment near it, which may exceed limits."""
-    started = time.perf_counter()
+    started = now()
     reduced = reduce(problem)
     prices = MemoryPrices(reduced.problem)
     prices.ascend(MAX_CUTS, started + seconds / 2)
@@ -161,7 +165,6 @@ def _least_cost(problem: PlacementProblem, seconds: float) -> tuple[int, Assignm
     if choices(reduced.problem) <= MAX_UNITS:
         model = Model(reduced.problem)
         model.limit(prices.moments)
-        remaining_s = max(MIN_CP_SAT_S, started + seconds - time.perf_counter())
-        _, candidate, proved = model.minimise(assignment, remaining_s, seed=0)
+        _, candidate, proved = model.minimise(assignment, max(0.0, started + seconds - now()), seed=0)
         bound, assignment = max(bound, proved), assignment if candidate is None else candidate
     return bound, reduced.invert(assignment)

@@ -232,7 +232,7 @@ class StepProgram:
         self._rows.add_one(float(load[:, 0].sum()) - slack_ns, columns, values)
 
     def _copies(self, src: int, dst: int) -> tuple[list[tuple[Ints, Floats]], list[tuple[Ints, Floats]]]:
-        """The load of the copies from one side to another: on a link between the own memories, and on a thread that feeds a stream.
+        """The loads of copies from one side to another: on a link between own memories, and on a thread that feeds a stream.
 
         Each is a list of variables, 1 if a copy is made, and of the least time for which it occupies the resource, in ns, divided
         by the number of such resources.
