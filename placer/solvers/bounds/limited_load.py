@@ -25,7 +25,7 @@ from placer.solvers.reductions.reduced import choices
 
 WEIGHT_UPDATES = 8
 """Number of updates of the multiplicative weights."""
-LEARNING_RATE = 4.0
+LEARNING_RATE = 2.0
 """Exponent of the multiplicative weights: how fast they follow the loads."""
 SCALE = 1024
 """Weighted loads are rounded down to 1/`SCALE` ns."""
@@ -58,7 +58,7 @@ def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
     if relaxation is None:
         return
     resources, limited = _Resources(simulator, relaxation), limits_can_bind(simulator.problem)
-    weight = np.full(_Resources.COUNT, 1 / _Resources.COUNT)
+    weight = _Resources.FIRST_WEIGHT
     for k in range(WEIGHT_UPDATES):
         weighted = resources.weighted(weight)
         if limited:
@@ -75,8 +75,9 @@ def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
 class _Resources:
     """The resources of the two sides: threads and all cores of side 0; the threads that feed side 1, and its streams; links."""
 
-    COUNT = 6
-    FEEDER, TO_ACCELERATOR, TO_HOST = 2, 4, 5
+    FEEDER = 2
+    FIRST_WEIGHT = np.array([0.24, 0.24, 0.24, 0.24, 0.02, 0.02])
+    """Links are seldom the busiest."""
 
     def __init__(self, simulator: Simulator, relaxation: PlacementProblem) -> None:
         problem, side = simulator.problem, sides(simulator.problem)
@@ -128,7 +129,7 @@ class _Resources:
         return int(weight[self.FEEDER] * self._slack_ns + weight[4:].sum() * len(self._relaxation.tensors)) + 1
 
     def busy(self, assignment: Assignment) -> Floats:
-        """[COUNT]: the load of each resource in an assignment of the relaxation, in ns."""
+        """[6]: the load of each resource in an assignment of the relaxation, in ns."""
         busy = np.append(self._load[np.arange(len(self._load)), assignment.device].sum(axis=0), [0.0, 0.0])
         copies = transfers(self._relaxation, assignment)
         tensor = copies.tensor

@@ -331,7 +331,7 @@ class StepProgram:
         from ortools.linear_solver.python import model_builder
 
         rows = self._rows
-        row, column, value = (np.concatenate(parts) for parts in (rows.row, rows.column, rows.value))
+        row, column, value = np.concatenate(rows.row), np.concatenate(rows.column), np.concatenate(rows.value)
         at_least = np.concatenate(rows.at_least)
         unit = np.where(self._upper > 1, float(self._limit_ns), 1.0)  # times as shares of the limit
         size = np.ones(rows.count)
@@ -354,7 +354,7 @@ class StepProgram:
         reduced = np.zeros(len(unit))
         reduced[self._step] = 1.0
         np.subtract.at(reduced, column, dual[row] * value)
-        terms = np.where(reduced > 0, self._lower, self._upper) * reduced
-        error = np.abs(dual * at_least).sum() + np.abs(terms).sum() + np.abs(dual[row] * value * self._upper[column]).sum()
-        bound_ns = float((dual * at_least).sum() + terms.sum() - MARGIN * error)
+        least_terms = np.where(reduced > 0, self._lower, self._upper) * reduced
+        added = np.abs(dual * at_least).sum() + np.abs(least_terms).sum() + np.abs(dual[row] * value * self._upper[column]).sum()
+        bound_ns = float((dual * at_least).sum() + least_terms.sum() - MARGIN * added)
         return max(0, int(bound_ns)), np.array([simplex.value(variables[c]) for c in self._share])

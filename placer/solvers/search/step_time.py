@@ -74,6 +74,8 @@ MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 REHEATED, MAX_REHEATS = 0.2, 3
 """At the end the best assignment is annealed again, from a share of the usual first temperature, until so many runs in turn find
 nothing better."""
+ANNEALED_RUNS = 100_000
+"""Without a time limit and with several accelerators, the best is annealed once with this effort, in ops run."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -176,7 +178,10 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        reason = _run_searches(search, seconds, seed)
+        return _run_searches(search, seconds, seed)
+    if not seconds and others and search.best is not None:
+        search.effort = min(search.effort, ANNEALED_RUNS / max(1, problem.num_ops))
+        _anneal_best(search, reason, seed, warmth=1.0)
     return reason
 
 
@@ -307,14 +312,24 @@ def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason
     """Offers the results of `genetic` and `annealing`, makes moves from the best, and anneals it again; returns why it ended."""
     for result in _search_results(search.problem, seconds, seed, search):
         search.offer_fitting(result)
-    reason = _climb(search, MAX_CLIMBS, search.effort)
+    return _anneal_best(search, _climb(search, MAX_CLIMBS, search.effort), seed, REHEATED)
+
+
+def _anneal_best(search: HillClimbing, reason: StopReason, seed: int, warmth: float) -> StopReason:
+    """Anneals the best assignment, until `MAX_REHEATS` runs in turn find nothing better; returns why that ended.
+
+    Args:
+        reason: why the search before ended. If it has found no local optimum, nothing is done.
+        seed: of the moves.
+        warmth: multiplies all temperatures.
+    """
     rng, failures = np.random.default_rng(seed + 1), 0
     while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM:
         best = search.best
         assert best is not None
         moves = min(MAX_MOVES_PER_UNIT * choices(search.problem), int(search.effort))
         search.effort -= moves
-        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=REHEATED)
+        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=warmth)
         search.offer(found)
         if search.best is not best:
             reason = _climb(search, 1, search.effort)
