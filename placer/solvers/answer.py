@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from placer.common.clock import unlimited
 from placer.common.units import format_bytes
 from placer.errors import OptionError
 from placer.problem.memory import excess
@@ -33,11 +34,13 @@ def answer(
         stop_reason: why the search ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
         stop_detail: see `Solution`.
     """
-    value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
+    with unlimited():
+        value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
+        excess_text = overfull(problem, assignment)
     if not (problem.units.allowed.sum(axis=1) > 1).any():
         lower_bound_ns, stop_reason, stop_detail = value, StopReason.NO_CHOICE, ""
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
-    if excess_text := overfull(problem, assignment):
+    if excess_text:
         status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, excess_text
     seconds = time.perf_counter() - started
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)
@@ -51,9 +54,10 @@ def checked(returned: object, problem: PlacementProblem, name: str) -> Assignmen
     """
     device = np.asarray(getattr(returned, "device", None))
     if not isinstance(returned, Assignment) or device.shape != (problem.num_units,) or device.dtype.kind not in "iu":
-        actual = f"shape {device.shape} of {device.dtype}" if isinstance(returned, Assignment) else f"a {type(returned).__name__}"
+        is_assignment = isinstance(returned, Assignment)
+        actual = f"one of shape {device.shape} of {device.dtype}" if is_assignment else f"a {type(returned).__name__}"
         raise OptionError(
-            f"{name} returned no Assignment of {problem.num_units} integers, a device's number for each unit, but {actual}."
+            f"{name}: an Assignment has {problem.num_units} integers, a device's number for each unit, and this is {actual}."
         )
     exists = (device >= 0) & (device < problem.num_devices)
     wrong = np.flatnonzero(~(exists & problem.units.allowed[np.arange(problem.num_units), np.where(exists, device, 0)]))

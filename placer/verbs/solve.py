@@ -11,6 +11,7 @@ from typing import Any
 from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
+from placer.common.clock import counted
 from placer.common.escaping import brief
 from placer.common.garbage_collection import paused_collection
 from placer.common.suggestions import did_you_mean
@@ -32,11 +33,10 @@ from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 from placer.verbs.share import shared_costs, shared_machine
 
 _DEVICE_NAME = re.compile(r"/?(device:)?(?P<kind>[CG]PU)(:\d+|:\*)?", re.IGNORECASE)
-MAX_TIME_LIMIT_S = 1e9
-"""About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +97,7 @@ def solved(graph: OpGraph, machine: Machine | str | None = None, options: Option
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
-    named_machine, model, chosen = look_up(options)
-    target = shared_machine(named_machine or _local_machine(graph), options.share)
-    model = shared_costs(model, options.share)
+    target, model, chosen = planned_for(graph, options)
     for guess in (True, False):
         try:
             planned, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
@@ -128,29 +126,31 @@ def _solved(
     if not isinstance(solution, Solution):
         raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     if solution.assignment is None or solution.status is Status.UNKNOWN:
-        raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
+        with counted():  # the explanation, too, is the same on every machine
+            raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
 
     solution = replace(solution, assignment=assignment)
     at_ends = price_at_ends(graph, target, options, constraints, model, assignment)
     placement = expand(graph, target, options, constraints, formulation, solution, at_ends)
     report = validate(problem, assignment, placement.total_cost_ns)
-    if not report.ok:
-        raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
+    value_ns = placement.step_time_ns if options.objective == "step_time" else placement.total_cost_ns
+    false_claim = f"it claims {solution.objective_ns} ns for a plan of {value_ns} ns" if solution.objective_ns != value_ns else ""
+    if wrong := [*report.violations[:5], *filter(None, [false_claim])]:
+        raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(wrong)}.")
     planned = Solved(placement, target, options, constraints, formulation, solution)
     return planned, (*constraints.notes, *sizes_without_bound(graph, options))
 
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
     """The solver's answer. Raises OptionError or InfeasibleError if the solver does not support the problem."""
-    if reason := chosen.unsupported(problem, options.objective):
+    if reason := chosen.unsupported(problem.copy(), options.objective):
         unlimited = problem.without_memory_limits()
         if chosen.unsupported(unlimited, options.objective):
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {reason}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {reason}. Way out: {way}.")
-    limit = {} if options.time_limit_s is None else {"time_limit_s": min(options.time_limit_s, MAX_TIME_LIMIT_S)}
-    return chosen.solve(problem, options.objective, seed=options.seed, **limit)
+    return run(chosen, problem, options.objective, seed=options.seed, time_limit_s=options.time_limit_s, effort=options.effort)
 
 
 def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:
@@ -161,6 +161,16 @@ def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Boo
     if options.variables != "move":
         without['variables="move"'] = replace(options, variables="move")
     return {way_out: constrain(graph, target, changed).allowed for way_out, changed in without.items()}
+
+
+def planned_for(graph: OpGraph, options: Options) -> tuple[Machine, CostModel, Solver]:
+    """What a graph is planned for, and by what: the share of the machine and of its costs that options name, and the solver.
+
+    Raises:
+        OptionError: one of the names does not exist, or no machine is named and TensorFlow is not installed.
+    """
+    machine, model, chosen = look_up(options)
+    return shared_machine(machine or _local_machine(graph), options.share), shared_costs(model, options.share), chosen
 
 
 def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:

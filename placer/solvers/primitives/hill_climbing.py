@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.common.clock import unlimited
 from placer.problem.arrays import Ints
 from placer.problem.grouping import components
 from placer.problem.memory import excess
@@ -34,25 +34,20 @@ REPLAY_OVERHEAD = 0.2
 """Effort of a replay besides the ops it runs, in simulations."""
 MAX_REPAIRS, REPAIR_EFFORT = 10, 4
 """Limit of the number of moves per round that are repaired because they exceed a limit; the effort of one, in simulations."""
-COPY_WEIGHT = 0.25
-"""With several accelerators: the weight of copies between accelerators in a score, and the weight of the total cost in a
-penalised step. The model overlaps copies with work more than a machine does."""
 
 
 @dataclass
 class HillClimbing:
     """The best assignment that fits so far, and the effort that remains for better ones.
 
-    An assignment is better if its score is lower: its step time plus, with several accelerators, `COPY_WEIGHT` times the time of
-    its copies between accelerators. It is also better if its step is no longer and its penalised step is shorter.
+    An assignment is better if its score is lower: its step time plus the share `Devices.unhidden_percent` of the time of its
+    copies between accelerators. It is also better if its step is no longer and its penalised step is shorter.
     """
 
     problem: PlacementProblem
     bound_ns: int
     effort: float
     """Simulations that remain; a replay of a part of the step counts as that part."""
-    ends: float
-    """On `time.perf_counter`."""
     best: Assignment | None = None
     score: float = 0.0
     _known: dict[bytes, int] = field(default_factory=dict)
@@ -63,7 +58,7 @@ class HillClimbing:
         self.simulator = Simulator(self.problem)
         self.limited = limits_can_bind(self.problem)
         self._group = accelerators(self.problem)
-        self._several = len(self._group) > 1
+        self._copy_weight = self.problem.devices.unhidden_percent / 100 if len(self._group) > 1 else 0.0
 
     def offer(self, assignment: Assignment) -> float | None:
         """Records an assignment; returns its score, or None if it does not fit."""
@@ -79,6 +74,11 @@ class HillClimbing:
         ):
             self.best, self.score = assignment, score
         return score
+
+    def offer_fitting(self, assignment: Assignment) -> None:
+        """Offers an assignment, repaired if it does not fit."""
+        if self.offer(assignment) is None:
+            self.offer_repaired(assignment)
 
     def ranked(self) -> list[Assignment]:
         """The assignments that were offered and fit, after their improvements; the best first."""
@@ -114,13 +114,13 @@ class HillClimbing:
         return step_ns
 
     def _score(self, assignment: Assignment) -> float:
-        return self.step_ns(assignment) + (
-            COPY_WEIGHT * handed_ns(self.problem, assignment, self._group) if self._several else 0.0
-        )
+        handed = self._copy_weight and self._copy_weight * handed_ns(self.problem, assignment, self._group)
+        return self.step_ns(assignment) + handed
 
     def _penalised_ns(self, assignment: Assignment) -> float:
-        """What a move must lower: the step time plus, with several accelerators, `COPY_WEIGHT` times the total cost; in ns."""
-        return self.step_ns(assignment) + (COPY_WEIGHT * total_cost_ns(self.problem, assignment) if self._several else 0.0)
+        """What a move must lower: the step time plus, with several accelerators, a share of the total cost; in ns."""
+        penalty = self._copy_weight and self._copy_weight * total_cost_ns(self.problem, assignment)
+        return self.step_ns(assignment) + penalty
 
     def climb(self, reduced: Reduced, current: Assignment, effort: float) -> StopReason:
         """Makes moves that shorten the penalised step and do not lengthen the step; returns why it ended.
@@ -142,8 +142,6 @@ class HillClimbing:
             for units, device in NEIGHBOURHOODS[tried](reduced.problem, current, int(self.effort - reserve)):
                 if step_ns <= self.bound_ns:
                     return StopReason.PROVED_OPTIMAL
-                if time.perf_counter() > self.ends:
-                    return StopReason.TIME_LIMIT
                 if self.effort <= reserve:
                     return StopReason.MOVE_BUDGET
                 moved = _moved(current, units, device)
@@ -159,7 +157,8 @@ class HillClimbing:
                 if self._moved_ns(replay, whole) <= step_ns and self._penalised_ns(whole) < penalised_ns:
                     self._scored.pop(reduced.invert(current).device.tobytes(), None)
                     current, step_ns, penalised_ns, improved = moved, self.step_ns(whole), self._penalised_ns(whole), True
-                    self.offer(whole)
+                    with unlimited():  # what is found is not lost
+                        self.offer(whole)
                     replay = self._replay(whole)
             tried = 0 if improved else tried + 1
         return StopReason.PROVED_OPTIMAL if step_ns <= self.bound_ns else StopReason.LOCAL_OPTIMUM
