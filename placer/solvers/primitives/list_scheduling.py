@@ -69,6 +69,11 @@ class Schedule:
         return sorted(ready)
 
     @property
+    def makespan_ns(self) -> int:
+        """When the last op ends, in ns."""
+        return max(self.end, default=0)
+
+    @property
     def assignment(self) -> Assignment:
         """The assignment, once all ops are scheduled."""
         return Assignment(np.array([devices[0] for devices in self._choices], np.int64))
