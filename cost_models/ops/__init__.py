@@ -28,13 +28,12 @@ from cost_models.ops import (
     state,
     strings,
 )
-from cost_models.ops.optype import Difference, Fusion, OpType, View
+from cost_models.ops.optype import Difference, OpType, View
 from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
     as_measured,
     copied_read,
     entry_of,
-    is_awaited,
     is_copied,
     output_bounds,
     runs_on_host,
@@ -71,7 +70,6 @@ FAMILIES = (
 __all__ = [
     "FAMILIES",
     "Difference",
-    "Fusion",
     "OpType",
     "UnmeasurableError",
     "View",
@@ -80,7 +78,6 @@ __all__ = [
     "copied_read",
     "entry_of",
     "in_host_memory",
-    "is_awaited",
     "is_copied",
     "output_bounds",
     "runs_on_host",

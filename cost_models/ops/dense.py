@@ -6,7 +6,7 @@ import itertools
 import math
 
 from cost_models.base import OpSignature
-from cost_models.ops.optype import Difference, Fusion, OpType
+from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.table import register
 from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, nbytes, sides
 
@@ -89,20 +89,7 @@ def _transposes(equation: str) -> int:
     return (not is_matrices(left)) + (not is_matrices(right)) + (kinds(output) != sorted(set(kinds(output))))
 
 
-register(
-    "MatMul",
-    OpType(
-        work=_matmul,
-        start_factor=2.1,
-        differs=PRODUCT,
-        fusion=Fusion(
-            "_FusedMatMul",
-            activations=frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}),
-            breaking_after_sum=frozenset({"Relu", "Relu6", "Elu"}),
-        ),
-    ),
-)
-register("BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul", OpType(work=_matmul, start_factor=2.1, differs=PRODUCT))
+register("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul", OpType(work=_matmul, start_factor=2.1, differs=PRODUCT))
 register("SparseMatMul", OpType(work=_matmul))
 register("Einsum", OpType(work=_einsum, start_factor=2.1, differs=PRODUCT))
 register("XlaEinsum", OpType(work=_einsum))

@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.base import CostModel
 from cost_models.machines import Machine
-from cost_models.ops import copied_read, entry_of, is_awaited
+from cost_models.ops import copied_read, entry_of
 from cost_models.transfers import copy_costs
 from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
@@ -75,7 +75,6 @@ def formulate(
             workspace_bytes=costs.workspace_bytes + flow.unused_bytes[:, None],
             follows_input=np.array([_follows_input(graph, op) for op in ops], np.bool_),
             serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
-            awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
             moment=flow.moment,
             control_src=flow.controls[:, 0],
             control_dst=flow.controls[:, 1],
@@ -94,7 +93,7 @@ def _devices(graph: OpGraph, machine: Machine, memory_limits: Mapping[str, str |
         kinds=tuple(d.kind for d in devices),
         memory_limit_bytes=np.array(list(limits(machine, memory_limits).values()), np.int64),
         asynchronous=np.array([d.asynchronous for d in devices], np.bool_),
-        threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in devices], np.int64),
+        threads=np.array([1 if d.asynchronous else d.cores for d in devices], np.int64),
         shares_cores=np.array([d.kind == "CPU" and machine.link(devices[0].name, d.name) is None for d in devices], np.bool_),
         call_ns=np.array([d.call_ns for d in devices], np.int64),
         wake_ns=np.array([d.wake_ns for d in devices], np.int64),
