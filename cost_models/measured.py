@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cost_models.analytic import launch_ns
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device
 from cost_models.measurements import Table, signature_text
-from cost_models.ops import work_of
+from cost_models.ops import is_awaited, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +30,9 @@ class MeasuredModel:
         measured = column.get(signature_text(signature)) if column else None
         if measured is None:
             return self.otherwise.op_cost(signature, device)
-        source, workspace = "harvested" if measured.harvested else "measured", work_of(signature).workspace_bytes
-        return OpCost(measured.time_ns, measured.dispatch_ns, measured.compute_ns, workspace, source)
+        work, dispatch, compute = work_of(signature), measured.dispatch_ns, measured.compute_ns
+        if device.asynchronous and is_awaited(signature):
+            # Each op of the measured chain waited for the one before it, so its dispatch time includes that wait.
+            dispatch, compute = min(dispatch, launch_ns(signature.op_type, work, device)), max(dispatch, compute)
+        source = "harvested" if measured.harvested else "measured"
+        return OpCost(measured.time_ns, dispatch, compute, work.workspace_bytes, source)

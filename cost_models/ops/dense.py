@@ -14,27 +14,25 @@ PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
 """Why a product's results depend on the device."""
 SIDES_MULTIPLE = 4
 """A GPU's matrix units take tensors whose last side is a multiple of this."""
-_EFFICIENCY, _FILL_NS = 0.77, 4_000.0
-"""Share of the best rate on a GPU that products reach, and the time until its matrix units are busy."""
+_UNALIGNED, _TRANSPOSED = 0.5, 0.65
+"""Shares of a GPU's best rate if rows do not start at a multiple of 16 bytes, and if the left factor is transposed."""
+_FILL_NS = 4_000.0
+"""Time until a GPU's matrix units are busy."""
 
 
 def _matmul(op: OpSignature) -> Work:
-    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache.
-
-    A GPU's matrix units are half as fast if rows do not start at a multiple of 16 bytes.
-    """
+    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache."""
     left = sides(op.inputs, 0)
     transposed = op.attr("transpose_a") or op.attr("adj_x")
     depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
     outputs = elements(op.outputs[:1])
     tensors = op.inputs[:2] + op.outputs[:1]
     aligned = all((sides((spec,), 0) or (1,))[-1] % SIDES_MULTIPLE == 0 for spec in tensors)
-    efficiency = _EFFICIENCY if aligned else _EFFICIENCY / 2
     return Work(
         flops=2.0 * outputs * depth,
         nbytes=nbytes(op.inputs) + nbytes(op.outputs),
         is_product=True,
-        efficiency=efficiency,
+        efficiency=(1.0 if aligned else _UNALIGNED) * (_TRANSPOSED if transposed else 1.0),
         one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES,
         gpu_serial_ns=_FILL_NS,
     )
@@ -63,7 +61,6 @@ def _einsum(op: OpSignature) -> Work:
         flops=2.0 * outputs * depth,
         nbytes=moved,
         is_product=True,
-        efficiency=_EFFICIENCY,
         kernels=1 + transposes,
         cpu_serial_ns=transposes * TRANSPOSE_NS,
         gpu_serial_ns=_FILL_NS,

@@ -146,13 +146,13 @@ register("UnsortedSegmentSum UnsortedSegmentProd", replace(_SUMMED, recipe=_unso
 register("UnsortedSegmentMax UnsortedSegmentMin", replace(_SEGMENTS, recipe=_unsorted_segments))
 _SORTED = replace(_SEGMENTS, work=_sorted_segments_work, recipe=_sorted_segments)
 
-register("SegmentSum SegmentMean SegmentProd", replace(_SORTED, differs=BOUNDS_AND_SUMS))
-register("SegmentMax SegmentMin", replace(_SORTED))
+register("SegmentSum SegmentMean SegmentProd", replace(_SORTED, awaited=True, differs=BOUNDS_AND_SUMS))
+register("SegmentMax SegmentMin", replace(_SORTED, awaited=True))
 register("SegmentSumV2", replace(_SORTED, differs=frozenset()))
 register("SegmentMaxV2 SegmentMinV2 SegmentProdV2", OpType(recipe=_sorted_segments))
 register(
     "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
-    replace(_SUMMED, recipe=_sparse_segments),
+    replace(_SUMMED, awaited=True, recipe=_sparse_segments),
 )
 register(
     "SparseSegmentSumGrad SparseSegmentMeanGrad SparseSegmentSqrtNGrad",

@@ -55,7 +55,7 @@ register(
     AdjustSaturation DrawBoundingBoxes""",
     OpType(work=_resize),
 )
-register("CropAndResize", OpType(work=_crop, recipe=_boxes))
+register("CropAndResize", OpType(work=_crop, awaited=True, recipe=_boxes))
 register("CropAndResizeGradImage CropAndResizeGradBoxes", OpType(work=_crop, differs=_SUMS))
 register("AdjustContrastv2", OpType(work=_contrast, differs=_SUMS))
 register(

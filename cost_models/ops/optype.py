@@ -106,6 +106,9 @@ class OpType:
     host_kernel: HostRule | None = None
     """Whether a GPU's kernel has all inputs and outputs in host memory, so that the host does the work. From TensorFlow's kernel
     registry."""
+    awaited: bool = False
+    """Whether the ops after it wait until its GPU kernel has told the host something, such as a shape; the host's thread does
+    other things meanwhile. True for TensorFlow's `AsyncOpKernel` ops with GPU kernels."""
     cpu_serial: bool = False
     """Whether its CPU kernel uses one thread."""
 

@@ -238,17 +238,17 @@ register("TopK NthElement", OpType(work=_sort))
 
 _UNIQUE = OpType(work=_unique, cpu_serial=True, output_bounds=_all_different, data_sized=(0,), recipe=_many_different)
 
-register("Unique", replace(_UNIQUE, work=_unique_or_on_host, host_kernel=_is_no_integer))
-register("UniqueWithCounts", replace(_UNIQUE))
+register("Unique", replace(_UNIQUE, work=_unique_or_on_host, host_kernel=_is_no_integer, awaited=True))
+register("UniqueWithCounts", replace(_UNIQUE, awaited=True))
 register("UniqueV2 UniqueWithCountsV2", _UNIQUE)
-register("Where", OpType(work=_where, host_kernel=all_int32, output_bounds=_true_positions, data_sized=(0,)))
+register("Where", OpType(work=_where, host_kernel=all_int32, awaited=True, output_bounds=_true_positions, data_sized=(0,)))
 register("ListDiff", OpType(work=_where, cpu_serial=True, output_bounds=_none_removed, data_sized=(0, 1), recipe=_two_lists))
 
 _SORTED_PARTS = OpType(work=moves(2, kernels=6, cpu_ns_each=2, gpu_serial_ns=30_000))
 
 register(
     "DynamicPartition",
-    replace(_SORTED_PARTS, differs=BOUNDS, output_bounds=_all_in_one, data_sized="all", recipe=_partitions),
+    replace(_SORTED_PARTS, awaited=True, differs=BOUNDS, output_bounds=_all_in_one, data_sized="all", recipe=_partitions),
 )
 register("Bucketize LowerBound UpperBound", _SORTED_PARTS)
 
@@ -260,8 +260,8 @@ register(
 )
 register("NonMaxSuppressionWithOverlaps", replace(_SUPPRESSION, work=_suppression_by_overlaps))
 register("CombinedNonMaxSuppression", OpType(work=_combined_suppression, recipe=_boxes_of_classes))
-register("GenerateBoundingBoxProposals", OpType())
-register("SparseFillEmptyRows", OpType(output_bounds=_filled_rows, data_sized=(0, 1)))
+register("GenerateBoundingBoxProposals", OpType(awaited=True))
+register("SparseFillEmptyRows", OpType(awaited=True, output_bounds=_filled_rows, data_sized=(0, 1)))
 register(
     "CTCGreedyDecoder",
     OpType(work=Timed(cpu=((once, 1_220), (elements_in, 0.53))), output_bounds=_decoded, data_sized=(0, 1), recipe=_all_steps),

@@ -62,6 +62,11 @@ def runs_on_host(op: OpSignature) -> bool:
     return rule is not None and rule(op)
 
 
+def is_awaited(op: OpSignature) -> bool:
+    """Whether the ops after this one wait for its end on a GPU, while the host does something else."""
+    return entry_of(op.op_type).awaited and not runs_on_host(op)
+
+
 def copied_read(read: OpSignature) -> OpSignature:
     """The same read of a variable, with its value copied."""
     return replace(read, attrs=(*read.attrs, ("copied", True)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.base import CostModel
 from cost_models.machines import Machine
-from cost_models.ops import copied_read, entry_of
+from cost_models.ops import copied_read, entry_of, is_awaited
 from cost_models.transfers import copy_costs
 from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
@@ -75,6 +75,7 @@ def formulate(
             workspace_bytes=costs.workspace_bytes + flow.unused_bytes[:, None],
             follows_input=np.array([_follows_input(graph, op) for op in ops], np.bool_),
             serial=np.array([entry_of(op.op_type).cpu_serial for op in ops], np.bool_),
+            awaited=np.array([is_awaited(op.signature) for op in ops], np.bool_),
             moment=flow.moment,
             control_src=flow.controls[:, 0],
             control_dst=flow.controls[:, 1],

@@ -112,6 +112,8 @@ class Ops(Part):
     """TensorFlow's placer puts the op on the device of its first input, if this holds for all ops of its unit."""
     serial: Bools = array("N", default=False)
     """The kernel uses one thread of a CPU however long it takes, so several such ops run at once."""
+    awaited: Bools = array("N", default=False)
+    """The host needs the result of the kernel to continue, so all consumers wait for its end on asynchronous devices too."""
     moment: Ints = array("N", default=np.arange)
     """The position of each op in the order in which ops take and give back memory: a permutation of 0..N-1, topological."""
     control_src: Ints = array("K", default=())

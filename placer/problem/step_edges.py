@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.problem.arrays import Grouped, Ints, derived
+from placer.problem.arrays import Bools, Grouped, Ints, derived
 from placer.problem.edges import Edges, edges_of
 from placer.problem.problem import PlacementProblem, once_per_problem
 
@@ -18,6 +18,8 @@ ISSUED, DONE = -2, -1
 class StepEdges(Edges):
     """`Edges` sorted by producer, then by message."""
 
+    awaited: Bools
+    """[M]: all consumers wait for the end of the producer."""
     start_list: list[int]
     """The edges out of op i are start_list[i]:start_list[i + 1]."""
     consumer_list: list[int]
@@ -47,6 +49,7 @@ class StepEdges(Edges):
             consumer=edges.consumer[order],
             consumer_place=edges.consumer_place[order],
             is_control=edges.is_control[order],
+            awaited=problem.ops.awaited[edges.op],
             start_list=np.searchsorted(edges.producer[order], np.arange(problem.num_ops + 1)).tolist(),
             consumer_list=edges.consumer[order].tolist(),
             message_end_list=np.repeat(ends, ends - begins).tolist(),
@@ -82,7 +85,7 @@ class StepEdges(Edges):
         src = self.place[message, op_device[self.op[message]]]
         dst = self.consumer_place[edges, op_device[self.consumer[edges]]]
         in_stream = (src == dst) & (src < problem.num_devices) & problem.devices.asynchronous[src % problem.num_devices]
-        wait = np.where(in_stream | self.is_control[edges], ISSUED, DONE)
+        wait = np.where((in_stream | self.is_control[edges]) & ~self.awaited[message], ISSUED, DONE)
         crosses = np.flatnonzero((src != dst) & ~self.free[message])
         key, begins, number = np.unique(
             message[crosses] * 2 * problem.num_devices + dst[crosses], return_index=True, return_inverse=True
@@ -96,7 +99,7 @@ class StepEdges(Edges):
         own = np.arange(problem.num_devices)
         src, dst = self.place[self.message], self.consumer_place
         in_stream = (src == own) & problem.devices.asynchronous
-        early = (src == dst) & (in_stream | self.is_control[:, None])
+        early = (src == dst) & (in_stream | self.is_control[:, None]) & ~self.awaited[self.message, None]
         nbytes, count = self.nbytes[self.message][:, None, None], self.count[self.message][:, None, None]
         copy = problem.links.copy_ns(nbytes, count, src[:, :, None], dst[:, None, :])
         return np.where(early, ISSUED, DONE), np.where(self.free[self.message][:, None, None], 0, copy)

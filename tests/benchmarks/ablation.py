@@ -25,7 +25,14 @@ from tests.helpers.changed import changed
 TABLE = Path(__file__).with_name("ablation.md")
 """The table of docs/accuracy.md."""
 
-FIGURES = ("rank", "mean rank within workloads", "median error", "90% of errors under", "median error of plans", "90% in split loops")
+FIGURES = (
+    "rank",
+    "mean rank within workloads",
+    "median error",
+    "90% of errors under",
+    "median error of plans",
+    "90%, split loops",
+)
 
 Term = Callable[[], Any]
 """A context in which predictions lack the term."""
@@ -95,6 +102,7 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "time to wake the caller": {"devices_waiting_ns": 0},
     "least interval between copies": {"links_interval_ns": None},
     "control edges": {"ops_control_src": np.zeros(0, np.int64), "ops_control_dst": np.zeros(0, np.int64)},
+    "waiting for awaited ops": {"ops_awaited": None},
     "several threads of a host": {"devices_threads": None},
     "waking the threads of a host": {"devices_wake_ns": None},
     "serial ops of a host run at once": {"ops_serial": None},
@@ -127,6 +135,7 @@ FORMULATION: dict[str, Term] = {
 COSTS: dict[str, Term] = {
     "measured times of ops": lambda: without(measured.MeasuredModel, "op_cost", lambda m, op, d: m.otherwise.op_cost(op, d)),
     "typical times (the least ones instead)": lambda: priced_with(Measurement, "typical", lambda measurement: measurement),
+    "measured waits of awaited ops": lambda: without(measured, "is_awaited", lambda op: False),
     "further kernels of an op": lambda: priced_with(
         analytic, "launch_ns", lambda op_type, work, device: round(analytic.entry_of(op_type).start_factor * device.dispatch_ns)
     ),

@@ -114,7 +114,9 @@ def has_gpu_kernels() -> bool:
 
 
 @pytest.mark.skipif(not has_gpu_kernels(), reason="this TensorFlow is built without GPU support")
-def test_integers_stay_in_host_memory() -> None:
+def test_awaited_ops_have_gpu_kernels_and_integers_stay_in_host_memory() -> None:
+    for name in types_where(lambda entry: entry.awaited):
+        assert "GPU" in device_types(name), name
     for name in types_where(lambda entry: entry.host_kernel is all_int32):
         definition = op_def_registry.get(name)
         arguments = {argument.name for argument in (*definition.input_arg, *definition.output_arg)}

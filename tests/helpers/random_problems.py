@@ -73,6 +73,7 @@ def random_problem(
             moment=moment,
             control_src=np.array([a for a, _ in control], np.int64),
             control_dst=np.array([b for _, b in control], np.int64),
+            awaited=rng.random(ops) < 0.1,
         ),
         units=Units(
             allowed=allowed,

@@ -85,7 +85,7 @@ class _Step:
         for tensor, consumer, place in self._edges(op):
             if (tensor, place) not in sent:
                 in_stream = self._made(op, tensor) == place and self._own_of_gpu(place) is not None
-                early = in_stream or (tensor == CONTROL and place == d)
+                early = (in_stream or (tensor == CONTROL and place == d)) and not problem.ops.awaited[op]
                 released.append((consumer, issued if early else end))
         leaves = [issued if self._own_of_gpu(self._made(op, tensor)) is not None else end for tensor, _ in sent]
         return start, end, released, [_Copy(ready, op, *what) for ready, what in zip(leaves, sent, strict=True)]

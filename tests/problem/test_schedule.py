@@ -78,6 +78,15 @@ def test_stream_overlaps_with_dispatch(dispatch: int, compute: int, expected: in
     assert step(ops_of(LINE, 20, dispatch, compute), [1] * 10) == expected + 7
 
 
+def test_what_follows_an_op_that_is_awaited_waits_for_its_end() -> None:
+    """The next op of a chain is issued once it is done; one that does not need it is issued meanwhile."""
+    awaited = np.array([True, False, False])
+    assert step(ops_of([(0, 1), (1, 2)], 20, 5, 100, ops_awaited=awaited), [1] * 3) == (5 + 100) + 5 + 100 + 100 + 7
+    assert step(ops_of([(0, 1)], 20, 5, 100, ops_awaited=awaited[:2]), [0, 1]) == 20 + 100 + 5 + 100 + 7
+    apart = ops_of([(1, 2)], 20, 5, 100, ops_awaited=awaited)
+    assert step(apart, [1] * 3) == 5 + 3 * 100 + 7
+
+
 def test_the_ops_of_a_loop_overlap_on_a_stream() -> None:
     problem = ops_of([(0, 1)], 20, 500, 100, count=100)
     assert step(problem, [1, 1]) == 2 * 500 + 100 + 7
