@@ -168,6 +168,10 @@ class Machine:
     """
     from_data_sheets: bool = False
     """Whether its rates are from data sheets and nothing of it was measured. Every plan for it says so."""
+    others_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of each device's memory that other programs held when the machine was read, by device name."""
+    used_by_others: str = ""
+    """What other programs used of its GPUs when it was read, in words. Every plan for it says so."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
@@ -188,6 +192,9 @@ class Machine:
         for name, reserved in self.reserve_bytes.items():
             total = self.device(name).memory_bytes
             _require(0 <= reserved < total, f"reserve_bytes of {name} is {reserved}; it must be from 0 to {total - 1}")
+        for name, held in self.others_bytes.items():
+            most = self.device(name).memory_bytes - 1 - self.reserve_bytes.get(name, 0)
+            _require(0 <= held <= most, f"others_bytes of {name} is {held}; with the reserve it must be from 0 to {most}")
 
     def device(self, name: str) -> Device:
         """The device of that name.
@@ -225,8 +232,9 @@ class Machine:
     def to_toml(self) -> str:
         """The machine as TOML text, which `parse_machine` reads back as an equal machine."""
         lines = toml_scalars(self)
-        if self.reserve_bytes:
-            lines += ["", "[reserve_bytes]", *toml_pairs(self.reserve_bytes)]
+        for key in ("reserve_bytes", "others_bytes"):
+            if nbytes := getattr(self, key):
+                lines += ["", f"[{key}]", *toml_pairs(nbytes)]
         for device in self.devices:
             lines += ["", "[[devices]]", *toml_scalars(device), f"flops = {{ {', '.join(toml_pairs(device.flops))} }}"]
         for link in self.links:

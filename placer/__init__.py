@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from placer.placed.saved_model import load, place_saved_model
     from placer.placed.serve import serve
     from placer.plan.placement import Placement
+    from placer.problem.problem import Assignment, PlacementProblem
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.evaluate import Evaluation, evaluate
+    from placer.verbs.problem import problem
     from placer.verbs.profile import profile
     from placer.verbs.simulate import simulate
     from placer.verbs.solve import solve
@@ -44,9 +47,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Assignment": "placer.problem.problem",
     "Comparison": "placer.research.arena.comparison",
     "ConstraintError": "placer.errors",
     "DeviceError": "placer.errors",
+    "Evaluation": "placer.verbs.evaluate",
     "InfeasibleError": "placer.errors",
     "Machine": "cost_models.machines",
     "MoveError": "placer.errors",
@@ -56,6 +61,7 @@ _HOME = {
     "OutOfMemoryError": "placer.errors",
     "PlacedFunction": "placer.placed.function",
     "Placement": "placer.plan.placement",
+    "PlacementProblem": "placer.problem.problem",
     "PlacementWarning": "placer.errors",
     "PlacerError": "placer.errors",
     "PlanError": "placer.errors",
@@ -65,6 +71,7 @@ _HOME = {
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
     "load_machine": "cost_models.machines",
     "optimized_placement": "placer.placed.decorators",
@@ -79,10 +86,15 @@ _HOME = {
     "trace": "placer.verbs.build_graph",
 }
 
+_PACKAGES = ("keras", "problem")
+"""Public names that are packages; ``problem`` can be called, too."""
+
 __all__ = [
+    "Assignment",
     "Comparison",
     "ConstraintError",
     "DeviceError",
+    "Evaluation",
     "InfeasibleError",
     "Machine",
     "MoveError",
@@ -92,6 +104,7 @@ __all__ = [
     "OutOfMemoryError",
     "PlacedFunction",
     "Placement",
+    "PlacementProblem",
     "PlacementWarning",
     "PlacerError",
     "PlanError",
@@ -101,6 +114,7 @@ __all__ = [
     "arena",
     "build_graph",
     "calibrate",
+    "evaluate",
     "load",
     "load_machine",
     "optimized_placement",
@@ -108,6 +122,7 @@ __all__ = [
     "place_saved_model",
     "plan_then_create",
     "predict",
+    "problem",
     "profile",
     "serve",
     "simulate",
@@ -117,8 +132,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "keras":
-        return importlib.import_module("placer.keras")
+    if name in _PACKAGES:
+        return importlib.import_module(f"placer.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
@@ -126,4 +141,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "keras"})
+    return sorted({*globals(), *__all__, *_PACKAGES})

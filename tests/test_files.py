@@ -34,8 +34,8 @@ from placer.command.main import main
 from placer.errors import PlacerError, PlanError
 from placer.graph.op_graph import OpGraph
 from placer.plan.placement import Placement
-from placer.research.arena.problem_file import load_problem, save_problem
 from placer.research.arena.records import KEY, read_lines
+from placer.research.formats.problem_file import load_problem, save_problem
 from placer.research.instances.dnn_partitioning import load_split
 from placer.research.instances.families import synthetic
 from placer.research.instances.iopddl import load_pairwise

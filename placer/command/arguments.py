@@ -15,6 +15,8 @@ from placer.verbs.read_target import DEFAULT_SIGNATURE, SHIPPED, called_as, chec
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement
+    from placer.problem.problem import PlacementProblem
+    from placer.research.instances.instance import Instance
 
 
 def add_option_flags(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
@@ -34,17 +36,43 @@ def options_given(args: argparse.Namespace) -> dict[str, Any]:
     return {name: _mapping(name, value) if isinstance(value, list) else value for name, value in given.items()}
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Adds TARGET, the thing to plan, and --signature, which completes it."""
-    parser.add_argument(
-        "target", metavar="TARGET", help="a SavedModel's folder, a saved graph or plan (.json), MODULE:FUNCTION, or shipped:NAME"
-    )
+GRAPHS = "a SavedModel's folder, a saved graph or plan (.json), MODULE:FUNCTION, or shipped:NAME"
+PROBLEMS = (
+    "a problem: family:SHAPE,KEY=NUMBER,... (made up), adversarial:LOSER,WINNER,KEY=NUMBER,..., a published one (iopddl:B, "
+    "maxload:NAME, latency:NAME, dnn-partitioning:NAME), or a file (.npz, .graphml, .dax, .stg, .json of WfCommons or SAGA)"
+)
+
+
+def add_target(parser: argparse.ArgumentParser, *, problems: bool = False) -> None:
+    """Adds TARGET, the thing to plan, and --signature, which completes it; also --data if targets can be problems."""
+    parser.add_argument("target", metavar="TARGET", help=f"{GRAPHS}; or {PROBLEMS}" if problems else GRAPHS)
+    if problems:
+        add_data(parser)
     parser.add_argument(
         "--signature",
         metavar="TYPES",
         help="of a function: a type for each argument, as 'float32[8,?,3], int32[]', where ? is an unknown size; "
         f"of a SavedModel: the name of one of its signatures (default: {DEFAULT_SIGNATURE})",
     )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Adds --data, the folder of published instances."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="where published instances are (default: the environment variable PLACER_DATA)",
+    )
+
+
+def own_problem_of(args: argparse.Namespace, given: dict[str, Any]) -> PlacementProblem | Instance | None:
+    """The problem that TARGET names if it names no graph, else None. Errors as of `own_problem`."""
+    if args.target.startswith(SHIPPED):
+        return None
+    from placer.research.arena.own_targets import own_problem
+
+    return own_problem(args.target, given, args.data)
 
 
 @contextmanager

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from placer.command.arguments import add_option_flags, comma_separated, options_given
+from placer.command.arguments import GRAPHS, PROBLEMS, add_data, add_option_flags, comma_separated, options_given
 from placer.errors import OptionError
 from placer.options import OF_A_RUN
-
-if TYPE_CHECKING:
-    from placer.research.arena.comparison import Comparison
+from placer.research.arena.table_styles import STYLES
 
 HELP = "Run many solvers on many problems, each run in a process of its own."
 
@@ -21,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         metavar="TARGET",
         nargs="+",
-        help="as for solve; or family:SHAPE,KEY=NUMBER,... for a made-up problem, adversarial:LOSER,WINNER,KEY=NUMBER,... for "
-        "one on which a solver loses most to another, a saved problem (.npz)",
+        help=f"{GRAPHS}; or {PROBLEMS}",
     )
+    add_data(parser)
     parser.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
     parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="the solvers (default: all registered)")
     parser.add_argument(
@@ -44,8 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="INT", help="runs at a time (default: half of the processors)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="add each record there; what is there is not run again")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw profiles.svg and gaps.svg there (with matplotlib)")
-    parser.add_argument("--markdown", action="store_true", help="tables in markdown")
+    parser.add_argument(
+        "--tests", choices=["problems", "seeds"], help="also test which solvers differ, over problems or over problems and seeds"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FOLDER", help="write records, tables in LaTeX and pictures there (needs placer[research])"
+    )
+    parser.add_argument("--style", choices=STYLES, default="text", help="how tables are printed (default: text)")
     add_option_flags(parser, without=OF_A_RUN)
 
 
@@ -53,8 +57,11 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.research.arena.arena import arena
     from placer.research.arena.comparison import Comparison
 
-    if args.plots is not None:
-        _draw(Comparison([]), args.plots)  # an unwritable folder is reported before the runs, not after them
+    if args.report is not None or args.tests is not None:  # what is missing is reported before the runs, not after them
+        Comparison([]).pairs()
+    if args.report is not None:
+        Comparison([]).profiles()
+        _check_writable(args.report)
     comparison = arena(
         args.targets,
         args.solvers,
@@ -64,21 +71,21 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         jobs=args.jobs,
         signature=args.signature,
         memory_share=args.memory_share,
+        data=args.data,
         **options_given(args),
     )
-    if args.plots is not None:
-        _draw(comparison, args.plots)
-    tables = (comparison.table(markdown=args.markdown), comparison.summary(markdown=args.markdown))
+    tables = [comparison.table(args.style), comparison.summary(args.style)]
+    if args.tests is not None:
+        tables.append(comparison.tests(args.tests, style=args.style))
+    if args.report is not None:
+        comparison.write(args.report, args.tests or "problems")
     return comparison.to_json(), "\n\n".join(tables)
 
 
-def _draw(comparison: Comparison, folder: Path) -> None:
-    from cost_models.files import write_whole
-
-    pictures = {"profiles.svg": comparison.profiles(), "gaps.svg": comparison.gaps()}
+def _check_writable(folder: Path) -> None:
+    """Raises OptionError if the folder cannot be written. Leaves nothing behind."""
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, picture in pictures.items():
-            write_whole(folder / name, picture.encode())
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        raise OptionError(f"--plots {folder} cannot be written: {error.strerror}.") from error
+        raise OptionError(f"--report {folder} cannot be written: {error.strerror}.") from error

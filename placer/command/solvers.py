@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.errors import OptionError
+    from placer.research.instances.solvers import INSTANCE_SOLVERS, KINDS
     from placer.solvers.registry import solver, solvers
 
     def source(name: str) -> str:
@@ -23,9 +24,10 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
             return str(error)
 
     if args.cite is not None:
-        cited = solver(args.cite).cite()
+        cited = INSTANCE_SOLVERS[args.cite].cite() if args.cite in INSTANCE_SOLVERS else solver(args.cite).cite()
         return {args.cite: cited}, cited
     sources = {name: source(name) for name in solvers()}
+    sources |= {name: f"for {KINDS[found.objective]}\n{found.cite()}" for name, found in INSTANCE_SOLVERS.items()}
     width = max(map(len, sources))
     return sources, "\n".join(
         f"{name if k == 0 else '':{width}}  {line}" for name, text in sources.items() for k, line in enumerate(text.splitlines())

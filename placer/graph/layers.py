@@ -3,7 +3,8 @@
 A layer is a name scope. Its ops are
 
 - those of its forward pass, "model/dense/MatMul", and of its backward pass, "gradient_tape/model/dense/MatMul/MatMul";
-- its variables, "model/dense/kernel", and those that an optimizer keeps for them, "adam/model_dense_kernel_momentum";
+- its variables, "model/dense/kernel", and those that an optimizer keeps for them, "adam/model_dense_kernel_momentum" in Keras 3
+  and "Adam/m/dense/kernel" in tf_keras;
 - the ops of an optimizer, "adam/Mul_3", that serve to update these variables and no others. A read of another variable,
   such as the learning rate, is in the optimizer's scope.
 
@@ -58,16 +59,22 @@ def _layers_of_variables(graph: OpGraph, scopes: Mapping[str, str]) -> dict[str,
     names = {key: resource.name for key, resource in graph.resources.items() if resource.kind == "variable"}
     joined = {name.replace("/", "_"): name for name in names.values()}
     layer_of_name = {name: name.rpartition("/")[0] for name in names.values()}
+    of_optimizer = set(names.values())  # no op below the scope of the variable uses it
     for op in graph:
         if op.resource in names:  # ops may have scopes around those of the variable: "model/embed" for "embed/table"
-            layer = f"/{layer_of_name[names[op.resource]]}/"
+            name = names[op.resource]
+            layer = f"/{layer_of_name[name]}/"
             around = (f"/{scopes[reader]}/".partition(layer) for reader in graph.graph.succ[op.name])
-            layer_of_name[names[op.resource]] = next((before + layer for before, found, _ in around if found), layer).strip("/")
+            if used := next((before + layer for before, found, _ in around if found), ""):
+                layer_of_name[name] = used.strip("/")
+                of_optimizer.discard(name)
     layer_of = {}
     for key, name in names.items():
         last = name.rpartition("/")[2]
-        stems = [last[:k] for k, character in enumerate(last) if character == "_"]
-        layer_of[key] = layer_of_name[next((joined[stem] for stem in reversed(stems) if stem in joined), name)]
+        stems = (joined.get(last[:k], "") for k, character in reversed(list(enumerate(last))) if character == "_")
+        inner = (other for other in sorted(names.values(), key=len, reverse=True) if other != name and is_in(name, other))
+        kept_for = next(filter(None, stems), "") or (next(inner, "") if name in of_optimizer else "")
+        layer_of[key] = layer_of_name[kept_for or name]
     return layer_of
 
 

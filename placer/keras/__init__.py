@@ -1,4 +1,4 @@
-"""Keras 3 models on TensorFlow whose `fit`, `evaluate` and `predict` run by plan; see docs/keras.md."""
+"""Keras models whose `fit`, `evaluate` and `predict` run by plan; see docs/keras.md."""
 
 from placer.keras.optimized import optimize
 

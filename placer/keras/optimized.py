@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from placer.common.environment import is_disabled
-from placer.common.escaping import brief
 from placer.common.warning import warn
 from placer.errors import OptionError
+from placer.keras.keras_model import KerasModel, Runner, keras_model
 from placer.keras.model_placement import ModelPlacement
-from placer.keras.placed_step import PlacedStep, on_batches, on_iterator, peeked
-from placer.keras.step_race import KERAS, PLACED, UNCOMPILED, Runner, StepRace
+from placer.keras.placed_step import PlacedStep, peeked
+from placer.keras.step_race import KERAS, PLACED, UNCOMPILED, StepRace
 from placer.options import Options
 from placer.placed.decorators import checked_options
 from placer.placed.race.begin import asks_for_race
@@ -29,14 +29,15 @@ def optimize(
     predict: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Lets `fit`, `evaluate`, `predict` and their `…_on_batch` forms of a Keras 3 model run by plan.
+    """Lets `fit`, `evaluate`, `predict` and their `…_on_batch` forms of a Keras model run by plan.
 
     The model may be compiled before or after. Its losses, metrics, weights and files are those of the plain model. Calls time the
     placed step against what Keras does by default, which is compiling it by XLA where there is a GPU, and run the faster. With
     pins, memory limits, ``race="off"``, a chosen solver or objective, or ``variables="move"``, they run by the plan.
 
     Args:
-        model: a model of Keras 3 on TensorFlow. It is changed: it gets the attribute `placement`, a `ModelPlacement`.
+        model: a model of Keras 3 on TensorFlow, or of tf_keras. It is changed: it gets the attribute `placement`, a
+            `ModelPlacement`.
         train, test, predict: options of one step alone, which replace the others: of `fit`, of `evaluate`, of `predict`, and of
             their `…_on_batch` forms.
         **options: the fields of `placer.Options`. A pin may name a layer; then its variables go where its ops do, as with
@@ -46,9 +47,11 @@ def optimize(
         The model.
 
     Raises:
-        OptionError: the model is no Keras 3 model on TensorFlow or runs eagerly, or an option cannot be used.
+        OptionError: the model is no Keras model on TensorFlow or runs eagerly, or an option cannot be used.
     """
-    _check(model)
+    of_keras = keras_model(model)
+    if of_keras.runs_eagerly:
+        raise OptionError(f"cannot optimize {model.name!r}: {EAGER}")
     of_step = {}
     for step, own in {"train": train, "test": test, "predict": predict}.items():
         if not (own is None or isinstance(own, Mapping)):
@@ -58,7 +61,7 @@ def optimize(
         earlier.release()
     placement = ModelPlacement(model.name)
     for step, chosen in of_step.items():
-        _replace_maker(model, step, chosen, placement)
+        _replace_maker(of_keras, step, chosen, placement)
     object.__setattr__(model, "placement", placement)
     return model
 
@@ -68,74 +71,67 @@ def _options(given: Mapping[str, Any]) -> Options:
     return replace(options, variables="move") if options.pins and options.variables == "auto" else options
 
 
-def _check(model: Any) -> None:
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    if any(cls.__module__.partition(".")[0] == "tf_keras" for cls in type(model).__mro__):
-        raise OptionError(f"{kind} is a model of tf_keras, which is not supported: make it with Keras 3.")
-    import keras
-
-    if not isinstance(model, keras.Model):
-        way_out = "placer.optimized_placement places functions" if callable(model) else "pass a keras.Model"
-        raise OptionError(f"cannot optimize {brief(model)}, which is no Keras model: {way_out}.")
-    if (backend := keras.config.backend()) != "tensorflow":
-        raise OptionError(f"cannot optimize {model.name!r}: Keras runs it on {backend}, and only TensorFlow's ops have plans.")
-    if model.compiled and model.run_eagerly:
-        raise OptionError(f"cannot optimize {model.name!r}: {EAGER}")
-
-
-def _replace_maker(model: Any, step: str, options: Options, placement: ModelPlacement) -> None:
+def _replace_maker(of_keras: KerasModel, step: str, options: Options, placement: ModelPlacement) -> None:
     """Replaces the method by which Keras makes the function that runs a step."""
-    import keras
-
-    maker, attribute = f"make_{step}_function", f"{step}_function"
-    own = getattr(type(model), maker)
+    model, name, attribute = of_keras.model, f"make_{step}_function", f"{step}_function"
+    maker = getattr(type(model), name)
 
     def make(force: bool = False) -> Any:
         if getattr(model, attribute) is None or force:
-            own(model, force=True)
-            setattr(model, attribute, _function(model, step, options, placement, own))
+            maker(model, force=True)
+            setattr(model, attribute, _function(of_keras, step, options, placement, maker))
         return getattr(model, attribute)
 
-    if own is not getattr(keras.Model, maker):
-        warn(f"the {step} step of {model.name} is left as it is: {type(model).__name__} has its own {maker}")
+    if maker is not getattr(of_keras.base, name):
+        warn(f"the {step} step of {model.name} is left as it is: {type(model).__name__} has its own {name}")
         return
-    object.__setattr__(model, maker, make)
+    object.__setattr__(model, name, make)
     setattr(model, attribute, None)
 
 
-def _function(model: Any, step: str, options: Options, placement: ModelPlacement, own: Callable[..., Any]) -> Runner:
+def _function(of_keras: KerasModel, step: str, options: Options, placement: ModelPlacement, maker: Callable[..., Any]) -> Runner:
     """What runs a step of a model from now on.
 
     Args:
-        model: the Keras model; Keras has just made its own function for the step.
+        of_keras: the model; Keras has just made its own function for the step.
         step: "train", "test" or "predict".
         options: of the plans.
         placement: records what runs the step.
-        own: the method by which Keras makes its function.
+        maker: the method by which Keras makes its function.
     """
-    attribute = f"{step}_function"
-    keras_function: Runner = getattr(model, attribute)
-    if model.run_eagerly:
+    model = of_keras.model
+    keras_function: Runner = getattr(model, f"{step}_function")
+    if of_keras.runs_eagerly:
         raise OptionError(f"cannot optimize {model.name!r}: {EAGER}")
-    if model._distribute_strategy is not None:
+    if of_keras.is_distributed:
         warn(f"{model.name} is left as it is: it is trained under a distribution strategy, which decides the devices")
         return keras_function
     if is_disabled():
         return keras_function
-    asked_for = _is_asked_for(options)
-    if not asked_for and not _may_race(options):
+    elsewhere, asked_for = _missing_devices(options), _is_asked_for(options)
+    if not (elsewhere or asked_for or _may_race(options)):
         return keras_function
-    placed = PlacedStep(model, f"{step}_step", options)
-    run = on_batches(placed) if step == "predict" else on_iterator(placed, model)
+    placed = PlacedStep(of_keras, step, options)
+    if elsewhere:
+        placement.set(step, placed, None)
+        plan = of_keras.runner(step, placed.plan_only)
+        here = f"the {step} step of {model.name} is planned for {', '.join(elsewhere)}, which this process does not have"
+
+        def run_here(batches: Any) -> Any:
+            if placed.is_planned:
+                return keras_function(batches)
+            results = plan(batches)
+            warn(f"{here}. So it runs as Keras runs it. model.placement.{step} has the plan.")
+            return results
+
+        return run_here
+    run = of_keras.runner(step, placed)
     if asked_for:
         placement.set(step, placed, None)
         return run
     ways = {KERAS: keras_function, PLACED: run}
-    if model.jit_compile:
-        model.jit_compile = False
-        own(model, force=True)
-        ways[UNCOMPILED] = getattr(model, attribute)
-        model.jit_compile = True
+    if (without_xla := of_keras.without_xla(step, maker)) is not None:
+        ways[UNCOMPILED] = without_xla
 
     def reason_against(batches: Any) -> tuple[str, Any]:
         anew, batches = peeked(placed, batches)
@@ -143,7 +139,7 @@ def _function(model: Any, step: str, options: Options, placement: ModelPlacement
         why = "each other function would begin anew with its own state, such as the position of a random seed"
         return f'{what}: {why}. Way out: race="off" lets it run by plan.' if anew else "", batches
 
-    race = StepRace(ways, placed.is_racing, reason_against)
+    race = StepRace(ways, placed, reason_against)
     placement.set(step, placed, race)
     return race
 
@@ -157,10 +153,14 @@ def _may_race(options: Options) -> bool:
 
 
 def _is_asked_for(options: Options) -> bool:
-    """Whether calls run by the plan without a comparison: the options ask for it, or this process lacks a device of the plan."""
+    """Whether the options ask for a plan, so that calls run by it without a comparison."""
+    demands = options.pins or options.memory_limits or options.variables == "move"
+    return bool(demands) or not asks_for_race(options)
+
+
+def _missing_devices(options: Options) -> list[str]:
+    """The devices of the machine to plan for that this process does not have."""
     from placer.tf.devices import process_devices
 
     machine = machine_named(options.devices)
-    is_elsewhere = machine is not None and not {device.name for device in machine.devices} <= set(process_devices())
-    demands = options.pins or options.memory_limits or options.variables == "move"
-    return is_elsewhere or bool(demands) or not asks_for_race(options)
+    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(process_devices()))

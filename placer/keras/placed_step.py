@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable
 from itertools import chain
 from typing import Any
 
 from placer.errors import PlanError, TraceError
+from placer.keras.keras_model import KerasModel
 from placer.options import Options
 from placer.placed.function import PlacedFunction
 from placer.placed.model_options import fitting_options
+from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
 from placer.verbs.traced_for import traced_for
 
@@ -19,15 +21,21 @@ class PlacedStep:
 
     Args:
         model: the Keras model.
-        name: of the step, such as "train_step".
+        name: of the step, such as "train".
         options: of its plans. A pin that names nothing is an error in training; the other steps do not have all its layers.
     """
 
-    def __init__(self, model: Any, name: str, options: Options) -> None:
-        self._model = model
-        self._name = name
+    def __init__(self, model: KerasModel, name: str, options: Options) -> None:
+        self.of_keras = model
+        self._model = model.model
+        self._step = model.step(name)
+        self._name = f"{name}_step"
         self._options = options
         self._functions: dict[Hashable, PlacedFunction] = {}
+        self._first_sizes: dict[Hashable, tuple[str, ...]] = {}
+        """By layout: the sizes of its first batch."""
+        self._of_one_size: set[Hashable] = set()
+        """Layouts of which each size of a batch has a function of its own, since the step's code needs to know the size."""
         self._latest: Hashable = None
         self._layouts: dict[Hashable, Hashable] = {}
         """By call key of a batch: its layout."""
@@ -42,6 +50,23 @@ class PlacedStep:
             raise PlanError(f"the {self._name} of {self._model.name} has no plan yet: it has run no batch by plan")
         return self._functions[self._latest]
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether the latest batch has a plan."""
+        return self._latest in self._functions and self._functions[self._latest].signatures.latest is not None
+
+    @property
+    def call_plan(self) -> CallPlan | None:
+        """The plan of the latest batch; None if it ran unplaced, or there was none."""
+        latest = self.function().signatures.latest if self._functions else None
+        current = latest and latest.signature.current
+        return current.call_plan if current else None
+
+    @property
+    def first_sizes(self) -> tuple[str, ...]:
+        """The sizes of the first batch that had the layout of the latest one."""
+        return self._first_sizes[self._latest]
+
     def is_racing(self) -> bool:
         """Whether placements run its batches in turn, or will do so from its first batch on."""
         latest = self.function().signatures.latest if self._functions else None
@@ -55,7 +80,21 @@ class PlacedStep:
             specs: the types of all batches, if they are known; without them, batches of another size have the same type.
         """
         function, flat = self._function_of(batch, specs)
+        if self._latest not in self._first_sizes:
+            self._first_sizes[self._latest] = tuple(str(getattr(tensor, "shape", "")) for tensor in flat)
         return function(*flat)
+
+    def plan_only(self, batch: Any, specs: Any = None) -> Any:
+        """Plans the step for a batch, for a machine that is not here, and gives the results of the plain step.
+
+        Args:
+            batch, specs: as of a call.
+        """
+        from placer.tf.run.keras_steps import step_function
+
+        function, flat = self._function_of(batch, specs)
+        function.plan(*flat)
+        return step_function(self._model, self._step, self._latest, self._name)(*flat)
 
     def release(self) -> None:
         """Lets later plans move the variables of the step, which no longer runs."""
@@ -80,14 +119,22 @@ class PlacedStep:
 
     def _function_of(self, batch: Any, specs: Any) -> tuple[PlacedFunction, tuple[Any, ...]]:
         """The placed function for a batch, and its arguments."""
+        from placer.tf.run.calling import error_of_function
         from placer.tf.run.keras_steps import layout, tensors
 
         of = self._layout_of(batch) if specs is None else layout(specs, open_batch=False)
-        flat = tuple(tensors(batch, of))
-        if of not in self._functions:
-            self._functions[of] = self._placed(batch, of, flat)
-        self._latest = of
-        return self._functions[of], flat
+        exact = layout(batch, open_batch=False) if of in self._of_one_size else of
+        if exact not in self._functions:
+            try:
+                self._functions[exact] = self._placed(exact, tuple(tensors(batch, exact)))
+            except TraceError as error:
+                if exact != of or of == layout(batch, open_batch=False):
+                    own = error_of_function(error) or error
+                    raise own from own.__cause__
+                self._of_one_size.add(of)
+                return self._function_of(batch, specs)
+        self._latest = exact
+        return self._functions[exact], tuple(tensors(batch, exact))
 
     def _layout_of(self, batch: Any) -> Hashable:
         from placer.tf.run.call_keys import call_key
@@ -101,24 +148,14 @@ class PlacedStep:
                 self._layouts[key] = of
         return of
 
-    def _placed(self, batch: Any, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
-        from placer.tf.run.calling import error_of_function
-        from placer.tf.run.keras_steps import layout, step_function
+    def _placed(self, of: Hashable, flat: tuple[Any, ...]) -> PlacedFunction:
+        from placer.tf.run.keras_steps import step_function
         from placer.tf.trace.tracing import concrete_function
 
-        def placed(of: Hashable) -> PlacedFunction:
-            traced = step_function(self._model, getattr(self._model, self._name), of, self._name)
-            with traced_for(self._options):
-                concrete_function(traced, flat)
-            return PlacedFunction(traced, self._options_of(traced, flat))
-
-        layouts = dict.fromkeys([of, layout(batch, open_batch=False)])  # the step's code may need the size of a batch
-        for each in layouts:
-            try:
-                return placed(each)
-            except TraceError as error:
-                failure = error
-        raise error_of_function(failure) or failure
+        traced = step_function(self._model, self._step, of, self._name)
+        with traced_for(self._options):
+            concrete_function(traced, flat)
+        return PlacedFunction(traced, self._options_of(traced, flat))
 
     def _options_of(self, traced: Any, flat: tuple[Any, ...]) -> Options:
         """The options of the step. Only training must have all that they name."""
@@ -128,40 +165,11 @@ class PlacedStep:
         return fitting_options(build_graph(traced, *flat, devices=options.devices), options)
 
 
-def on_iterator(step: PlacedStep, model: Any) -> Callable[[Iterator[Any]], Any]:
-    """What `Model.train_function` and `Model.test_function` are: a function that runs the step on the next batches.
-
-    It runs `steps_per_execution` batches and returns the results of the last one. Without a batch it raises StopIteration.
-    """
-
-    def run(iterator: Iterator[Any]) -> Any:
-        specs = getattr(iterator, "element_spec", None)
-        results = step(next(iterator), specs)
-        for _, batch in zip(range(model.steps_per_execution - 1), iterator, strict=False):
-            results = step(batch, specs)
-        return results
-
-    return run
-
-
-def on_batches(step: PlacedStep) -> Callable[[list[Any]], Any]:
-    """What `Model.predict_function` is: a function that runs the step on some batches and joins the results."""
-
-    def run(batches: list[Any]) -> Any:
-        from keras import tree
-        from keras.src.backend.tensorflow.trainer import concat
-
-        first, *others = map(step, batches)
-        return tree.map_structure(lambda *parts: concat(list(parts)), first, *others) if others else first
-
-    return run
-
-
 def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:
     """Whether a step starts anew on the next batches, see `PlacedStep.starts_anew`, and these batches, none of which is taken."""
     if isinstance(batches, list):
         return step.starts_anew(batches[0]), batches
-    if (specs := getattr(batches, "element_spec", None)) is not None:
-        return step.starts_anew(specs, specs), batches
+    if (types := step.of_keras.types(batches)) is not None:
+        return step.starts_anew(types, types), batches
     first = next(batches)
     return step.starts_anew(first), chain([first], batches)

@@ -23,7 +23,7 @@ from placer.plan.call_plan import CallPlan
 from placer.plan.placement import Placement
 from placer.plan.plan_store import Entry, MemoryKey, PlanStore, packed, unpacked
 from placer.plan.saving import VERSION as PLAN_VERSION
-from placer.problem.formulate import limits
+from placer.problem.machine_devices import limits
 from placer.solvers.registry import solver, solvers
 from placer.verbs.share import shared_machine
 from placer.verbs.solve import machine_named
@@ -62,7 +62,8 @@ class Memory:
 
         inputs = root_inputs(trace, immovable_handles())
         self._machine = shared_machine(machine_named(options.devices) or _local_machine(inputs), options.share)
-        machine = repr(replace(self._machine, reserve_bytes={}))  # what others hold of a GPU's memory changes, see `_fits`
+        # What this process and others hold of a GPU changes, see `_fits`.
+        machine = repr(replace(self._machine, reserve_bytes={}, others_bytes={}, used_by_others=""))
         parts = (__version__, PLAN_VERSION, installed_tensorflow(), described, machine, digest(trace, inputs))
         self.key = MemoryKey(hashlib.sha256(repr(parts).encode()).hexdigest(), _prices(options), function, signature)
 

@@ -16,6 +16,7 @@ from placer.plan.notes import (
     rates_not_measured,
     results_that_may_differ,
     sizes_without_bound,
+    used_by_others,
     variables_to_move,
 )
 from placer.plan.parts import AtEnd, DeviceTotals, OpPlan, Transfer, UnitPlan
@@ -85,6 +86,7 @@ def expand(
         chosen_because=solution.chosen_because,
         notes=(
             *rates_not_measured(machine),
+            *used_by_others(machine),
             *graph.notes,
             *constraints.notes,
             *sizes_without_bound(graph, options),

@@ -69,7 +69,7 @@ class Frozen:
 
 @dataclass(frozen=True, eq=False)
 class Part(Frozen):
-    """A part of a problem: fields made by `array`, which are read-only copies of what was given, and plain numbers.
+    """A part of a problem: fields made by `array`, and plain values. An array is a copy that nobody can write into.
 
     Raises ValueError where the arrays do not fit together, or hold numbers of another kind.
     """
@@ -155,10 +155,10 @@ def _shape(value: NDArray[Any] | tuple[str, ...]) -> tuple[int, ...]:
 
 def _read_only_copy(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     array = np.asarray(value)
-    if array.dtype == dtype and array.base is None and not array.flags.writeable:
+    owner: object = array.base
+    if array.dtype == dtype and isinstance(owner, bytes):
         return array
     if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ValueError(f"{name} holds {array.dtype} where {dtype} is expected.")
-    copy = np.array(array, dtype)
-    copy.setflags(write=False)
-    return copy
+    # Nobody can make an array writeable again whose memory is a bytes object: `setflags` refuses.
+    return np.ndarray(array.shape, dtype, buffer=array.astype(dtype).tobytes())

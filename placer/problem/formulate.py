@@ -11,15 +11,14 @@ from cost_models.base import CostModel
 from cost_models.machines import Machine
 from cost_models.ops import copied_read, entry_of, is_awaited
 from cost_models.transfers import copy_costs
-from placer.common.device_spec import parse
-from placer.common.units import parse_bytes
-from placer.errors import DeviceError, InfeasibleError
+from placer.errors import InfeasibleError
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.problem.arrays import Ints
 from placer.problem.constraints import Constraints
 from placer.problem.data_flow import data_flow, handle_of
+from placer.problem.machine_devices import devices_of
 from placer.problem.op_costs import MAX_FIGURE, OpCosts, op_costs
-from placer.problem.parts import Devices, Links, Ops, Units
+from placer.problem.parts import Links, Ops, Units
 from placer.problem.persistent import persistent_bytes
 from placer.problem.problem import PlacementProblem
 
@@ -61,8 +60,9 @@ def formulate(
     costs = op_costs(graph, ops, model, machine)
     flow = data_flow(graph, constraints, ops, machine)
     latency, per_byte, interval = copy_costs(machine)
+    arguments, captures = (sum(op.role == role for op in graph) for role in ("argument", "capture"))
     problem = PlacementProblem(
-        devices=_devices(graph, machine, memory_limits or {}),
+        devices=devices_of(machine, memory_limits or {}, arguments=arguments, captures=captures),
         links=Links(latency_ns=latency, ns_per_byte=per_byte, interval_ns=interval),
         units=Units(allowed=constraints.allowed, persistent_bytes=persistent_bytes(graph, constraints)),
         ops=Ops(
@@ -84,49 +84,6 @@ def formulate(
         consumers=flow.consumers,
     )
     return Formulation(problem, costs, flow.output)
-
-
-def _devices(graph: OpGraph, machine: Machine, memory_limits: Mapping[str, str | int]) -> Devices:
-    devices = machine.devices
-    arguments, captures = (sum(op.role == role for op in graph) for role in ("argument", "capture"))
-    return Devices(
-        names=tuple(d.name for d in devices),
-        kinds=tuple(d.kind for d in devices),
-        memory_limit_bytes=np.array(list(limits(machine, memory_limits).values()), np.int64),
-        asynchronous=np.array([d.asynchronous for d in devices], np.bool_),
-        threads=np.array([1 if d.asynchronous else d.cores for d in devices], np.int64),
-        shares_cores=np.array([d.kind == "CPU" and machine.link(devices[0].name, d.name) is None for d in devices], np.bool_),
-        call_ns=np.array([d.call_ns for d in devices], np.int64),
-        wake_ns=np.array([d.wake_ns for d in devices], np.int64),
-        call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (arguments + captures) + machine.passed_ns * arguments,
-        split_ns=machine.split_ns,
-        waiting_ns=machine.waiting_ns,
-    )
-
-
-def limits(machine: Machine, asked: Mapping[str, str | int]) -> dict[str, int]:
-    """The bytes that each device may hold, by device; -1 for no limit.
-
-    Args:
-        machine: its memory without its reserves is the limit of a device that none is given for.
-        asked: limits by device spec, see `formulate`.
-
-    Raises:
-        OptionError: a limit does not parse.
-        DeviceError: a limit names a device that is not there.
-    """
-    limit_of = {
-        d.name: d.memory_bytes - machine.reserve_bytes.get(d.name, 0) if d.memory_bytes > 0 else -1 for d in machine.devices
-    }
-    specs = {name: parse(name) for name in asked}
-    for name, spec in sorted(specs.items(), key=lambda entry: entry[1].index is not None):  # one device's own limit holds
-        matched = [device for device in limit_of if spec.matches(device)]
-        if not matched:
-            raise DeviceError(
-                f"a memory limit names {name!r}, which {machine.name!r} does not have; it has {', '.join(limit_of)}."
-            )
-        limit_of.update(dict.fromkeys(matched, parse_bytes(asked[name])))
-    return limit_of
 
 
 def _check_sizes(ops: list[OpNode]) -> None:

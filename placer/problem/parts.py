@@ -36,6 +36,9 @@ class Devices(Part):
     """Time that a call takes longer for each further device that has ops."""
     waiting_ns: int = 0
     """Time that it takes to wake the caller of a long call, see `Simulator.whole_ns`."""
+    unhidden_percent: int = 0
+    """Share of the time of copies between accelerators, in percent, that real steps do not overlap with work, though the model
+    does. Of two steps of equal length, `step_time` prefers the one with fewer such copies."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -71,6 +74,8 @@ class Links(Part):
     ns_per_byte: Floats = array("PP")
     interval_ns: Ints = array("PP", default=0)
     """The least time from the start of one copy to the start of the next."""
+    contention: bool = True
+    """A copy waits until its link is free. If False, any number of copies use a link at once, each as fast as one alone."""
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
         """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""

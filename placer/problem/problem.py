@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from placer.problem.arrays import Bools, Frozen, Grouped, Ints, derived, read_only
+from placer.problem.dag import parts_of
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
+from placer.problem.to_dag import graphs_of
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from cost_models.machines import Machine
 
 T = TypeVar("T")
 
@@ -73,6 +81,61 @@ class PlacementProblem(Frozen):
         if (consumers.until >= n).any():
             raise ValueError("consumers.until has a tensor given back after the step.")
 
+    @classmethod
+    def from_networkx(cls, dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> PlacementProblem:
+        """The problem of placing a networkx graph of ops on a machine.
+
+        Attributes of a node, which is an op; times in ns, sizes in bytes:
+
+        - ``time_ns``: time of one step's runs. One number for all devices, or a mapping from names ("GPU:1") or kinds ("GPU") of
+          devices to numbers. The op may not be on a device that the mapping leaves out. Needed; all others have defaults.
+        - ``dispatch_ns``: the host's share of the time, ``compute_ns``: the device's share, as one number or a mapping. By
+          default the host has none, and the device has the rest, or all of it if it is asynchronous.
+        - ``devices``: names or kinds of the devices on which it may be; all by default.
+        - ``group``: a name; ops of one group share a device.
+        - ``output_bytes``: size of the output, which its out-edges carry; 0 by default.
+        - ``persistent_bytes``: size of what it holds for as long as the function lives, such as variables; 0 by default.
+        - ``workspace_bytes``: memory that it holds while it runs, as one number or a mapping; 0 by default.
+        - ``count``: runs per step, 1 by default.
+
+        Attributes of an edge:
+
+        - ``bytes``: size of the tensor on this edge, which is then a tensor of its own.
+        - ``tensor``: a name; the edges from one op with one name carry one tensor, which is copied once to each device.
+        - ``control``: True if the edge carries no tensor: the target runs after the source.
+
+        Ops run in the order of the nodes, as far as the edges allow.
+
+        Args:
+            dag: a DiGraph or MultiDiGraph without circles.
+            machine: a `Machine`; the name of a shipped one or a TOML file; or a networkx graph of devices with a link between any
+                two. A device has the attributes ``kind`` ("CPU" or "GPU"; by default what its name begins with), ``memory_bytes``
+                (no limit by default), ``threads`` (ops that it runs at once, 1 by default) and ``asynchronous`` (by default True
+                for a GPU). A link has ``latency_ns`` and ``ns_per_byte``, both 0 by default. `to_networkx` writes all attributes.
+
+        Raises:
+            OptionError: an attribute is missing or wrong, the graph has a circle, or there is no such machine. The message names
+                the node or edge and the attribute.
+
+        >>> import networkx as nx
+        >>> dag = nx.DiGraph()
+        >>> dag.add_node("read", time_ns={"CPU": 900}, output_bytes=4096)
+        >>> dag.add_node("multiply", time_ns={"CPU": 50_000, "GPU": 2_000})
+        >>> dag.add_edge("read", "multiply")
+        >>> problem = PlacementProblem.from_networkx(dag, "h100")
+        >>> problem.devices.names, problem.units.allowed.tolist()
+        (('CPU:0', 'GPU:0'), [[True, False], [True, True]])
+        """
+        return cls(**parts_of(dag, machine))  # type: ignore[arg-type]
+
+    def to_networkx(self) -> tuple[nx.MultiDiGraph, nx.DiGraph]:
+        """The graph of ops and the graph of devices of which `from_networkx` makes this problem, as far as it can.
+
+        An edge has a ``tensor`` if its op makes several. `placer.research.formats.differences.differences` names the fields of
+        the problem that the graphs do not hold, such as `tensors.on_host`.
+        """
+        return graphs_of(self)
+
     @property
     def num_devices(self) -> int:
         """D."""
@@ -92,6 +155,17 @@ class PlacementProblem(Frozen):
     def num_tensors(self) -> int:
         """T."""
         return len(self.tensors)
+
+    def copy(self) -> PlacementProblem:
+        """An equal problem. The two share only arrays that nobody can write into, so nothing done to one changes the other."""
+        return PlacementProblem(
+            devices=copy(self.devices),
+            links=copy(self.links),
+            units=copy(self.units),
+            ops=copy(self.ops),
+            tensors=copy(self.tensors),
+            consumers=copy(self.consumers),
+        )
 
     def on_devices(self, devices: Ints) -> PlacementProblem:
         """The same problem on a machine that has only these devices, in this order.
@@ -115,6 +189,10 @@ class PlacementProblem(Frozen):
     def without_memory_limits(self) -> PlacementProblem:
         """The same problem where every device may hold any number of bytes."""
         return self.with_memory_limits(np.full(self.num_devices, -1))
+
+    def without_contention(self) -> PlacementProblem:
+        """The same problem where copies never wait for a link."""
+        return replace(self, links=replace(self.links, contention=False))
 
     def with_allowed(self, allowed: Bools) -> PlacementProblem:
         """The same problem with other devices allowed for each unit, [U, D]."""

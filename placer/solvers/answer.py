@@ -51,9 +51,10 @@ def checked(returned: object, problem: PlacementProblem, name: str) -> Assignmen
     """
     device = np.asarray(getattr(returned, "device", None))
     if not isinstance(returned, Assignment) or device.shape != (problem.num_units,) or device.dtype.kind not in "iu":
-        actual = f"shape {device.shape} of {device.dtype}" if isinstance(returned, Assignment) else f"a {type(returned).__name__}"
+        is_assignment = isinstance(returned, Assignment)
+        actual = f"one of shape {device.shape} of {device.dtype}" if is_assignment else f"a {type(returned).__name__}"
         raise OptionError(
-            f"{name} returned no Assignment of {problem.num_units} integers, a device's number for each unit, but {actual}."
+            f"{name}: an Assignment has {problem.num_units} integers, a device's number for each unit, and this is {actual}."
         )
     exists = (device >= 0) & (device < problem.num_devices)
     wrong = np.flatnonzero(~(exists & problem.units.allowed[np.arange(problem.num_units), np.where(exists, device, 0)]))

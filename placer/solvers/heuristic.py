@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import answer, limits_can_bind, overfull
 from placer.solvers.base import Objective, Solution
 
-Rule: TypeAlias = Callable[[PlacementProblem], Assignment]
+FixedRule: TypeAlias = Callable[[PlacementProblem], Assignment]
+RandomRule: TypeAlias = Callable[[PlacementProblem, np.random.Generator], Assignment]
+Rule: TypeAlias = FixedRule | RandomRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class Heuristic:
     """A solver that gives the assignment of one function. The objective, the time limit and the seed do not change it."""
 
     name: str
-    assign: Rule
+    assign: FixedRule
     source: str
     note: str | Callable[[PlacementProblem, Assignment], str] = "a fixed rule"
     """The kind of method, for the stop detail: a text, or a function of the problem and its assignment."""
@@ -34,6 +38,29 @@ class Heuristic:
         assignment = self.assign(problem)
         note = self.note if isinstance(self.note, str) else self.note(problem, assignment)
         return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=note)
+
+    def cite(self) -> str:
+        """The source of the function."""
+        return self.source
+
+
+@dataclass(frozen=True, slots=True)
+class RandomHeuristic:
+    """A solver that gives the assignment of one function that draws random numbers. The seed is that of the generator."""
+
+    name: str
+    assign: RandomRule
+    source: str
+
+    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
+        """Empty: whether a memory limit is exceeded depends on the seed."""
+        return ""
+
+    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
+        """Applies the function once, with ``numpy.random.default_rng(seed)``."""
+        started = time.perf_counter()
+        assignment = self.assign(problem, np.random.default_rng(seed))
+        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail="a random rule")
 
     def cite(self) -> str:
         """The source of the function."""

@@ -60,8 +60,8 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     Without a calibration, the constants are those of the shipped machine that is most similar. The provenance says which, and how
     similar it is.
 
-    A GPU's memory is what TensorFlow may use of it, by a limit of the user too. It is less by a reserve, by the bytes that this
-    process already holds, and by those that NVML says other programs hold. A CPU's memory is the host's, or the share of a
+    A GPU's memory is what TensorFlow may use of it, by a limit of the user too. Plans leave out a reserve, the bytes that this
+    process already holds, and those that NVML says other programs hold. A CPU's memory is the host's, or the share of a
     container or batch job. Several logical CPUs share the host: each has all of its cores and memory.
 
     Args:
@@ -83,22 +83,22 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     )
     planned = planned_bytes or {}
     held = {f"GPU:{i}": int(tf.config.experimental.get_memory_info(f"GPU:{i}")["current"]) for i in range(len(models))}
-    taken = _taken_by_others(memory_bytes, held)
-    reserves = {
-        name: reserve_bytes(memory_bytes[name], nbytes - planned.get(name, 0) + taken.get(name, 0))
-        for name, nbytes in held.items()
-    }
-    return replace(with_calibration(uncalibrated), reserve_bytes=reserves)
+    taken, used_by_others = _used_by_others(memory_bytes, held)
+    reserves = {name: reserve_bytes(memory_bytes[name], nbytes - planned.get(name, 0)) for name, nbytes in held.items()}
+    others = {name: min(nbytes, memory_bytes[name] - 1 - reserves[name]) for name, nbytes in taken.items()}
+    machine = with_calibration(uncalibrated)
+    return replace(machine, reserve_bytes=reserves, others_bytes=others, used_by_others=used_by_others)
 
 
-def _taken_by_others(memory_bytes: Mapping[str, int], held_bytes: Mapping[str, int]) -> dict[str, int]:
-    """By GPU: bytes that TensorFlow may take but other programs hold. Warns once of each GPU that others use.
+def _used_by_others(memory_bytes: Mapping[str, int], held_bytes: Mapping[str, int]) -> tuple[dict[str, int], str]:
+    """By GPU: bytes that TensorFlow may take but other programs hold; and what they use, in words. Warns once of each such GPU.
 
     Args:
         memory_bytes: by device: what TensorFlow may take.
         held_bytes: by GPU: what tensors of this process hold.
     """
     taken: dict[str, int] = {}
+    texts: list[str] = []
     first = 0
     gpus = tf.config.get_visible_devices("GPU")
     for gpu, use in zip(gpus, gpu_use([int(gpu.name.rpartition(":")[2]) for gpu in gpus]), strict=True):
@@ -106,14 +106,16 @@ def _taken_by_others(memory_bytes: Mapping[str, int], held_bytes: Mapping[str, i
         name, first = f"GPU:{first}", first + parts
         if use is None:
             continue
-        if (warning := use.warning(name)) and name not in _warned_of:
-            _warned_of.add(name)
-            warn(warning)
+        if text := use.by_others(name):
+            texts.append(text)
+            if name not in _warned_of:
+                _warned_of.add(name)
+                warn(text)
         # What TensorFlow has taken is its own. With memory growth, and before the first tensor, it has not taken all.
         is_known = use.own_bytes or not held_bytes[name] or tf.config.experimental.get_memory_growth(gpu)
         if parts == 1 and is_known:
             taken[name] = max(0, memory_bytes[name] - max(use.own_bytes, held_bytes[name]) - use.free_bytes)
-    return taken
+    return taken, "; ".join(texts)
 
 
 _warned_of: set[str] = set()

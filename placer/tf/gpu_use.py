@@ -25,8 +25,8 @@ class GpuUse(NamedTuple):
     busy: float
     """Share of the last second or so in which the GPU computed for any program."""
 
-    def warning(self, name: str) -> str:
-        """A warning if other programs use the GPU that is named `name` here; "" otherwise."""
+    def by_others(self, name: str) -> str:
+        """What other programs use of the GPU that is named `name` here, in words; "" if that is little."""
         if not self.other_bytes or (self.busy < MIN_BUSY and self.other_bytes < MIN_BYTES):
             return ""
         return (

@@ -9,17 +9,20 @@ from cost_models.machines import Device, Machine
 
 
 def shared_machine(machine: Machine, share: float) -> Machine:
-    """The machine with this share of each GPU's memory. The reserve of a GPU stays as it is."""
+    """The machine with this share of each GPU's memory. The reserve stays as it is. What others hold is first in their share."""
     if share == 1:
         return machine
     reserve_of = machine.reserve_bytes
-    devices = (
-        replace(each, memory_bytes=max(1 + reserve_of.get(each.name, 0), round(share * each.memory_bytes)))
-        if each.kind == "GPU" and each.memory_bytes > 0
-        else each
-        for each in machine.devices
-    )
-    return replace(machine, devices=tuple(devices))
+    devices = []
+    others = {}
+    for each in machine.devices:
+        if each.kind == "GPU" and each.memory_bytes > 0:
+            part = max(1 + reserve_of.get(each.name, 0), round(share * each.memory_bytes))
+            others[each.name] = max(0, machine.others_bytes.get(each.name, 0) - (each.memory_bytes - part))
+            devices.append(replace(each, memory_bytes=part))
+        else:
+            devices.append(each)
+    return replace(machine, devices=tuple(devices), others_bytes=others)
 
 
 def shared_costs(model: CostModel, share: float) -> CostModel:

@@ -97,9 +97,7 @@ def solved(graph: OpGraph, machine: Machine | str | None = None, options: Option
         if options.devices not in (None, machine):
             raise OptionError(f"two machines to plan for, {machine!r} and devices={options.devices!r}: give one.")
         options = replace(options, devices=machine)
-    named_machine, model, chosen = look_up(options)
-    target = shared_machine(named_machine or _local_machine(graph), options.share)
-    model = shared_costs(model, options.share)
+    target, model, chosen = planned_for(graph, options)
     for guess in (True, False):
         try:
             planned, notes = _solved(graph, target, options, model, chosen, constrain(graph, target, options, guess=guess))
@@ -120,7 +118,7 @@ def _solved(
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     try:
-        solution = _searched(problem, chosen, options)
+        solution = _searched(problem.copy(), chosen, options)  # whatever the solver writes into its copy, the plan is priced here
     except PlacerError:
         raise
     except Exception as error:  # a user's own solver may raise anything
@@ -135,8 +133,10 @@ def _solved(
     at_ends = price_at_ends(graph, target, options, constraints, model, assignment)
     placement = expand(graph, target, options, constraints, formulation, solution, at_ends)
     report = validate(problem, assignment, placement.total_cost_ns)
-    if not report.ok:
-        raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(report.violations[:5])}.")
+    value_ns = placement.step_time_ns if options.objective == "step_time" else placement.total_cost_ns
+    false_claim = f"it claims {solution.objective_ns} ns for a plan of {value_ns} ns" if solution.objective_ns != value_ns else ""
+    if wrong := [*report.violations[:5], *filter(None, [false_claim])]:
+        raise PlacerError(f"solver {solution.solver!r} gave a plan that does not hold: {'; '.join(wrong)}.")
     planned = Solved(placement, target, options, constraints, formulation, solution)
     return planned, (*constraints.notes, *sizes_without_bound(graph, options))
 
@@ -161,6 +161,16 @@ def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Boo
     if options.variables != "move":
         without['variables="move"'] = replace(options, variables="move")
     return {way_out: constrain(graph, target, changed).allowed for way_out, changed in without.items()}
+
+
+def planned_for(graph: OpGraph, options: Options) -> tuple[Machine, CostModel, Solver]:
+    """What a graph is planned for, and by what: the share of the machine and of its costs that options name, and the solver.
+
+    Raises:
+        OptionError: one of the names does not exist, or no machine is named and TensorFlow is not installed.
+    """
+    machine, model, chosen = look_up(options)
+    return shared_machine(machine or _local_machine(graph), options.share), shared_costs(model, options.share), chosen
 
 
 def look_up(options: Options) -> tuple[Machine | None, CostModel, Solver]:

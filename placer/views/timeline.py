@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
 from typing import Any
 
 from placer.common.units import format_bytes
@@ -16,6 +15,7 @@ from placer.errors import OptionError
 from placer.plan.parts import Transfer
 from placer.plan.placement import Placement
 from placer.plan.spans import Span
+from placer.views.shared.tracks import lanes
 
 STEP, COPIES = "step", "transfers"
 
@@ -79,23 +79,6 @@ def memory_over_time(placement: Placement, device: str) -> Iterator[tuple[int, i
         if held != before:
             yield moment, held
         before = held
-
-
-def lanes(intervals: list[tuple[int, int]]) -> list[int]:
-    """The first free lane for each interval (start, end); given sorted by start. Uses no more lanes than overlap at once."""
-    free: list[int] = []
-    busy: list[tuple[int, int]] = []
-    chosen, opened = [], 0
-    for start, end in intervals:
-        while busy and busy[0][0] <= start:
-            heappush(free, heappop(busy)[1])
-        if free:
-            lane = heappop(free)
-        else:
-            lane, opened = opened, opened + 1
-        chosen.append(lane)
-        heappush(busy, (end, lane))
-    return chosen
 
 
 def _slices(placement: Placement) -> tuple[dict[str, Span], list[list[str]]]:

@@ -101,7 +101,7 @@ def main() -> None:
         tables[name] = "\n".join((cost_table if objective == "total_cost" else step_table)(comparison))
         print(tables[name], flush=True)
         if objective == "step_time":
-            tables["all"] = comparison.summary(markdown=True)
+            tables["all"] = comparison.summary("markdown")
             print(tables["all"], flush=True)
     if asked.write:
         page = PAGE.read_text()

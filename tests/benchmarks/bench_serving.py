@@ -1,6 +1,7 @@
 """Latencies of requests from several threads, of a plain function and of the same function served by placer.
 
     python -m tests.benchmarks.bench_serving [--threads 8] [--seconds 10]
+    python -m tests.benchmarks.bench_serving --devices two-cpu
 
 Each thread makes one request after another, with batches of random sizes. The plain and the placed function take turns in
 rounds, so that both meet the same load of the machine. A request ends when its results are in host memory.
@@ -32,7 +33,11 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each function is called in all")
+    parser.add_argument("--devices", choices=("seen", "two-cpu"), default="seen", help="what is here, or two logical CPUs")
     args = parser.parse_args()
+    if args.devices == "two-cpu":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     print(f"{'':12}{'':8}{'requests/s':>12}" + "".join(f"{f'p{p} ms':>10}" for p in PERCENTILES) + f"{'slowest':>10}")
     for name, build in MODELS.items():
         plain, feature_shape = build()

@@ -231,7 +231,7 @@ def test_a_saved_model_is_planned_by_signature(tmp_path: Path, capsys: pytest.Ca
         (2, ["float32"], ["solve", f"{__name__}:scaled_sum", "--signature", f"float32[{9**30}], int32[]"]),
         (2, ["no_such_solver", "greedy"], ["compare", "{graph}", "--devices", "h100", "--solvers", "no_such_solver"]),
         (2, ["--seeds", "'0,x'"], ["compare", "{graph}", "--seeds", "0,x"]),
-        (2, ["--plots", "/proc/absent"], ["compare", "{graph}", "--devices", "h100", "--plots", "/proc/absent"]),
+        (2, ["--report", "/proc/absent"], ["compare", "{graph}", "--devices", "h100", "--report", "/proc/absent"]),
         (2, ["COMMAND"], []),
         (2, ["'no_such_command'", "measurements"], ["no_such_command"]),
         (2, ["--no-such-flag"], ["solve", "{graph}", "--no-such-flag"]),
@@ -312,10 +312,10 @@ def test_what_compare_prints_is_what_the_arena_gives(graph: str, tmp_path: Path,
     comparison = placer.Comparison.load(results)
     assert sorted(map(str, printed["records"])) == sorted(map(str, comparison.records))
     assert {record["objective_ns"] for record in comparison.records} >= {placer.solve(layers(), "h100", **TOTAL).total_cost_ns}
-    for more in ([], ["--markdown"]):
-        assert main(["compare", graph, *flags, *more, "--plots", str(tmp_path / "plots")]) == 0
-        assert capsys.readouterr().out.count("min_cut") == 2
-    assert "min_cut" in (tmp_path / "plots" / "profiles.svg").read_text()
+    for more in ([], ["--style=markdown"], ["--style=latex", "--report", str(tmp_path / "paper")]):
+        assert main(["compare", graph, *flags, *more]) == 0
+        assert capsys.readouterr().out.count("min" + ("\\_" if "latex" in str(more) else "_") + "cut") == 2
+    assert "min_cut" in (tmp_path / "paper" / "profiles.svg").read_text()
 
 
 def test_a_function_is_compared_on_as_its_saved_graph_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,9 @@ def machines(draw):
         if a is not b and ((a.kind != b.kind and "CPU:0" in (a.name, b.name)) or draw(st.booleans()))
     )
     reserve = {d.name: draw(st.integers(0, d.memory_bytes - 1)) for d in devices if draw(st.booleans())}
-    return Machine(draw(texts), devices, links, draw(times), draw(times), draw(texts), reserve)
+    free = {d.name: d.memory_bytes - 1 - reserve.get(d.name, 0) for d in devices}
+    others = {name: draw(st.integers(0, most)) for name, most in free.items() if draw(st.booleans())}
+    return Machine(draw(texts), devices, links, draw(times), draw(times), draw(texts), reserve, others_bytes=others)
 
 
 @given(machines())

@@ -14,8 +14,8 @@ from placer.graph import shipped
 from placer.graph.shipped import ENDING, shipped_graph, shipped_graphs
 from placer.problem.memory import excess, peaks
 from placer.problem.validate import validate
-from placer.research.arena.problem_file import fingerprint
 from placer.research.arena.problems import problem_of, with_memory_share
+from placer.research.formats.problem_file import fingerprint
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.one_kind import all_on
 

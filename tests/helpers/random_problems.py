@@ -157,6 +157,7 @@ def uneven(draw: st.DrawFn, *, most: int = 40) -> PlacementProblem:
         links_interval_ns=np.where(problem.links.latency_ns > 0, interval, 0) if rng.random() < 0.8 else None,
         devices_wake_ns=problem.devices.wake_ns if rng.random() < 0.3 else None,
         devices_waiting_ns=int(rng.choice([0, 2_000_000])),
+        links_contention=bool(rng.random() < 0.8),
         **times,
     )
 

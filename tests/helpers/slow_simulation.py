@@ -127,7 +127,8 @@ class _Step:
                 begins = max(begins, self.streams.get(gpu, 0))
         if (gpu := self._own_of_gpu(copy.place)) is not None:
             self.threads[gpu][0] = max(copy.ready, self.threads[gpu][0]) + interval
-        self.links[source, copy.place] = begins + max(takes - round(count * latency), interval)
+        if problem.links.contention:
+            self.links[source, copy.place] = begins + max(takes - round(count * latency), interval)
         consumers = [user for tensor, user, place in self._edges(copy.op) if (tensor, place) == (copy.tensor, copy.place)]
         return [(consumer, begins + takes) for consumer in consumers]
 

@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -200,6 +201,43 @@ def test_whatever_runs_each_call_a_model_gives_and_saves_the_same(
     assert ways == {step_race.KERAS, step_race.PLACED, *([step_race.UNCOMPILED] if plain.jit_compile else [])}
 
 
+def test_the_second_start_of_a_program_begins_with_the_verdicts_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    verdicts = []
+    for seed, size in enumerate((BATCH, BATCH, 2 * BATCH)):
+        monkeypatch.setattr(step_race, "SequentialTest", lambda names, seed=seed: RandomTest(names, seed, max_calls=1))
+        keras.utils.clear_session()
+        with random_races(seed=0):
+            model = placer.keras.optimize(dense(optimizer="sgd", metrics=[]), race="force")
+            model.fit(X, Y, batch_size=size, epochs=3, verbose=0)
+        verdicts.append(model.placement.verdict("train"))
+    assert verdicts[0] is not None
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[2] != verdicts[0]  # batches of another size
+
+
+def test_a_call_for_which_xla_compiles_anew_does_not_end_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def timed(way: Any, *_: Any) -> tuple[None, float]:
+        calls.append(way())
+        is_new = calls[-1] == step_race.KERAS and calls.count(step_race.KERAS) % 4 == 0
+        return None, 60.0 if is_new else {step_race.KERAS: 0.003, step_race.PLACED: 0.002}[calls[-1]]
+
+    monkeypatch.setattr("placer.tf.run.timing.timed_call", timed)
+    monkeypatch.setattr(step_race, "recall_verdict", lambda *_: None)
+    monkeypatch.setattr(step_race, "remember_verdict", lambda *_: None)
+    ways = {name: lambda *_, name=name: name for name in (step_race.KERAS, step_race.PLACED)}
+    placed: Any = SimpleNamespace(is_racing=lambda: False)
+    race = step_race.StepRace(ways, placed, lambda batches: ("", batches))
+    for _ in range(80):
+        race(None)
+    assert race.verdict is not None
+    assert (race.verdict.used, race.verdict.end) == (step_race.PLACED, "all others are slower")
+
+
 def test_a_plan_is_made_for_the_size_of_the_first_batch_and_runs_smaller_ones() -> None:
     model = placer.keras.optimize(dense(), race="off")
     model.fit(X, Y, batch_size=BATCH, epochs=2, verbose=0)
@@ -217,6 +255,8 @@ def test_a_step_whose_code_needs_the_size_of_a_batch_is_planned_for_that_size() 
         model = placer.keras.optimize(noisy(), race="off") if optimized else noisy()
         losses.append([model.train_on_batch(X[:5], Y[:5]) for _ in range(3)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    model.train_on_batch(X[:3], Y[:3])
+    assert list(model.placement.function("train").placements) == ["float32[3,6], int64[3]"]
 
 
 def test_a_function_whose_signature_leaves_a_size_open_is_planned_for_that_of_its_first_call() -> None:
@@ -290,6 +330,17 @@ def test_a_model_trains_by_one_plan_and_predicts_by_another() -> None:
     ]
     assert products == ["CPU:1", "CPU:0"]
     assert model.layers[0].kernel.value.device.endswith("CPU:1")
+
+
+def test_a_model_planned_for_another_machine_has_plans_for_it_and_runs_here_as_keras_runs_it() -> None:
+    build, arguments = ROWS["dense"]
+    _, expected = trained(build, arguments())
+    with pytest.warns(placer.PlacementWarning, match="planned for GPU:0, which this process does not have"):
+        model, found = trained(build, arguments(), devices="h100")
+    _assert_equal(found, expected)
+    assert model.placement.train.machine == "h100"
+    assert f"sizes [{BATCH},6] of 'x'" in model.placement.train.summary()
+    assert not isinstance(model.train_function, step_race.StepRace)
 
 
 def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:

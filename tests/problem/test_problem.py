@@ -7,6 +7,7 @@ import gc
 import pickle
 import weakref
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +20,13 @@ from placer.problem.parts import Consumers, Devices, Ops, Tensors
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
-from placer.research.arena.problem_file import fingerprint
+from placer.research.formats.problem_file import fingerprint
 from placer.solvers.heuristics.tf_default import default_assignment
+from tests.helpers.pairwise import random_pairwise
 from tests.helpers.random_problems import problems
 from tests.helpers.shapes import TOPCUOGLU, shaped
+from tests.helpers.solvers_that_fail import halve_times
+from tests.helpers.splits import random_split
 
 
 def arrays(problem: PlacementProblem) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
@@ -41,13 +45,34 @@ def test_arrays_cannot_be_written(how: str) -> None:
         problem = pickle.loads(pickle.dumps(problem))
     elif how == "copied":
         problem = copy.deepcopy(problem)
-    for name, array in arrays(problem).items():
-        assert not array.flags.writeable, name
+    for array in arrays(problem).values():
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.setflags(write=True)
     with pytest.raises(ValueError, match="read-only"):
         problem.ops.time_ns[:] = 0
     computed = (problem.unit_time_ns, problem.consumers.tensor, crossings_of(problem).nbytes, edges_of(problem).count)
     for array in (*computed, live_ranges_of(problem).last, Simulator(problem).tables.runs):
         assert not array.flags.writeable
+
+
+def test_what_is_done_to_a_copy_does_not_change_the_problem() -> None:
+    problem = shaped("layered", devices=2, limited=True)
+    before, given = fingerprint(problem), problem.copy()
+    assert fingerprint(given) == before
+    halve_times(given)
+    object.__setattr__(given.devices, "call_overhead_ns", 1)
+    assert fingerprint(given) != before
+    assert fingerprint(problem) == before
+    assert problem.unit_time_ns.sum() != given.unit_time_ns.sum()
+
+
+@pytest.mark.parametrize("problem", [random_split(1), random_pairwise(1)], ids=["split", "pairwise"])
+def test_arrays_of_other_problems_cannot_be_written_either(problem: Any) -> None:
+    for one in (problem, pickle.loads(pickle.dumps(problem))):
+        for f in fields(one):
+            if isinstance(value := getattr(one, f.name), np.ndarray):
+                with pytest.raises(ValueError, match="WRITEABLE"):
+                    value.setflags(write=True)
 
 
 def test_the_arrays_of_the_caller_stay_writable_and_apart() -> None:

@@ -16,13 +16,15 @@ from placer.solvers.registry import solver, solvers
 from tests.helpers.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
-SECONDS = {"annealing": 0.02, "genetic": 0.02, "step_time": None, "auto": None}
+SECONDS = {"annealing": 0.02, "genetic": 0.02, "brute_force": 0.02, "step_time": None, "auto": None}
 """These use up what they are given; the others end by themselves."""
 KNOW_LIMITS = {"auto", "lagrangian", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
 KNOW_LIMITS |= {"chain_dp", "dfs_fill", "in_order_fill", "annealing", "genetic"}
+KNOW_LIMITS |= {"bil", "dps", "duplex", "fastest_node", "fcp", "flb", "gdl", "hbmct", "max_min", "mct", "met", "min_min"}
+KNOW_LIMITS |= {"msbc", "mst", "olb", "sufferage", "wba"}
 """With a CPU that has no limit, these find something that fits, where they support the problem at all."""
 
-KINDS_OF_PROBLEM = {"min_cut", "lagrangian", "cp_sat", "chain_dp", "step_time"}
+KINDS_OF_PROBLEM = {"min_cut", "lagrangian", "cp_sat", "chain_dp", "step_time", "brute_force"}
 """These do not take every objective and number of devices."""
 
 problem_of = cache(shaped)
@@ -66,7 +68,8 @@ from tests.helpers.graphs import towers
 from tests.helpers.shapes import shaped
 for name in solvers():
     for devices, limited, objective in itertools.product((2, 3), (False, True), ("total_cost", "step_time")):
-        problem, chosen = shaped("layered", devices=devices, limited=limited, ops=12), solver(name)
+        ops = 9 if name == "brute_force" else 12
+        problem, chosen = shaped("layered", devices=devices, limited=limited, ops=ops), solver(name)
         if not chosen.unsupported(problem, objective):
             solution = chosen.solve(problem, objective, time_limit_s=1e300)
             assert solution.assignment is None or validate(problem, solution.assignment).violations == () or limited

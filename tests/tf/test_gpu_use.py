@@ -8,11 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 import placer
-from placer.problem.formulate import limits
+from placer.problem.machine_devices import limits
+from placer.tf import devices
 from placer.tf.gpu_use import gpu_use
 from placer.verbs.share import shared_machine
+from placer.views.shared.machine import describe
 from tests.helpers.graphs import layers
 from tests.helpers.machines import made_up
 
@@ -75,9 +78,31 @@ def test_a_gpu_that_others_use_is_told_of(
     assert unknown is None
     assert use is not None
     assert (use.free_bytes, use.own_bytes, use.other_bytes) == (7 * GIB, own * GIB, others * GIB)
-    assert ("share=0.5" in use.warning("GPU:0")) == warned
+    assert ("share=0.5" in use.by_others("GPU:0")) == warned
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
     assert gpu_use([0]) == [use]
+
+
+def test_what_others_use_of_a_gpu_reaches_the_machine_and_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml({os.getpid(): 3 * GIB, 1: 20 * GIB}, 63))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "_memory_bytes", lambda: {"CPU:0": 64 * GIB, "CPU:1": 64 * GIB, "GPU:0": 40 * GIB})
+    monkeypatch.setattr(devices, "_warned_of", set())
+    gpu = SimpleNamespace(name="/physical_device:GPU:0")
+    get_visible_devices = tf.config.get_visible_devices
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [gpu] if kind == "GPU" else get_visible_devices(kind))
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda _: None)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda _: {"device_name": "NVIDIA H100 80GB HBM3"})
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"current": 2 * GIB})
+    told = "other programs hold 20.0 GiB of GPU:0, which is busy for 63% of the time"
+    with pytest.warns(placer.PlacementWarning, match=told):
+        machine = devices.local_machine()
+    assert told in describe(machine)
+    plan = placer.solve(layers(), machine)
+    assert told in plan.summary()
+    assert plan.totals["GPU:0"].limit_bytes + devices.reserve_bytes(40 * GIB, 0) == 8 * GIB  # 7 GiB are free, 1 GiB is its own
+    shared = placer.solve(layers(), machine, share=0.5)  # the others hold more than half
+    assert shared.totals["GPU:0"].limit_bytes == plan.totals["GPU:0"].limit_bytes
 
 
 def test_a_share_of_a_gpu_has_that_part_of_its_time_and_memory() -> None:

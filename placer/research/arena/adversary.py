@@ -10,7 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from placer.errors import OptionError
+from placer.problem.price import total_cost_ns
 from placer.problem.problem import PlacementProblem
+from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
 from placer.solvers.base import Objective, Solver
@@ -98,13 +100,16 @@ def adversarial(
 
 
 def _value_ns(chosen: Solver, problem: PlacementProblem, objective: Objective, seed: int) -> int | None:
-    """The objective of a solver's answer; None if no answer meets the limits."""
-    if chosen.unsupported(problem, objective):
+    """The objective of a solver's answer, on a problem that it had no access to; None if no answer meets the limits."""
+    given = problem.copy()
+    if chosen.unsupported(given, objective):
         return None
-    solution = chosen.solve(problem, objective, time_limit_s=TIME_LIMIT_S, seed=seed)
+    solution = chosen.solve(given, objective, time_limit_s=TIME_LIMIT_S, seed=seed)
     if solution.assignment is None or not validate(problem, solution.assignment).ok:
         return None
-    return solution.objective_ns
+    if objective == "total_cost":
+        return total_cost_ns(problem, solution.assignment)
+    return Simulator(problem).step_ns(solution.assignment)
 
 
 def _ratio(loser_ns: int | None, winner_ns: int | None) -> float:

@@ -24,13 +24,15 @@ from placer.errors import OptionError
 from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
-from placer.research.arena.problem_file import fingerprint
-from placer.research.arena.problems import named_problems
+from placer.research.arena.judge import judged
+from placer.research.arena.problems import described, named_problems
 from placer.research.arena.records import Record, add_line, key, open_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
+from placer.research.instances.instance import Instance
+from placer.research.instances.solvers import INSTANCE_SOLVERS, InstanceSolver, instance_solver
 from placer.solvers.base import Solver
-from placer.solvers.heuristic import Heuristic, Rule
+from placer.solvers.heuristic import Heuristic, RandomHeuristic, Rule
 from placer.solvers.registry import solver, solvers
 
 WORKER = "PLACER_WORKER"
@@ -41,7 +43,7 @@ MIN_GRACE_S = 5.0
 
 def arena(
     problems: Mapping[str, Any] | Iterable[str],
-    solvers: Iterable[str | Solver | Rule] | None = None,
+    solvers: Iterable[str | Solver | InstanceSolver | Rule] | None = None,
     *,
     seeds: Iterable[int] = (0,),
     time_limits_s: Iterable[float] = (10.0,),
@@ -49,6 +51,7 @@ def arena(
     jobs: int | None = None,
     signature: str | None = None,
     memory_share: float | None = None,
+    data: str | Path | None = None,
     **options: Any,
 ) -> Comparison:
     """Runs every solver on every problem with every seed and time limit.
@@ -58,13 +61,15 @@ def arena(
 
     Args:
         problems: targets as on the command line; or a mapping from names to targets, graphs, plans and `PlacementProblem`s.
-        solvers: registered names, solvers, or functions from a problem to an assignment; all registered solvers by default.
-        seeds: of the solvers. A plain rule ignores seeds and runs once.
+        solvers: registered names, solvers, or functions from a problem, or from a problem and a `numpy.random.Generator`, to an
+            assignment; by default all registered solvers for problems of the kind.
+        seeds: of the solvers. A function without a generator ignores seeds and runs once.
         time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time.
         results: a file to which each record is added when its run ends. Runs that the file has already are not repeated.
         jobs: number of runs at a time; half of the processors by default, because runs slow each other down.
         signature: of targets that are functions or SavedModels.
         memory_share: limits the memory of each accelerator, see `placer.research.arena.problems.with_memory_share`.
+        data: the folder of published instances, see `placer.research.instances.published`.
         **options: options of the problems, as for `placer.solve`.
 
     Raises:
@@ -77,7 +82,7 @@ def arena(
     for name in OF_A_RUN:
         if name in options:
             raise OptionError(f"{name}={options[name]!r} is for one run: give arena the lists solvers, seeds and time_limits_s.")
-    contestants = [_Contestant.of(one) for one in _as_list("solvers", _registered() if solvers is None else solvers)]
+    chosen = None if solvers is None else [_Contestant.of(one) for one in _as_list("solvers", solvers)]
     seeds = [Options(seed=seed).seed for seed in _as_list("seeds", seeds)]
     limits = [check_seconds("time_limits_s", limit) for limit in _as_list("time_limits_s", time_limits_s)]
     if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
@@ -86,21 +91,22 @@ def arena(
     recorded = open_lines(results) if results is not None else []
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
-        runs: dict[tuple[Any, ...], tuple[Record, Job]] = {}
-        named = named_problems(problems, options, signature=signature, memory_share=memory_share)
+        runs: dict[tuple[Any, ...], tuple[Record, Job, PlacementProblem | Instance]] = {}
+        named = named_problems(problems, options, signature=signature, memory_share=memory_share, data=data)
         for k, (name, problem) in enumerate(named.items()):
-            described, file = _described(name, problem, objective), Path(folder, f"{k}.problem")
+            shared, file = described(name, problem, objective), Path(folder, f"{k}.problem")
             file.write_bytes(pickle.dumps(problem))
+            contestants = [_Contestant.of(one) for one in _registered(problem)] if chosen is None else chosen
             for one, limit in itertools.product(contestants, limits):
                 for seed in seeds[:1] if one.rule else seeds:
-                    record = described | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
+                    record = shared | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
                     ends_after_s, figures = limit + max(limit, MIN_GRACE_S), Path(folder, f"{len(runs)}.json")
                     job = Job(file, one.pickled, one.script, objective, seed, limit, ends_after_s, figures)
-                    runs.setdefault(key(record), (record, job))
+                    runs.setdefault(key(record), (record, job, problem))
         done = {key(record): record for record in recorded}
         new = {identity: run for identity, run in runs.items() if identity not in done}
         with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
-            futures = {pool.submit(_run, job): record for record, job in new.values()}
+            futures = {pool.submit(_run, job, problem): record for record, job, problem in new.values()}
             try:
                 for count, future in enumerate(as_completed(futures), 1):
                     record = futures[future] | future.result()
@@ -111,12 +117,12 @@ def arena(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, _) in runs.items()]
+    wanted = [done[identity] | {"problem": record["problem"]} for identity, (record, *_) in runs.items()]
     return Comparison(wanted, [record for record in recorded if key(record) not in runs])
 
 
-def _run(job: Job) -> Record:
-    """The outcome and the figures of one run."""
+def _run(job: Job, problem: PlacementProblem | Instance) -> Record:
+    """The outcome and the figures of one run. The problem is that of the job, for the price of its answer."""
     file = job.figures.with_suffix(".job")
     file.write_bytes(pickle.dumps(job))
     code = "import sys; from placer.research.arena.worker import work; work(sys.argv[1])"
@@ -124,8 +130,7 @@ def _run(job: Job) -> Record:
     command = [sys.executable, "-c", code, str(file)]
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if job.figures.exists():
-        figures: Record = json.loads(job.figures.read_text())
-        return figures
+        return judged(problem, job.objective, json.loads(job.figures.read_text()))
     if ended.returncode == -signal.SIGALRM:
         return {
             "outcome": "overran",
@@ -136,27 +141,16 @@ def _run(job: Job) -> Record:
     return {"outcome": "crashed", "note": ": ".join([how, *lines[-1:]])}
 
 
-def _described(name: str, problem: PlacementProblem, objective: str) -> Record:
-    """The fields of a record that describe the problem."""
-    limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
-    return {
-        "problem": name,
-        "problem_hash": fingerprint(problem),
-        "ops": problem.num_ops,
-        "units": problem.num_units,
-        "devices": " ".join(problem.devices.names),
-        **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
-        "objective": objective,
-    }
-
-
 def _as_list(name: str, values: Any) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable) or not (listed := list(values)):
         raise OptionError(f"{name}={values!r} must be a list with at least one element.")
     return listed
 
 
-def _registered() -> list[str]:
+def _registered(problem: PlacementProblem | Instance) -> list[str]:
+    """The names of the registered solvers for problems of this kind."""
+    if isinstance(problem, Instance):
+        return [name for name, found in INSTANCE_SOLVERS.items() if not found.unsupported(problem)]
     return list(solvers())
 
 
@@ -174,8 +168,8 @@ class _Contestant:
     """Whether it is a plain rule, which ignores seeds."""
 
     @classmethod
-    def of(cls, given: str | Solver | Rule) -> _Contestant:
-        chosen = solver(given)
+    def of(cls, given: str | Solver | InstanceSolver | Rule) -> _Contestant:
+        chosen = given if isinstance(given, InstanceSolver) else instance_solver(given) or solver(given)
         parts = [part for part in (given, chosen, *_fields(chosen).values()) if callable(part) or part is chosen]
         script = ""
         if any(_module(part) == "__main__" for part in parts):
@@ -204,7 +198,7 @@ def _fields(chosen: Any) -> dict[str, Any]:
 
 def _options(chosen: Any) -> str:
     """The options that differ from their defaults, as "key=value, …"."""
-    if not is_dataclass(chosen) or isinstance(chosen, Heuristic):
+    if not is_dataclass(chosen) or isinstance(chosen, Heuristic | RandomHeuristic):
         return ""
     default = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(chosen)}
     return ", ".join(f"{name}={value!r}" for name, value in _fields(chosen).items() if name != "name" and value != default[name])

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from placer.common.json_files import read_json
 from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.placement import Placement
-from placer.problem.constraints import constrain
-from placer.problem.formulate import formulate
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.adversary import adversarial
-from placer.research.arena.problem_file import load_problem
-from placer.research.instances.dnn_partitioning import load_placement
-from placer.research.instances.families import SHAPES, synthetic
-from placer.solvers.base import Objective
+from placer.research.arena.own_targets import own_problem
+from placer.research.arena.records import Record
+from placer.research.formats.problem_file import fingerprint
+from placer.research.instances.instance import Instance
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.one_kind import all_on
+from placer.verbs.problem import problem_of as problem_of_graph
 from placer.verbs.read_target import of_plan, read_target
-from placer.verbs.solve import look_up
-
-FAMILY, ADVERSARIAL = "family:", "adversarial:"
 
 
 def named_problems(
@@ -39,7 +31,8 @@ def named_problems(
     *,
     signature: str | None = None,
     memory_share: float | None = None,
-) -> dict[str, PlacementProblem]:
+    data: str | Path | None = None,
+) -> dict[str, PlacementProblem | Instance]:
     """The problems by name.
 
     Args:
@@ -47,6 +40,7 @@ def named_problems(
         given: options as keywords. They replace those that come with a target.
         signature: of targets that are functions or SavedModels.
         memory_share: see `with_memory_share`; None for the limits of the problems.
+        data: the folder of published instances.
 
     Raises:
         OptionError: there is no such target, or an option cannot be used.
@@ -60,65 +54,74 @@ def named_problems(
         raise OptionError("there is no problem to compare on: give at least one target.")
     if memory_share is not None and given.get("memory_limits"):
         raise OptionError("memory_share and memory_limits both limit the memory of devices: give one of them.")
-    problem_by_name = {str(name): problem_of(problem, given, signature) for name, problem in by_name.items()}
+    problem_by_name = {str(name): problem_of(problem, given, signature, data) for name, problem in by_name.items()}
     if memory_share is None:
         return problem_by_name
     return {name: with_memory_share(problem, memory_share) for name, problem in problem_by_name.items()}
 
 
-def problem_of(problem: Any, given: Mapping[str, Any], signature: str | None = None) -> PlacementProblem:
+def problem_of(
+    problem: Any, given: Mapping[str, Any], signature: str | None = None, data: str | Path | None = None
+) -> PlacementProblem | Instance:
     """The problem itself, or the problem that options make of a graph, of the graph of a plan, or of a target.
 
     A target is one of
 
-    - a target of the command line, see `placer.verbs.read_target.read_target`;
-    - ``family:SHAPE,KEY=NUMBER,...``, with the keywords of `synthetic`;
-    - ``adversarial:LOSER,WINNER,KEY=NUMBER,...``, with the keywords of `adversarial`;
-    - a file of `placer.research.arena.problem_file.save_problem` (``.npz``);
-    - a workload of dnn-partitioning (``.json``), half of which fits on the accelerator.
+    - a graph, see `placer.verbs.read_target.read_target`;
+    - a problem, see `placer.research.arena.own_targets.own_problem`.
 
     Raises:
         OptionError: there is no such target, or an option cannot be used.
         PlanError: a file is broken.
         TraceError: a function cannot be traced.
     """
-    if isinstance(problem, PlacementProblem):
+    if isinstance(problem, PlacementProblem | Instance):
         return problem
     options = Options()
-    if isinstance(problem, str) and problem.startswith(FAMILY):
-        return _made_up(problem)
-    if isinstance(problem, str) and problem.startswith(ADVERSARIAL):
-        return _adversarial(problem, Options.of(given).objective)
-    if isinstance(problem, str) and problem.endswith(".npz"):
-        return load_problem(problem)
-    if isinstance(problem, str) and problem.endswith(".json") and Path(problem).exists() and "maxFPGAs" in read_json(problem):
-        return load_placement(problem)
+    if isinstance(problem, str) and (own := own_problem(problem, given, data)) is not None:
+        return own
     if isinstance(problem, str):
         problem, options = read_target(problem, signature, given)
     elif isinstance(problem, Placement):
         problem, options = of_plan(problem)
     if not isinstance(problem, OpGraph):
-        raise OptionError(f"{problem!r} is not a problem: give a target, an OpGraph, a Placement or a PlacementProblem.")
+        raise OptionError(
+            f"{problem!r} is not a problem: give a target, an OpGraph, a Placement, a PlacementProblem or an Instance."
+        )
     options = replace(options, **given)
-    machine, model, _ = look_up(options)
-    if machine is None:
+    if options.devices is None:
         from placer.tf.run.starting import start
 
         start()
-        from placer.tf.devices import local_machine
-
-        machine = local_machine()
-    return formulate(problem, constrain(problem, machine, options), model, machine, options.memory_limits).problem
+    return problem_of_graph(problem, options)
 
 
-def with_memory_share(problem: PlacementProblem, share: float) -> PlacementProblem:
+def described(name: str, problem: PlacementProblem | Instance, objective: str) -> Record:
+    """The fields of a record that describe the problem."""
+    if isinstance(problem, Instance):
+        return {"problem": name, **problem.described()}
+    limits = zip(problem.devices.names, problem.devices.memory_limit_bytes.tolist(), strict=True)
+    return {
+        "problem": name,
+        "problem_hash": fingerprint(problem),
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "devices": " ".join(problem.devices.names),
+        **{f"limit_bytes.{device}": limit for device, limit in limits if limit >= 0},
+        "objective": objective,
+    }
+
+
+def with_memory_share(problem: PlacementProblem | Instance, share: float) -> PlacementProblem:
     """The problem with memory limits that bind: each accelerator has its least peak plus a share of what it would use beyond it.
 
     The least peak is that with every unit on the CPU that can be there. What an accelerator would use is the peak of the first
     accelerator in the minimum cut between the CPU and it, without limits. Peaks count the lifetimes of tensors.
 
-    Raises OptionError if the share is not from 0 to 1, or if there is no accelerator.
+    Raises OptionError if the share is not from 0 to 1, if there is no accelerator, or for an `Instance`.
     """
+    if isinstance(problem, Instance):
+        raise OptionError("memory_share is for placement problems; a split or pairwise problem has its own limits.")
     if not 0 <= share <= 1:
         raise OptionError(f"memory_share={share!r} must be from 0 to 1.")
     free = problem.without_memory_limits()
@@ -131,38 +134,3 @@ def with_memory_share(problem: PlacementProblem, share: float) -> PlacementProbl
     limits = np.full(problem.num_devices, -1)
     limits[accelerators] = least[accelerators] + int(share * max(0, int(unlimited - least[first])))
     return problem.with_memory_limits(limits)
-
-
-def _made_up(text: str) -> PlacementProblem:
-    """The problem of "family:SHAPE,KEY=NUMBER,..."."""
-    (shape,), keywords = _arguments(text, 1, synthetic, f"SHAPE is one of {', '.join(SHAPES)}")
-    return synthetic(shape, **keywords)
-
-
-def _adversarial(text: str, objective: Objective) -> PlacementProblem:
-    """The problem of "adversarial:LOSER,WINNER,KEY=NUMBER,..."."""
-    (loser, winner), keywords = _arguments(text, 2, adversarial, "LOSER and WINNER are registered solvers")
-    return adversarial(loser, winner, objective=objective, **keywords).problem
-
-
-def _arguments(text: str, count: int, function: Callable[..., Any], hint: str) -> tuple[list[str], dict[str, Any]]:
-    """The names and the keywords of "KIND:NAME,...,KEY=NUMBER,...".
-
-    Raises OptionError unless it has so many names, and keywords of the function with numbers.
-    """
-    known = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
-    known = [name for name in known if name not in {"objective", "shape"}]
-    names: list[str] = []
-    keywords: dict[str, Any] = {}
-    for part in text.partition(":")[2].split(","):
-        key, equals, value = part.partition("=")
-        try:
-            keywords |= {key: ast.literal_eval(value)} if equals else {}
-            names += [] if equals else [part]
-        except (SyntaxError, ValueError):
-            keywords[key] = None
-        if equals and not (key in known and isinstance(keywords[key], int | float)):
-            raise OptionError(f"{text}: {part!r} is not KEY=NUMBER with a key of {', '.join(known)}.")
-    if len(names) != count:
-        raise OptionError(f"{text} needs {count} name{'' if count == 1 else 's'} and has {len(names)}: {hint}.")
-    return names, keywords

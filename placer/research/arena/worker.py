@@ -54,11 +54,11 @@ def work(path: str) -> None:
 
 
 def run(job: Job) -> dict[str, Any]:
-    """The outcome and the figures of a run. The claims of the solver are priced and checked again."""
-    from placer.problem.price import total_cost_ns
-    from placer.problem.schedule import Simulator
-    from placer.problem.validate import validate
+    """The outcome of a run, what the solver claims, and its assignment; see `placer.research.arena.judge`."""
+    from placer.research.arena.instance_run import run_on_instance
     from placer.research.instances.families import synthetic
+    from placer.research.instances.instance import Instance
+    from placer.research.instances.solvers import instance_solver
     from placer.solvers.answer import checked
     from placer.solvers.base import Solution
     from placer.solvers.registry import solver
@@ -66,7 +66,12 @@ def run(job: Job) -> dict[str, Any]:
     problem = pickle.loads(job.problem.read_bytes())
     signal.setitimer(signal.ITIMER_REAL, job.ends_after_s)
     try:
-        chosen = solver(pickle.loads(job.solver))
+        given = pickle.loads(job.solver)
+        if isinstance(problem, Instance):
+            return run_on_instance(given, problem, job.time_limit_s, job.seed)
+        if instance_solver(given) is not None:
+            return {"outcome": "declined", "note": "it does not solve placement problems"}
+        chosen = solver(given)
         tiny = synthetic("chain", ops=4)
         with suppress(Exception):  # loads modules that are needed first here; loading is not planning
             chosen.solve(tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
@@ -77,7 +82,7 @@ def run(job: Job) -> dict[str, Any]:
         seconds = time.perf_counter() - started
         if not isinstance(solution, Solution):
             return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is not a Solution"}
-        figures: dict[str, Any] = {
+        claims: dict[str, Any] = {
             "outcome": "answered",
             "status": solution.status.value,
             "lower_bound_ns": int(solution.lower_bound_ns),
@@ -85,27 +90,13 @@ def run(job: Job) -> dict[str, Any]:
             "seconds": seconds,
             "note": solution.stop_text,
         }
-        if solution.assignment is None:
-            return figures
-        assignment = checked(solution.assignment, problem, chosen.name)
+        if solution.assignment is not None:
+            device = checked(solution.assignment, problem, chosen.name).device
+            claims |= {"objective_ns": int(solution.objective_ns), "assignment": " ".join(map(str, device.tolist()))}
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         note = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         return {"outcome": "failed", "note": note}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    report = validate(problem, assignment)
-    priced = {"total_cost": total_cost_ns(problem, assignment), "step_time": Simulator(problem).step_ns(assignment)}
-    objective_ns = priced[job.objective]
-    figures |= {"feasible": report.ok, "objective_ns": objective_ns} | {f"{name}_ns": ns for name, ns in priced.items()}
-    figures |= {f"peak_bytes.{name}": held for name, held in zip(problem.devices.names, report.peak_bytes, strict=True)}
-    claim = ""
-    if priced["total_cost"] != report.total_cost_ns:
-        claim = f"its total cost is {report.total_cost_ns} ns by the check and {priced['total_cost']} ns by the model"
-    if solution.objective_ns != objective_ns:
-        claim = f"claims {solution.objective_ns} ns where its placement takes {objective_ns} ns"
-    elif report.ok and solution.lower_bound_ns > objective_ns:
-        claim = f"claims a lower bound of {solution.lower_bound_ns} ns above its placement of {objective_ns} ns"
-    elif not report.ok and solution.status.value in {"OPTIMAL", "FEASIBLE"}:
-        claim = f"claims {solution.status.value}, but {report.violations[0]}"
-    return figures | ({"outcome": "failed", "note": claim} if claim else {})
+    return claims

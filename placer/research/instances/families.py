@@ -92,8 +92,7 @@ def synthetic(
     if shape not in SHAPES:
         raise OptionError(f"there is no family {shape!r}; the families are {', '.join(SHAPES)}.")
     for name, value, minimum in (("ops", ops, MIN_OPS), ("gpus", gpus, 1), ("seed", seed, 0), ("copy_ns", copy_ns, 0)):
-        if not isinstance(value, int) or value < minimum:
-            raise OptionError(f"{shape}: {name}={value!r} is not a whole number of at least {minimum}.")
+        check_whole_number(shape, name, value, minimum)
     for name, share in (("memory", memory), ("cpu_only", cpu_only), ("on_host", on_host)):
         if not 0 <= share <= 1:
             raise OptionError(f"{shape}: {name}={share!r} must be from 0 to 1.")
@@ -160,3 +159,9 @@ def synthetic(
         limit = int(memory * peaks(problem, on_first)[1])
         return problem.with_memory_limits(np.where(gpu, limit, -1))
     return problem
+
+
+def check_whole_number(shape: str, name: str, value: object, minimum: int) -> None:
+    """Raises OptionError unless the value of a keyword is a whole number of at least a minimum."""
+    if not isinstance(value, int) or value < minimum:
+        raise OptionError(f"{shape}: {name}={value!r} is not a whole number of at least {minimum}.")

@@ -26,6 +26,10 @@ KOLMOGOROV = (
     "V. Kolmogorov, Convergent tree-reweighted message passing for energy minimization, IEEE Transactions on Pattern Analysis "
     "and Machine Intelligence 28(10), 2006, doi:10.1109/TPAMI.2006.200"
 )
+LEMPITSKY = (
+    "V. Lempitsky, C. Rother, S. Roth, A. Blake, Fusion moves for Markov random field optimization, IEEE Transactions on Pattern "
+    "Analysis and Machine Intelligence 32(8), 2010, doi:10.1109/TPAMI.2009.143"
+)
 BARAHONA = (
     "F. Barahona, R. Anbil, The volume algorithm: producing primal solutions with a subgradient method, Mathematical Programming "
     "87(3), 2000, doi:10.1007/s101070050002"
@@ -35,6 +39,12 @@ PRICING_SHARE = 0.7
 """The share of the time after which prices end, if some values fit by then."""
 IMPROVE_ROUNDS = 40
 """After so many rounds of prices, the most promising values of these rounds are repaired and improved."""
+FUSED_SHARES = tuple(share / 20 for share in range(19, 0, -1))
+"""Shares of the prices at which further values are made, which use more memory and cost less."""
+FUSED_SWEEPS = 20
+"""Sweeps of messages for each share."""
+FUSE_LIMIT_S = 5.0
+"""Time limit for one combination of values."""
 MAX_COST_RATIO = 1.25
 """Values that fit are improved if they cost at most this many times the best."""
 FIRST_WINDOW, MIN_WINDOW = 20, 4
@@ -52,7 +62,9 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
     2. The memory limit becomes memory prices, one for each moment. At given prices, tree-reweighted messages give a lower bound
        and values; the volume algorithm raises the prices. Values on the way are repaired until they fit, and improved by local
        search.
-    3. Large-neighbourhood search decides windows of variables anew by constraint programming.
+    3. At lower prices, values cost less and use too much memory. They are fused with the best: each variable keeps its value or
+       takes the other one, by constraint programming. Where the two differ in many places, the memory limit allows some of them.
+    4. Large-neighbourhood search decides windows of variables anew by constraint programming.
     """
     started = time.perf_counter()
     reduced = core(problem)
@@ -65,7 +77,8 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
     if len(reduced.cost):
         if not search.start(PRICING_SHARE * time_limit_s, seed):
             return _unsolved(Status.INFEASIBLE, 0, started, "no choices fit in memory")
-        search.price(started, (1 - RESERVED_SHARE) * time_limit_s)
+        messages, price = search.price(started, (1 - RESERVED_SHARE) * time_limit_s)
+        search.fuse_at_lower_prices(messages, price, started + (1 - RESERVED_SHARE) * time_limit_s, seed)
         search.decide_windows(started + (1 - RESERVED_SHARE) * time_limit_s, seed)
     proved = search.cost <= search.bound
     bound = max(0, search.bound)
@@ -89,7 +102,7 @@ def minimise_pairwise(problem: PairwiseProblem, *, time_limit_s: float = 60.0, s
 
 def cite() -> str:
     """The sources of the algorithm, one on each line."""
-    return references(KOLMOGOROV, BARAHONA, SHAW, PERRON)
+    return references(KOLMOGOROV, BARAHONA, LEMPITSKY, SHAW, PERRON)
 
 
 def _unsolved(status: Status, bound: int, started: float, why: str) -> PairwiseSolution:
@@ -124,8 +137,12 @@ class _Search:
         if (cost := self.core.total(values)) < self.cost and (self.memory.held(values) <= self.core.room).all():
             self.best, self.cost = values.copy(), cost
 
-    def price(self, started: float, seconds: float) -> None:
-        """Raises the bound by memory prices, until the prices settle and some values fit, or the time is over."""
+    def price(self, started: float, seconds: float) -> tuple[Messages, Floats]:
+        """Raises the bound by memory prices, until the prices settle and some values fit, or the time is over.
+
+        Returns:
+            The messages, and the best prices.
+        """
         reduced, memory = self.core, self.memory
         messages, prices = Messages(reduced), Prices(len(reduced.room))
         rounds, promising, least_priced = 0, np.zeros(0, np.int64), math.inf
@@ -154,6 +171,32 @@ class _Search:
         income = float(prices.best @ reduced.room)
         least = messages.least(reduced.value_cost + memory.cost_at(prices.best)) + reduced.constant - income
         self.value_bound = least - 1e-9 * (np.abs(least) + income) - 1e-3
+        return messages, prices.best
+
+    def fuse_at_lower_prices(self, messages: Messages, price: Floats, deadline: float, seed: int) -> None:
+        """Makes values at shares of the prices, and fuses each with the best."""
+        for share in FUSED_SHARES:
+            cost = self.core.value_cost + self.memory.cost_at(share * price)
+            for k in range(FUSED_SWEEPS):
+                if self.best is None or self.cost <= self.bound or time.perf_counter() >= deadline:
+                    return
+                _, values = messages.sweep(cost, forward=k % 2 == 0)
+            self._fuse(values, min(deadline, time.perf_counter() + FUSE_LIMIT_S), seed)
+
+    def _fuse(self, values: Ints, deadline: float, seed: int) -> None:
+        """Takes the cheapest choice for each variable between its best and its other value that fits.
+
+        V. Lempitsky, C. Rother, S. Roth, A. Blake, Fusion moves for Markov random field optimization, IEEE Transactions on
+        Pattern Analysis and Machine Intelligence 32(8), 2010.
+        """
+        assert self.best is not None
+        allowed = np.zeros(len(self.core.value_cost), np.bool_)
+        allowed[self.core.start[:-1] + values] = True
+        search = LocalSearch(self.core, self.memory, self.best)
+        free = np.flatnonzero(values != self.best).tolist()
+        if free:
+            decide_anew(search, self.memory, free, allowed, deadline=deadline, seed=seed)
+            self._take(search.values)
 
     def _smallest(self) -> Ints:
         """[V]: the value of each variable that uses the least memory, summed over all moments."""

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from placer.problem.arrays import Ints
+from placer.problem.arrays import Ints, Part, array, derived
 
 FORBIDDEN = 10**18
 """A choice or a pair of choices with this cost or more is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
-class PairwiseProblem:
+class PairwiseProblem(Part):
     """One choice for each node, so that the sum of all costs is least and the memory in use never exceeds the limit.
 
     A compiler that shards a model over devices solves this problem. A node is an op, and a choice is one way to shard it. The
     cost of a pair of choices is the cost of resharding between two ops. Shapes below: N nodes, C choices of all nodes, E edges,
-    S pairs of choices of all edges.
+    S pairs of choices of all edges. Nobody can write into the arrays.
 
     M. D. Moffitt, P. Fegade, The ASPLOS/EuroSys contest on intra-operator parallelism for distributed deep learning, 2025.
 
@@ -29,31 +28,28 @@ class PairwiseProblem:
     name: str
     usage_limit: int
 
-    choice_start: Ints
+    choice_start: Ints = array("M")
     """[N + 1]: the choices of node n are entries choice_start[n]:choice_start[n + 1], at least one."""
-    choice_cost: Ints
-    """[C]: at least 0."""
-    choice_usage: Ints
-    """[C]: the memory of the node during its interval."""
-    node_interval: Ints
-    """[N, 2]: begin and end of the time in which the node uses memory; the end is not part of it."""
+    choice_cost: Ints = array("C")
+    """At least 0."""
+    choice_usage: Ints = array("C")
+    """The memory of the node during its interval."""
+    node_interval: Ints = array("N2")
+    """Begin and end of the time in which the node uses memory; the end is not part of it."""
 
-    edge_nodes: Ints
-    """[E, 2]: two different nodes. Several edges may join the same two nodes."""
-    edge_start: Ints
+    edge_nodes: Ints = array("E2")
+    """Two different nodes. Several edges may join the same two nodes."""
+    edge_start: Ints = array("F")
     """[E + 1]: the costs of edge e are entries edge_start[e]:edge_start[e + 1]. They are a matrix in row-major order, with a row
     for each choice of the first node and a column for each choice of the second."""
-    edge_cost: Ints
-    """[S]: at least 0."""
+    edge_cost: Ints = array("S")
+    """At least 0."""
 
     def __post_init__(self) -> None:
-        n, c, e, s = len(self.node_interval), len(self.choice_cost), len(self.edge_nodes), len(self.edge_cost)
-        shapes = {
-            "choice_start": (n + 1,), "choice_usage": (c,), "node_interval": (n, 2), "edge_nodes": (e, 2), "edge_start": (e + 1,),
-        }  # fmt: skip
-        for name, shape in shapes.items():
-            if (actual := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {actual}; its shape must be {shape}.")
+        super().__post_init__()
+        n, c, s, sizes = self.nodes, len(self.choice_cost), len(self.edge_cost), self.sizes()
+        if (sizes["M"], sizes["F"], sizes["2"]) != (n + 1, sizes["E"] + 1, 2):
+            raise ValueError("choice_start must have the shape (N + 1,), edge_start (E + 1,), node_interval (N, 2).")
         for name, start, length in (("choice", self.choice_start, c), ("edge", self.edge_start, s)):
             if start[0] != 0 or start[-1] != length or (np.diff(start) < 1).any():
                 raise ValueError(f"{name}_start must rise from 0 to {length} in steps of at least 1.")
@@ -64,12 +60,12 @@ class PairwiseProblem:
         if any((values < 0).any() for values in (self.choice_cost, self.choice_usage, self.edge_cost)):
             raise ValueError("a cost or a usage is below 0.")
 
-    @cached_property
+    @derived
     def nodes(self) -> int:
         """Number of nodes, N."""
         return len(self.node_interval)
 
-    @cached_property
+    @derived
     def choices(self) -> Ints:
         """[N]: the number of choices of each node."""
         return np.diff(self.choice_start)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from placer.problem.arrays import Bools, Ints
+from placer.problem.arrays import Bools, Ints, Part, array, derived
 
 SplitObjective: TypeAlias = Literal["max_load", "latency"]
 
 
 @dataclass(frozen=True, eq=False)
-class SplitProblem:
+class SplitProblem(Part):
     """Choosing for each unit of ops one of k equal accelerators or of l equal CPUs.
 
     All copies go through host memory. A tensor that is made on an accelerator and used elsewhere is copied out once, and it is
@@ -22,7 +21,7 @@ class SplitProblem:
     hold at most ``memory_limit_bytes``.
 
     Shapes below: N ops in topological order, U units, T tensors, C consumer entries. Devices 0..k-1 are the accelerators,
-    k..k+l-1 the CPUs.
+    k..k+l-1 the CPUs. Nobody can write into the arrays.
 
     J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient Algorithms for Device Placement of DNN
     Graph Operators, NeurIPS 2020.
@@ -35,34 +34,27 @@ class SplitProblem:
     cpus: int
     memory_limit_bytes: int
 
-    op_names: tuple[str, ...]
-    op_unit: Ints
-    """[N]"""
-    op_time_ns: Ints
-    """[N, 2]: on a CPU, on an accelerator."""
-    unit_bytes: Ints
-    """[U]"""
-    unit_supported: Bools
-    """[U]: whether the unit may be on an accelerator."""
+    op_names: tuple[str, ...] = array("N")
+    op_unit: Ints = array("N")
+    op_time_ns: Ints = array("N2")
+    """On a CPU, on an accelerator."""
+    unit_bytes: Ints = array("U")
+    unit_supported: Bools = array("U")
+    """Whether the unit may be on an accelerator."""
 
-    tensor_op: Ints
-    """[T]: the op that makes the tensor."""
-    tensor_ns: Ints
-    """[T]: time of one copy into or out of an accelerator."""
-    consumer_start: Ints
+    tensor_op: Ints = array("T")
+    """The op that makes the tensor."""
+    tensor_ns: Ints = array("T")
+    """Time of one copy into or out of an accelerator."""
+    consumer_start: Ints = array("S")
     """[T + 1]: consumers of tensor t are entries consumer_start[t]:consumer_start[t+1]."""
-    consumer_op: Ints
-    """[C]"""
+    consumer_op: Ints = array("C")
 
     def __post_init__(self) -> None:
-        n, u, t, c = len(self.op_names), len(self.unit_bytes), len(self.tensor_op), len(self.consumer_op)
-        shapes = {
-            "op_unit": (n,), "op_time_ns": (n, 2), "unit_supported": (u,),
-            "tensor_ns": (t,), "consumer_start": (t + 1,), "consumer_op": (c,),
-        }  # fmt: skip
-        for name, shape in shapes.items():
-            if (actual := np.shape(getattr(self, name))) != shape:
-                raise ValueError(f"{name} has shape {actual}; its shape must be {shape}.")
+        super().__post_init__()
+        c, sizes = len(self.consumer_op), self.sizes()
+        if sizes["2"] != 2 or sizes["S"] != sizes["T"] + 1:
+            raise ValueError("op_time_ns must have the shape (N, 2), and consumer_start the shape (T + 1,).")
         if self.consumer_start[0] != 0 or self.consumer_start[-1] != c or (np.diff(self.consumer_start) < 0).any():
             raise ValueError("consumer_start must rise from 0 to the number of consumers.")
         if (self.tensor_op[self.consumer_tensor] >= self.consumer_op).any():
@@ -70,34 +62,34 @@ class SplitProblem:
         if self.accelerators < 1 or self.cpus < 1:
             raise ValueError(f"{self.accelerators} accelerators and {self.cpus} CPUs: at least one of each is needed.")
 
-    @cached_property
+    @derived
     def ops(self) -> int:
         """Number of ops, N."""
         return len(self.op_unit)
 
-    @cached_property
+    @derived
     def units(self) -> int:
         """Number of units, U."""
         return len(self.unit_bytes)
 
-    @cached_property
+    @derived
     def devices(self) -> int:
         """Number of devices, k + l."""
         return self.accelerators + self.cpus
 
-    @cached_property
+    @derived
     def consumer_tensor(self) -> Ints:
         """[C]: the tensor that is consumed."""
         return np.repeat(np.arange(len(self.tensor_op)), np.diff(self.consumer_start))
 
-    @cached_property
+    @derived
     def unit_time_ns(self) -> Ints:
         """[U, 2]: on a CPU, on an accelerator."""
         total = np.zeros((self.units, 2), np.int64)
         np.add.at(total, self.op_unit, self.op_time_ns)
         return total
 
-    @cached_property
+    @derived
     def nets(self) -> Nets:
         """The sets of units that share a tensor; see `Nets`."""
         return Nets.of(self)

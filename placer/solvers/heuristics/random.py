@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
 import numpy as np
 
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer
-from placer.solvers.base import Objective, Solution
+from placer.solvers.heuristic import RandomHeuristic
 from placer.solvers.primitives.filling import in_order
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
 from placer.solvers.sources import own_work
@@ -32,25 +28,6 @@ def random_assignment(problem: PlacementProblem, rng: np.random.Generator) -> As
     return Assignment(device)
 
 
-@dataclass(frozen=True, slots=True)
-class RandomPlacement:
-    """One random placement, by the seed. It may exceed memory limits: units are placed in order and never moved again."""
-
-    name: str = "random"
-
-    def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
-        """Empty: whether a memory limit is exceeded depends on the seed."""
-        return ""
-
-    def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Draws one placement."""
-        started = time.perf_counter()
-        assignment = random_assignment(problem, np.random.default_rng(seed))
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail="a random draw")
-
-    def cite(self) -> str:
-        """This package: it is a rule, not an algorithm."""
-        return own_work("any allowed device with equal chance")
-
-
-solver = RandomPlacement
+def solver() -> RandomHeuristic:
+    """Random placement. It may exceed memory limits: units are placed in order and never moved again."""
+    return RandomHeuristic("random", random_assignment, own_work("any allowed device with equal chance"))

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from placer.problem.arrays import Floats
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.grouping import grouped
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.step_edges import step_edges_of
@@ -111,17 +111,24 @@ def _assignment(schedule: Callable[[PlacementProblem], Schedule], problem: Place
     return schedule(problem).assignment
 
 
-def mean_time_ns(problem: PlacementProblem) -> Floats:
-    """[N]: the mean of an op's times on the devices it may use, in ns."""
-    allowed = problem.units.allowed[problem.ops.unit]
-    mean: Floats = np.where(allowed, problem.ops.time_ns, 0).sum(axis=1) / allowed.sum(axis=1)
-    return mean
+def mean_time_ns(problem: PlacementProblem, *, of_speeds: bool = False) -> Floats:
+    """[N]: the mean of an op's times on the devices it may use, in ns.
+
+    Args:
+        problem: N ops.
+        of_speeds: gives the time at the mean speed instead, which is the harmonic mean of the times.
+    """
+    return _mean(problem.ops.time_ns, problem.units.allowed[problem.ops.unit], of_speeds)
 
 
-def mean_copy_ns(problem: PlacementProblem) -> Floats:
+def mean_copy_ns(problem: PlacementProblem, *, of_speeds: bool = False) -> Floats:
     """[E]: the mean time of an edge's copy over the pairs of different devices that its ends may use, in ns.
 
     If both ends may use one device only, and the same, the copy within that device.
+
+    Args:
+        problem: E edges.
+        of_speeds: gives the time at the mean speed instead.
     """
     edges = step_edges_of(problem)
     allowed = problem.units.allowed[problem.ops.unit]
@@ -129,15 +136,28 @@ def mean_copy_ns(problem: PlacementProblem) -> Floats:
     apart = ends & ~np.eye(problem.num_devices, dtype=np.bool_)
     counted = np.where(apart.any(axis=(1, 2), keepdims=True), apart, ends)
     _, copy = edges.pairs(problem)
-    total = np.where(counted, copy, 0).sum(axis=(1, 2))
-    mean: Floats = total / np.maximum(1, counted.sum(axis=(1, 2)))
+    pairs = (len(copy), problem.num_devices**2)
+    return _mean(copy.reshape(pairs), counted.reshape(pairs), of_speeds)
+
+
+def _mean(times: Ints, counted: Bools, of_speeds: bool) -> Floats:
+    """The mean of each row over what is counted; with `of_speeds` the harmonic mean."""
+    with np.errstate(divide="ignore"):
+        total = np.where(counted, 1 / times if of_speeds else times, 0).sum(axis=1)
+        count = counted.sum(axis=1)
+        mean: Floats = count / total if of_speeds else total / np.maximum(1, count)
     return mean
 
 
 def upward_rank_ns(schedule: Schedule) -> list[float]:
     """[N]: the longest path from an op's start to the end of the step, in mean times and copies, in ns (HEFT, equation 9)."""
-    rank: list[float] = mean_time_ns(schedule.problem).tolist()
-    copy = mean_copy_ns(schedule.problem).tolist()
-    for op in reversed(range(len(rank))):
-        rank[op] += max((copy[e] + rank[schedule.consumer[e]] for e in schedule.out_of[op]), default=0.0)
-    return rank
+    return longest_paths(schedule, mean_time_ns(schedule.problem), mean_copy_ns(schedule.problem))
+
+
+def longest_paths(schedule: Schedule, time: Floats, copy: Floats) -> list[float]:
+    """[N]: the longest path from an op's start to the end of the step, with one time for each op, [N], and for each copy, [E]."""
+    longest: list[float] = time.tolist()
+    wait: list[float] = copy.tolist()
+    for op in reversed(range(len(longest))):
+        longest[op] += max((wait[e] + longest[schedule.consumer[e]] for e in schedule.out_of[op]), default=0.0)
+    return longest

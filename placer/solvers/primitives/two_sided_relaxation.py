@@ -55,6 +55,7 @@ def two_sided_relaxation(problem: PlacementProblem) -> PlacementProblem | None:
         links=Links(
             latency_ns=np.array([[problem.links.latency_ns[pair].min() for pair in row] for row in between]),
             ns_per_byte=np.array([[problem.links.ns_per_byte[pair].min() for pair in row] for row in between]),
+            contention=problem.links.contention,
         ),
         units=replace(problem.units, allowed=able),
         ops=replace(

@@ -102,10 +102,11 @@ def static_value(tensor: Any) -> Any:
 def runs_on_replica(op: Any) -> bool:
     """Whether an op runs on a replica's device. Only its traceback shows that a distribution strategy made it.
 
-    The default strategy, in distribute_lib.py, calls functions too and names no device, so its frames do not count.
+    The default strategy calls functions too, such as those of an optimizer of Keras 2, so its frames do not count.
     """
+    of_default = ("/distribute_lib.py", "/merge_call_interim.py")
     return bool(op.device) and any(
-        "/tensorflow/python/distribute/" in frame.filename and not frame.filename.endswith("/distribute_lib.py")
+        "/tensorflow/python/distribute/" in frame.filename and not frame.filename.endswith(of_default)
         for frame in op.traceback or ()
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from placer.tf._private.autograph import autograph_enabled
 from placer.tf._private.keras_scopes import name_ops_by_layer
 
 NAMES = ("x", "y", "sample_weight")
@@ -36,6 +37,48 @@ def layout(batch: Any, *, open_batch: bool) -> Layout:
     spec = batch if isinstance(batch, tf.TypeSpec) else tf.type_spec_from_value(batch)
     of: Layout = _with_open_batch(spec) if open_batch else spec
     return of
+
+
+def open_types(types: Any) -> Any:
+    """Types of batches with first dimensions that are open.
+
+    Args:
+        types: nested TypeSpecs.
+    """
+    return tf.nest.map_structure(_with_open_batch, types)
+
+
+def joined(results: Sequence[Any]) -> Any:
+    """The results of batches as those of one batch: tensors are joined along their first dimension, scalars become a vector.
+
+    Args:
+        results: nested tensors of equal structure.
+    """
+
+    def join(*parts: Any) -> Any:
+        if isinstance(parts[0], tf.SparseTensor):
+            return tf.sparse.concat(0, parts)
+        return tf.concat(parts, 0) if parts[0].shape.rank else tf.stack(parts)
+
+    return tf.nest.map_structure(join, *results) if len(results) > 1 else results[0]
+
+
+def counted(step: Callable[[Any], Any], counter: Any) -> Callable[[Any], Any]:
+    """A step of a tf_keras model that counts batches, as tf_keras runs it: AutoGraph converts what layers call.
+
+    Args:
+        step: runs the step on a batch.
+        counter: the variable that counts.
+    """
+
+    def run(batch: Any) -> Any:
+        with autograph_enabled():
+            results = step(batch)
+        with tf.control_dependencies([part for part in tf.nest.flatten(results) if isinstance(part, tf.Tensor)]):
+            counter.assign_add(1)
+        return results
+
+    return run
 
 
 def tensors(batch: Any, of: Layout) -> Iterator[Any]:
@@ -67,7 +110,7 @@ def step_function(model: Any, step: Callable[[Any], Any], of: Layout, name: str)
         return tf.distribute.get_strategy().run(step, args=(_batch(of, iter(flat)),))
 
     run.__name__ = name
-    # Like Keras, which lets AutoGraph convert no code of a step.
+    # Like Keras, which lets AutoGraph convert no code of `train_step`.
     return tf.function(tf.autograph.experimental.do_not_convert(run), input_signature=specs)
 
 

@@ -49,8 +49,15 @@ TERMS = (
     ),
     Term(
         "target",
-        "What to plan: a function, a signature of a SavedModel, or a saved graph or plan. The command line calls it TARGET.",
-        "`mymodule:train_step`, `shipped:detector`.",
+        "What to plan or solve: a function, a signature of a SavedModel, a saved graph or plan, or a problem. The command line "
+        "calls it TARGET.",
+        "`mymodule:train_step`, `shipped:detector`, `iopddl:B`.",
+    ),
+    Term(
+        "instance",
+        "A problem that is no placement problem, with its objective: a split problem (equal accelerators and CPUs) or a pairwise "
+        "problem (a choice for each node, costs of pairs).",
+        "`maxload:bert_l-3_inference`, `iopddl:B`.",
     ),
     Term(
         "place",

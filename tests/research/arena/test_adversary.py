@@ -8,8 +8,8 @@ import pytest
 
 from placer.errors import OptionError
 from placer.research.arena.adversary import adversarial
-from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
 from placer.research.arena.problems import problem_of
+from placer.research.formats.problem_file import fingerprint, load_problem, save_problem
 from placer.solvers.registry import solver
 
 STEPS = 100

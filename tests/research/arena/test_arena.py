@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import placer
@@ -22,7 +23,7 @@ from placer.research.arena.records import KEY
 from placer.research.instances.families import synthetic
 from placer.solvers.registry import solver
 from tests.helpers.graphs import layers
-from tests.helpers.solvers_that_fail import Failing, first_allowed, without_tensorflow
+from tests.helpers.solvers_that_fail import Failing, drawn, first_allowed, without_tensorflow
 
 SMALL = synthetic("layered", ops=24, memory=0.5)
 
@@ -46,6 +47,7 @@ def test_a_record_tells_what_the_solver_found() -> None:
         assert [record[f"peak_bytes.{device}"] for device in SMALL.devices.names] == list(report.peak_bytes)
         assert record["limit_bytes.GPU:0"] == SMALL.devices.memory_limit_bytes[1]
         assert record["feasible"] is True
+        assert placer.evaluate(SMALL, record["assignment"]).assignment.device.tolist() == solution.assignment.device.tolist()
         assert record.keys() >= {*KEY}
         assert all(isinstance(value, str | int | float) for value in record.values())
 
@@ -62,6 +64,7 @@ def test_what_goes_wrong_is_a_record_that_says_so(monkeypatch: pytest.MonkeyPatc
         "leaves the devices": ("failed", "may be on"),
         "claims a bound": ("failed", "claims a lower bound of"),
         "claims less": ("failed", "claims 1 ns where its placement takes"),
+        "writes into the problem": ("failed", "where its placement takes"),
         "overfills": ("failed", "claims FEASIBLE, but GPU:0 holds"),
     }
     records = outcomes({"small": SMALL}, [*map(Failing, wrong), first_allowed])
@@ -124,13 +127,19 @@ def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Pat
     assert len({*seen[1:]}) == 4
 
 
-def test_rules_run_once_whatever_the_seeds() -> None:
-    comparison = placer.arena({"small": SMALL}, ["m_etf", "random"], seeds=[0, 1], time_limits_s=[0.2])
+def test_rules_run_once_whatever_the_seeds_unless_they_draw() -> None:
+    comparison = placer.arena({"small": SMALL}, ["m_etf", "random", drawn], seeds=[0, 1], time_limits_s=[0.2])
     assert sorted((record["solver"], record["seed"]) for record in comparison.records) == [
+        ("drawn", 0),
+        ("drawn", 1),
         ("m_etf", 0),
         ("random", 0),
         ("random", 1),
     ]
+    for record in comparison.records:
+        if record["solver"] == "drawn":
+            expected = drawn(SMALL, np.random.default_rng(record["seed"]))
+            assert record["step_time_ns"] == Simulator(SMALL).step_ns(expected)
 
 
 def test_runs_on_a_saved_graph_load_no_tensorflow(tmp_path: Path) -> None:

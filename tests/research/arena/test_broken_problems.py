@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placer.errors import PlanError
 from placer.problem.validate import validate
-from placer.research.arena.problem_file import load_problem, save_problem
+from placer.research.formats.problem_file import load_problem, save_problem
 from placer.research.instances.families import synthetic
 from placer.solvers.base import Status
 from placer.solvers.registry import solver

@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.errors import PlanError
+from placer.errors import OptionError, PlanError
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.problem_file import fingerprint, load_problem, save_problem
 from placer.research.arena.problems import problem_of
+from placer.research.formats.problem_file import fingerprint, load_problem, save_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import MIN_OPS, SHAPES, synthetic
+from placer.research.instances.task_graphs import SHAPES as TASK_GRAPHS
+from placer.research.instances.task_graphs import task_graph
+from placer.solvers.primitives.list_scheduling import mean_copy_ns, mean_time_ns
 from placer.solvers.primitives.one_kind import all_on
 from tests.helpers.graphs import layers
 from tests.helpers.published import THROUGHPUT
@@ -32,6 +35,29 @@ def test_a_family_has_problems_of_every_size_by_seed(shape: str, ops: int, gpus:
     assert problem.devices.memory_limit_bytes[1] == peaks(problem, all_on(problem, "GPU"))[1] // 2
     assert fingerprint(problem) == fingerprint(synthetic(shape, ops=ops, gpus=gpus, seed=seed, memory=0.5))
     assert fingerprint(problem) != fingerprint(synthetic(shape, ops=ops, gpus=gpus, seed=seed + 1, memory=0.5))
+
+
+@given(st.sampled_from(list(TASK_GRAPHS)), st.integers(6, 60), st.integers(2, 4), st.floats(0.1, 10), st.integers(0, 2**31 - 1))
+def test_a_family_of_task_graphs_has_the_ratio_that_is_asked_for(
+    shape: str, ops: int, processors: int, ccr: float, seed: int
+) -> None:
+    problem = task_graph(shape, ops=ops, processors=processors, ccr=ccr, seed=seed)
+    assert problem.num_devices == processors
+    assert problem.num_ops == ops or (shape in {"etl", "stats", "train", "predict"} and problem.num_ops <= max(11, ops))
+    edges = np.unique(problem.tensors.op[problem.consumers.tensor] * problem.num_ops + problem.consumers.op)
+    assert len(edges) == len(problem.consumers)
+    assert mean_copy_ns(problem).mean() / mean_time_ns(problem).mean() == pytest.approx(ccr, rel=0.01)
+    assert fingerprint(problem) == fingerprint(task_graph(shape, ops=ops, processors=processors, ccr=ccr, seed=seed))
+
+
+def test_a_task_graph_is_saved_with_its_links_free(tmp_path: Path) -> None:
+    problem = problem_of("family:in_trees,ops=15,ccr=2.5,processors=3,speedup=2", {})
+    save_problem(problem, tmp_path / "problem.npz")
+    assert not load_problem(tmp_path / "problem.npz").links.contention
+    assert fingerprint(load_problem(tmp_path / "problem.npz")) == fingerprint(problem)
+    for wrong in ("family:in_trees,gpus=2", "family:in_trees,ccr=-1", "family:in_trees,ops=5", "family:in_tree"):
+        with pytest.raises(OptionError, match="in_tree"):
+            problem_of(wrong, {})
 
 
 def test_every_parameter_of_a_family_counts() -> None:

@@ -10,6 +10,7 @@ import pytest
 from placer.research.arena.comparison import Comparison
 from placer.research.arena.records import Record
 from placer.research.arena.scores import performance_profiles, scored
+from placer.research.arena.table_styles import STYLES, TableStyle
 
 
 def run(problem: str, solver: str, value: int | None, bound: int = 0, seed: int = 0, **changes: Any) -> Record:
@@ -83,26 +84,29 @@ def test_what_misses_a_limit_is_no_answer() -> None:
     assert scores[0].best_ns == 100
 
 
-def test_tables_have_a_row_for_each_solver_in_text_and_markdown() -> None:
+ROW = {"text": "{} ", "markdown": "| {} |", "latex": "{} &"}
+"""How a row with the name of a solver begins, by style."""
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_tables_have_a_row_for_each_solver(style: TableStyle) -> None:
     several = [*RUNS, *(record | {"time_limit_s": 5.0} for record in RUNS)]
     for comparison, names in ((Comparison(RUNS), ("search", "exact")), (Comparison(several), ("search 1 s", "exact 5 s"))):
-        for markdown in (False, True):
-            table, summary = comparison.table(markdown=markdown), comparison.summary(markdown=markdown)
-            for name in names:
-                rows = [line for line in table.splitlines() if line.startswith(f"| {name} |" if markdown else f"{name} ")]
-                assert len(rows) == 3
-                assert any(line.startswith(f"| {name} |" if markdown else f"{name} ") for line in summary.splitlines())
-            cells = {line.count("|") for line in table.splitlines() if line.startswith("|")}
-            assert (len(cells) <= 2 and min(cells) > 8) if markdown else not cells
-    assert "10.00%" in Comparison(RUNS).table()
-    assert "it will not" in Comparison(RUNS).table()
-    assert "1 declined" in Comparison(RUNS).summary()
+        table, summary = comparison.table(style), comparison.summary(style)
+        for name in names:
+            assert sum(line.startswith(ROW[style].format(name)) for line in table.splitlines()) == 3
+            assert sum(line.startswith(ROW[style].format(name)) for line in summary.splitlines()) == 1
+        cells = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+        assert (len(cells) <= 2 and min(cells) > 8) if style == "markdown" else not cells
+    assert ("10.00\\%" if style == "latex" else "10.00%") in Comparison(RUNS).table(style)
+    assert "it will not" in Comparison(RUNS).table(style)
+    assert "1 declined" in Comparison(RUNS).summary(style)
 
 
-@pytest.mark.parametrize("markdown", [False, True])
-def test_what_a_solver_said_in_several_lines_stays_in_its_row(markdown: bool) -> None:
+@pytest.mark.parametrize("style", STYLES)
+def test_what_a_solver_said_in_several_lines_stays_in_its_row(style: TableStyle) -> None:
     def lines(note: str) -> list[str]:
-        return Comparison([*RUNS[:-1], RUNS[-1] | {"note": note}]).table(markdown=markdown).splitlines()
+        return Comparison([*RUNS[:-1], RUNS[-1] | {"note": note}]).table(style).splitlines()
 
     assert lines("first\n\n  second | third\r\n") == lines("first second | third")
 
@@ -110,8 +114,9 @@ def test_what_a_solver_said_in_several_lines_stays_in_its_row(markdown: bool) ->
 def test_pictures_show_every_solver() -> None:
     pytest.importorskip("matplotlib")
     comparison = Comparison([*RUNS, *(record | {"time_limit_s": 5.0} for record in RUNS)])
-    for picture in (comparison.profiles(), comparison.gaps()):
+    for picture in (comparison.profiles().decode(), comparison.gaps().decode(), comparison.ranks().decode()):
         assert picture.lstrip().startswith("<?xml")
         assert "search" in picture
         assert "exact" in picture
-    assert all(f">{problem}, step_time<" in comparison.gaps() for problem in ("one", "two"))
+    assert all(f">{problem}, step_time<" in comparison.gaps().decode() for problem in ("one", "two"))
+    assert comparison.profiles("pdf") == comparison.profiles("pdf")

@@ -55,9 +55,9 @@ def load_problem(path: str | Path) -> PlacementProblem:
         kind, version = arrays.pop("format").tolist()
         check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))
         parts: dict[str, dict[str, Any]] = {part.name: {} for part in fields(PlacementProblem)}
-        for name, array in arrays.items():  # an array without a dimension is a number, an array of text a tuple of names
+        for name, array in arrays.items():  # an array without a dimension is a plain value, an array of text a tuple of names
             part, _, key = name.partition(".")
-            parts[part][key] = int(array) if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
+            parts[part][key] = array.item() if array.ndim == 0 else tuple(array.tolist()) if array.dtype.kind == "U" else array
         return PlacementProblem(
             devices=Devices(**parts["devices"]),
             links=Links(**parts["links"]),
