@@ -21,6 +21,7 @@ from placer.command.main import main
 from placer.placed.race import sequential_test
 from placer.placed.race.calls import Watch
 from placer.plan.views import views
+from placer.research.choices import FEATURES
 from placer.research.instances.iopddl import load_pairwise
 from placer.solvers.base import MIN_GAIN
 from placer.solvers.registry import solvers
@@ -188,6 +189,37 @@ def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_
     rows = re.findall(r"^\| (`[^|]*`) \|", ARENA[ARENA.index("## Records") : ARENA.index("## Real graphs")], re.MULTILINE)
     listed = {name.removesuffix(".DEVICE") for row in rows for name in re.findall(r"`([\w.]+)`", row)}
     assert {name.partition(".")[0] for record in records for name in record} == listed
+
+
+def test_the_page_of_learning_trains_a_policy_and_writes_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "learning.md").read_text()
+    (record,) = (r for r in run(code(page, "python"), tmp_path)["comparison"].records if r["solver"] == "trained")
+    assert record["outcome"] == "answered"
+    run(code(page, "python", containing="graph_features"), tmp_path)
+    assert (tmp_path / "graph.npz").exists()
+    assert tuple(re.findall(r"^\| `(\w+)` \|", page[page.index("| feature |") :], re.MULTILINE)) == FEATURES
+
+
+def test_the_study_on_the_page_of_papers_makes_its_files(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "paper.md").read_text()
+    (tmp_path / "noisy_finish.py").write_text(code(page, "python", containing="def noisy_finish"))
+    study = code(page, "python", containing="placer.arena(")
+    for whole, part in (("range(5)", "range(1)"), (', "series_parallel", "towers")', ")"), ("[1]", "[0.2]")):
+        assert whole in study
+        study = study.replace(whole, part)
+    (tmp_path / "study.py").write_text(study)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "study.py"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    records = placer.Comparison.load(tmp_path / "results.jsonl").records
+    assert {record["outcome"] for record in records if record["solver"] == "noisy_finish"} == {"answered"}
+    names = [line.split("  ")[0] for line in code(page, "", containing="Mean ranks").splitlines()]
+    assert {line.split("  ")[0] for line in ran.stdout.splitlines() if not line.startswith(("Mean", "Friedman"))} <= {*names}
+    written = {path.name for path in (tmp_path / "paper").iterdir()}
+    assert written >= {f"{name}.tex" for name in re.findall(r"input\{paper/(\w+)\}", page)} | {"schedule.svg"}
+    section = ARENA[ARENA.index("## Files for a paper") : ARENA.index("## Records")]
+    listed = re.findall(r"^\| ([`\w, .]+) \|", section, re.MULTILINE)
+    assert len(written) == 1 + sum(len(re.findall(r"[`.]\w+`", row)) for row in listed)
 
 
 def test_the_page_of_what_is_supported_names_every_test_of_it_and_no_other() -> None:

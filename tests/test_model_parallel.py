@@ -24,7 +24,6 @@ from placer.problem.price import handed_ns, transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
-from placer.solvers.primitives.hill_climbing import COPY_WEIGHT
 from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.registry import solver, solvers
 from tests.helpers.changed import changed
@@ -68,9 +67,10 @@ def devices_of_parts(name: str, op_type: str) -> dict[int, set[str]]:
 @pytest.mark.parametrize("name", SMALL)
 def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
     program, graph, problem = posed(name)
+    weight = problem.devices.unhidden_percent / 100
 
     def score(assignment: Assignment) -> float:
-        return Simulator(problem).step_ns(assignment) + COPY_WEIGHT * handed_ns(problem, assignment, np.array(on_gpus(problem)))
+        return Simulator(problem).step_ns(assignment) + weight * handed_ns(problem, assignment, np.array(on_gpus(problem)))
 
     plan, step_ns = planned(name), Simulator(problem).step_ns
     hands = [a for a in by_hand(program, graph, problem) if not excess(problem, a).any()]

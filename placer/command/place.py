@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[Any, str]:
     from placer.tf.run.starting import start
     from placer.verbs.solve import look_up
-    from placer.views.shared.facts import plan_facts
+    from placer.views.shared.facts import model_facts
     from placer.views.shared.words import headline
 
     options = options_given(args)
@@ -43,5 +43,4 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     lines = [one_line(f"{name}: {headline(plan)}") for name, plan in placed.plans.items()]
     lines += [one_line(f"{name}: left as it is: {reason}") for name, reason in placed.unplaced.items()]
     by = "its graph has the devices of these plans" if args.with_devices else "placer.load runs it by these plans"
-    plain = {"plans": {name: plan_facts(plan) for name, plan in placed.plans.items()}, "unplaced": dict(placed.unplaced)}
-    return plain, "\n".join([*lines, "", f"saved as {args.out}; {by}"])
+    return model_facts(placed), "\n".join([*lines, "", f"saved as {args.out}; {by}"])

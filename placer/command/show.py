@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placer.command.arguments import load_plan
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
 from placer.plan.views import views
+
+if TYPE_CHECKING:
+    from placer.plan.model_plans import ModelPlans
+    from placer.plan.placement import Placement
 
 HELP = "Show a saved plan: a summary, one op, a table of ops, or any view."
 FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "moved", "sort", "limit")
@@ -16,7 +21,9 @@ FILTERS = ("device", "op_type", "scope", "crossing", "flagged", "moved", "sort",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", type=Path, help="a file that solve --out or Placement.save wrote")
+    places = "a file that solve --out or Placement.save wrote, or the folder that placer place wrote"
+    parser.add_argument("plan", metavar="PLAN", type=Path, help=places)
+    parser.add_argument("--signature", metavar="NAME", help="of a SavedModel: the signature whose plan is shown")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--explain", metavar="OP", help="one op: its device, why, and what it costs elsewhere")
     choice.add_argument("--view", metavar="NAME", help=f"one of {', '.join(views())}")
@@ -45,7 +52,9 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         raise OptionError(f"--{next(iter(filters)).replace('op_type', 'type')} is for the table of ops alone.")
     if args.out is not None and args.view is None:
         raise OptionError("--out is for a view: name it with --view.")
-    placement = load_plan(args.plan)
+    if args.plan.is_dir() and args.signature is None and not (filters or args.view or args.explain):
+        return _of_all_signatures(_model_plans(args.plan))
+    placement = _plan(args.plan, args.signature)
     if args.explain is not None:
         return op_facts(placement, args.explain), placement.explain(args.explain)
     if args.out is not None:
@@ -60,3 +69,36 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
             raise OptionError(f"the view {args.view!r} is not text: say where to write it with --out.")
         return {"view": args.view, "text": drawn}, drawn
     return plan_facts(placement), placement.summary()
+
+
+def _plan(path: Path, signature: str | None) -> Placement:
+    """The plan in a file, or of a signature of a SavedModel."""
+    if not path.is_dir():
+        if signature is not None:
+            raise OptionError(f"--signature is for SavedModels: {path} has one plan.")
+        return load_plan(path)
+    placed = _model_plans(path)
+    if signature is None and len(placed.plans) > 1:
+        raise OptionError(f"{path} has several plans: choose one of {', '.join(placed.plans)} with --signature.")
+    name = next(iter(placed.plans), "") if signature is None else signature
+    if name not in placed.plans:
+        reason = f": {placed.unplaced[name]}" if name in placed.unplaced else did_you_mean(name, placed.plans)
+        raise OptionError(f"{path} has no plan of a signature {name!r}{reason}")
+    return placed.plans[name]
+
+
+def _model_plans(folder: Path) -> ModelPlans:
+    from placer.plan.model_plans import ModelPlans
+
+    placed = ModelPlans.load(folder)
+    if not (placed.plans or placed.unplaced):
+        raise OptionError(f"{folder} has no plans: placer place writes a SavedModel with plans.")
+    return placed
+
+
+def _of_all_signatures(placed: ModelPlans) -> tuple[Any, str]:
+    from placer.views.shared.facts import model_facts
+
+    texts = [f"signature {name}\n{plan.summary()}" for name, plan in placed.plans.items()]
+    texts += [f"signature {name}: left as it is: {reason}" for name, reason in placed.unplaced.items()]
+    return model_facts(placed), "\n\n".join(texts)

@@ -22,6 +22,13 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     return f"; did you mean {', '.join(close)}?" if close else "."
 
 
+def keras_export(path: str) -> str:
+    """The way out where the file of a Keras model was given in place of a SavedModel; "" for another file."""
+    if not path.endswith((".keras", ".h5", ".hdf5")):
+        return ""
+    return f' It is a Keras model: keras.models.load_model({path!r}).export("FOLDER") writes the SavedModel that is needed.'
+
+
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
     """The names that contain `wanted`, or else the names most similar to it; equally good names in the given order.
 

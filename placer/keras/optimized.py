@@ -108,10 +108,23 @@ def _function(of_keras: KerasModel, step: str, options: Options, placement: Mode
         return keras_function
     if is_disabled():
         return keras_function
-    asked_for = _is_asked_for(options)
-    if not asked_for and not _may_race(options):
+    elsewhere, asked_for = _missing_devices(options), _is_asked_for(options)
+    if not (elsewhere or asked_for or _may_race(options)):
         return keras_function
     placed = PlacedStep(of_keras, step, options)
+    if elsewhere:
+        placement.set(step, placed, None)
+        plan = of_keras.runner(step, placed.plan_only)
+        here = f"the {step} step of {model.name} is planned for {', '.join(elsewhere)}, which this process does not have"
+
+        def run_here(batches: Any) -> Any:
+            if placed.is_planned:
+                return keras_function(batches)
+            results = plan(batches)
+            warn(f"{here}. So it runs as Keras runs it. model.placement.{step} has the plan.")
+            return results
+
+        return run_here
     run = of_keras.runner(step, placed)
     if asked_for:
         placement.set(step, placed, None)
@@ -140,10 +153,14 @@ def _may_race(options: Options) -> bool:
 
 
 def _is_asked_for(options: Options) -> bool:
-    """Whether calls run by the plan without a comparison: the options ask for it, or this process lacks a device of the plan."""
+    """Whether the options ask for a plan, so that calls run by it without a comparison."""
+    demands = options.pins or options.memory_limits or options.variables == "move"
+    return bool(demands) or not asks_for_race(options)
+
+
+def _missing_devices(options: Options) -> list[str]:
+    """The devices of the machine to plan for that this process does not have."""
     from placer.tf.devices import process_devices
 
     machine = machine_named(options.devices)
-    is_elsewhere = machine is not None and not {device.name for device in machine.devices} <= set(process_devices())
-    demands = options.pins or options.memory_limits or options.variables == "move"
-    return is_elsewhere or bool(demands) or not asks_for_race(options)
+    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(process_devices()))

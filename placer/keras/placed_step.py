@@ -51,6 +51,11 @@ class PlacedStep:
         return self._functions[self._latest]
 
     @property
+    def is_planned(self) -> bool:
+        """Whether the latest batch has a plan."""
+        return self._latest in self._functions and self._functions[self._latest].signatures.latest is not None
+
+    @property
     def call_plan(self) -> CallPlan | None:
         """The plan of the latest batch; None if it ran unplaced, or there was none."""
         latest = self.function().signatures.latest if self._functions else None
@@ -78,6 +83,18 @@ class PlacedStep:
         if self._latest not in self._first_sizes:
             self._first_sizes[self._latest] = tuple(str(getattr(tensor, "shape", "")) for tensor in flat)
         return function(*flat)
+
+    def plan_only(self, batch: Any, specs: Any = None) -> Any:
+        """Plans the step for a batch, for a machine that is not here, and gives the results of the plain step.
+
+        Args:
+            batch, specs: as of a call.
+        """
+        from placer.tf.run.keras_steps import step_function
+
+        function, flat = self._function_of(batch, specs)
+        function.plan(*flat)
+        return step_function(self._model, self._step, self._latest, self._name)(*flat)
 
     def release(self) -> None:
         """Lets later plans move the variables of the step, which no longer runs."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.common.warning import warn
-from placer.errors import OptionError, PlanError
+from placer.errors import OptionError, PlacerError, PlanError
 from placer.options import Options
 from placer.placed.decorators import checked_options
 from placer.placed.function import PlacedFunction
@@ -68,7 +68,10 @@ def place_saved_model(source: str | Path, out: str | Path, *, with_devices: bool
         for name, sizes in open_sizes(written, model.signatures).items():
             if name in own:
                 own[name] = replace(own[name], sizes={**sizes, **own[name].sizes})
-        plans = {name: PlacedFunction(model.signatures[name], own[name]).plan() for name in traces}
+        plans = {}
+        for name in traces:
+            with _errors_of(name):
+                plans[name] = PlacedFunction(model.signatures[name], own[name]).plan()
         if with_devices:
             written = drafts / "with_devices"
             functions = {name: rewrite(traces[name], full_names(_device_of(plan))) for name, plan in plans.items()}
@@ -126,6 +129,15 @@ def _applied(concrete: Any, plan: Placement | None, options: Options) -> PlacedF
     placed = PlacedFunction(concrete, Options(), plans=(plan,))
     placed.prepare()
     return placed
+
+
+@contextmanager
+def _errors_of(signature: str) -> Iterator[None]:
+    """Lets the errors of the block name the signature."""
+    try:
+        yield
+    except PlacerError as error:
+        raise type(error)(f"signature {signature!r}: {error}") from error
 
 
 @contextmanager

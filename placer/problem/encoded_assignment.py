@@ -31,7 +31,8 @@ class EncodedAssignment:
     """Columns by copy, times in ns:
 
     - time until it arrives; time for which it occupies the link; the link;
-    - the device out of whose stream it comes, and the device into whose stream it goes; -1 if there is none.
+    - the device out of whose stream it comes, and the device into whose stream it goes; -1 if there is none;
+    - time for which it occupies the threads that send and receive it.
     """
     message: Ints
     """[X]: what each copy carries, a number in `StepEdges`."""
@@ -75,13 +76,9 @@ class EncodedAssignment:
         edges = np.arange(len(table.message)) if edges is None else edges
         device = op_device[ops]
         wait, message, src, dst = table.copies(problem, op_device, edges, first_copy)
-        nbytes, count = table.nbytes[message], table.count[message]
-        copied = problem.links.copy_ns(nbytes, count, src, dst)
-        handled = np.rint(count * problem.links.interval_ns[src, dst]).astype(np.int64)
-        moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
-        occupied = np.maximum(moved, handled) if problem.links.contention else np.zeros_like(moved)
+        by_copy = copy_columns(problem, message, src, dst)
         sends = np.zeros(problem.num_ops, np.int64)
-        np.add.at(sends, table.op[message], handled)
+        np.add.at(sends, table.op[message], by_copy[-1])
         runs, sharing = tables.runs[ops], tables.sharing[ops, device]
         by_op = (
             problem.devices.runner[device],
@@ -93,7 +90,16 @@ class EncodedAssignment:
             problem.ops.compute_ns[ops, device],
             sends[ops],
         )
-        own = np.append(np.where(problem.devices.asynchronous, np.arange(problem.num_devices), -1), [-1] * problem.num_devices)
-        link, out_of, into = src * 2 * problem.num_devices + dst, own[src], own[dst]
-        by_copy = (copied, occupied, link, out_of, into, handled)
         return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)
+
+
+def copy_columns(problem: PlacementProblem, message: Ints, src: Ints, dst: Ints) -> tuple[Ints, ...]:
+    """The columns `EncodedAssignment.by_copy` of copies of these messages, [X] numbers in `StepEdges`, from place to place."""
+    table, asynchronous = step_edges_of(problem), problem.devices.asynchronous
+    count = table.count[message]
+    copied = problem.links.copy_ns(table.nbytes[message], count, src, dst)
+    handled = np.rint(count * problem.links.interval_ns[src, dst]).astype(np.int64)
+    moved = copied - np.rint(count * problem.links.latency_ns[src, dst]).astype(np.int64)
+    occupied = np.maximum(moved, handled) if problem.links.contention else np.zeros_like(moved)
+    own = np.append(np.where(asynchronous, np.arange(problem.num_devices), -1), [-1] * problem.num_devices)
+    return copied, occupied, src * 2 * problem.num_devices + dst, own[src], own[dst], handled

@@ -13,6 +13,10 @@ from placer.common.units import parse_bytes
 from placer.errors import DeviceError
 from placer.problem.parts import Devices
 
+UNHIDDEN_PERCENT = 25
+"""`Devices.unhidden_percent` of machines: a training step of 40 layers with 71 copies between two H200s took 17.2 ms, and 11.6 ms
+were predicted."""
+
 
 def devices_of(machine: Machine, memory_limits: Mapping[str, str | int], *, arguments: int, captures: int) -> Devices:
     """The devices of a machine, and what a call with so many arguments and captures takes beside its ops."""
@@ -29,6 +33,7 @@ def devices_of(machine: Machine, memory_limits: Mapping[str, str | int], *, argu
         call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (arguments + captures) + machine.passed_ns * arguments,
         split_ns=machine.split_ns,
         waiting_ns=machine.waiting_ns,
+        unhidden_percent=UNHIDDEN_PERCENT,
     )
 
 

@@ -36,6 +36,9 @@ class Devices(Part):
     """Time that a call takes longer for each further device that has ops."""
     waiting_ns: int = 0
     """Time that it takes to wake the caller of a long call, see `Simulator.whole_ns`."""
+    unhidden_percent: int = 0
+    """Share of the time of copies between accelerators, in percent, that real steps do not overlap with work, though the model
+    does. Of two steps of equal length, `step_time` prefers the one with fewer such copies."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -11,12 +11,17 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Ints
 from placer.problem.encoded_assignment import EncodedAssignment
+from placer.problem.incremental_encoding import IncrementalEncoding
 from placer.problem.memory import peaks
 from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
 from placer.problem.step_edges import DONE, step_edges_of
 from placer.problem.step_state import StepState
 
+MAX_INCREMENTAL_OPS, MAX_INCREMENTAL_SHARE = 1_000, 0.2
+"""Up to this number of ops, a simulator keeps an encoded assignment, and encodes only what changes if at most this share of the
+units has moved since the last simulation. Otherwise an encoding by arrays is faster. For moves in larger problems,
+`placer.problem.replay` is."""
 ASLEEP_NS = 1_000_000
 """A caller that waits this long wakes as slowly as after any longer wait; `Devices.waiting_ns` is measured there."""
 
@@ -66,6 +71,7 @@ class Simulator:
         self.base = problem.num_ops + len(self.edges.consumer_list)
         """What `StepState.queue` multiplies times with."""
         self._known_ns = step_lengths_of(problem)
+        self._last = np.full(problem.num_units, -1)
 
     def step_ns(self, assignment: Assignment) -> int:
         """The step time alone. Each assignment is simulated once, however many simulators its problem has."""
@@ -218,9 +224,21 @@ class Simulator:
 
     def _played(self, assignment: Assignment) -> StepState:
         """The state after the last op."""
-        state = StepState.first(self.problem)
-        self.advance(EncodedAssignment.of(self.problem, assignment.device[self.problem.ops.unit]), state)
+        state, device = self._first.copy(), assignment.device
+        far = MAX_INCREMENTAL_SHARE * self.problem.num_units
+        moving = self.problem.num_ops <= MAX_INCREMENTAL_OPS and np.count_nonzero(device != self._last) <= far
+        self._last = device.copy()
+        encoded = self._encoding.move_to(device) if moving else EncodedAssignment.of(self.problem, device[self.problem.ops.unit])
+        self.advance(encoded, state)
         return state
+
+    @cached_property
+    def _first(self) -> StepState:
+        return StepState.first(self.problem)
+
+    @cached_property
+    def _encoding(self) -> IncrementalEncoding:
+        return IncrementalEncoding(self.problem, self._last)
 
 
 @once_per_problem

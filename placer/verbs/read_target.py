@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from placer.common.suggestions import keras_export
 from placer.errors import OptionError, PlacerError
 from placer.options import Options
 
@@ -151,6 +152,7 @@ def _imported(target: str) -> Any:
     if not (module and colon and name):
         raise OptionError(
             f"{target!r} is no SavedModel folder, no .json file that exists, no shipped:NAME, and not MODULE:FUNCTION."
+            + keras_export(target)
         )
     sys.path.insert(0, str(Path.cwd()))
     try:

@@ -332,6 +332,17 @@ def test_a_model_trains_by_one_plan_and_predicts_by_another() -> None:
     assert model.layers[0].kernel.value.device.endswith("CPU:1")
 
 
+def test_a_model_planned_for_another_machine_has_plans_for_it_and_runs_here_as_keras_runs_it() -> None:
+    build, arguments = ROWS["dense"]
+    _, expected = trained(build, arguments())
+    with pytest.warns(placer.PlacementWarning, match="planned for GPU:0, which this process does not have"):
+        model, found = trained(build, arguments(), devices="h100")
+    _assert_equal(found, expected)
+    assert model.placement.train.machine == "h100"
+    assert f"sizes [{BATCH},6] of 'x'" in model.placement.train.summary()
+    assert not isinstance(model.train_function, step_race.StepRace)
+
+
 def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
     def wrong(model: Any, match: str, **options: Any) -> None:
         with pytest.raises(placer.OptionError, match=match):

@@ -126,6 +126,16 @@ def test_the_command_places_every_signature(tmp_path: Path, machine: str, capsys
     np.testing.assert_allclose(loop(x=X, rounds=2)["y"], plain(x=X, rounds=tf.constant(2))["y"], rtol=1e-5)
     assert main(["place", str(tmp_path / "model"), str(tmp_path / "out")]) == 2
     assert "exists" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"signature {name}\n" in shown for name in printed["plans"])
+    assert main(["show", str(tmp_path / "out"), "--signature", "a/loop", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["devices"] == printed["plans"]["a/loop"]["devices"]
+    for flags, words in (([], "one of serving_default, a/loop"), (["--signature", "loop"], "did you mean a/loop")):
+        assert main(["show", str(tmp_path / "out"), "--view", "layers", *flags]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "model")]) == 2
+    assert "placer place" in capsys.readouterr().err
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -196,13 +206,16 @@ def test_what_is_no_model_and_what_was_changed_is_refused(tmp_path: Path, machin
     (tmp_path / "text.pb").write_text("no graph")
     with pytest.raises(placer.TraceError, match="GraphDef"):
         placer.place_saved_model(tmp_path / "text.pb", tmp_path / "out")
+    (tmp_path / "model.keras").write_text("a Keras model")
+    with pytest.raises(placer.OptionError, match=r"model.keras'\).export\("):
+        placer.place_saved_model(tmp_path / "model.keras", tmp_path / "out")
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(placer.OptionError, match="neither"):
             placer.place_saved_model(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     saved_by_tf2(tmp_path / "model")
     for option in ({"sizes": {"xx": 3}}, {"rounds": {"whil": 3}}, {"pins": {"MatMull": "CPU:0"}}):
-        with pytest.raises(placer.OptionError, match=r"did you mean|no such loop"):
+        with pytest.raises(placer.OptionError, match=r"signature 'serving_default': .*(did you mean|no such loop)"):
             placer.place_saved_model(tmp_path / "model", tmp_path / "out", devices=machine, **option)
     saved_by_tf1(tmp_path / "other", resource=True)
     placer.place_saved_model(tmp_path / "model", tmp_path / "out", devices=machine)

@@ -101,6 +101,15 @@ def test_what_is_no_range_of_batches_is_refused(types: list[Any], batch_sizes: A
         placer.serve(layers, *types, batch_sizes=batch_sizes)
 
 
+def test_batches_that_are_not_dense_are_refused_by_name() -> None:
+    def fn(scale: Any, batch: Any) -> Any:
+        return scale * (batch.to_tensor() if isinstance(batch, tf.RaggedTensor) else tf.sparse.to_dense(batch))
+
+    for spec in (tf.RaggedTensorSpec([None, None]), tf.SparseTensorSpec([None, 512])):
+        with pytest.raises(placer.OptionError, match=f"argument 'batch' is a {spec.value_type.__name__}"):
+            placer.serve(fn, tf.TensorSpec([]), spec, batch_sizes=(1, 4))
+
+
 def test_after_warming_up_no_request_is_traced_planned_or_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     count = tf.Variable(3.0)
 

@@ -301,11 +301,11 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
     assignment = random_assignment(problem, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay, "MAX_CHECKPOINTS", marks)
-        kept = replay.Replay(Simulator(problem), assignment)
-    assert kept.step_ns == Simulator(problem).step_ns(assignment)
+        kept, moving = replay.Replay(Simulator(problem), assignment), Simulator(problem)
+    assert kept.step_ns == moving.step_ns(assignment)
     for share in rng.permutation([0.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.5, 0.9]):  # of the units beside one
         other = random_assignment(problem, int(rng.integers(2**32)))
         moves = rng.random(problem.num_units) < share
         moves[rng.integers(problem.num_units)] = True
         moved = Assignment(np.where(moves, other.device, assignment.device))
-        assert kept.moved_ns(moved) == Simulator(problem).step_ns(moved)
+        assert kept.moved_ns(moved) == moving.step_ns(moved) == simulate(problem, moved).step_ns

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from placer.errors import MoveError
@@ -61,8 +62,8 @@ class TrialOwner:
     plan_again: Callable[[], None]
     """Called if some variables are in other places than any plan has them."""
     leave: Callable[[MoveChoice | None, Verdict | None, str], None]
-    """Called if the variables are where they were: with what was to be tried, the verdict if there is one, and the reason if no
-    trial was made."""
+    """Called if the variables are where they were: with what was to be tried, the verdict of race and trial if there is one, and
+    the reason if no trial was made."""
 
 
 class MoveTrial:
@@ -96,6 +97,8 @@ class MoveTrial:
         self._first_calls = FIRST_CALLS if before is None else 0
         self._attempts = 0
         self._why = ""
+        self._prepared_s = 0.0
+        """What planning the trial and moving variables took, apart from the timed calls."""
         self._choice: MoveChoice | None = None
         self._places: list[str] = []
         """Where the results are needed."""
@@ -155,7 +158,8 @@ class MoveTrial:
     def _plan(self) -> None:
         choice = None
         try:
-            choice = self._owner.choose()
+            with self._preparing():
+                choice = self._owner.choose()
         except Exception:
             pass  # there is no plan with variables in other places, or it cannot be applied
         except BaseException:
@@ -193,7 +197,8 @@ class MoveTrial:
                 if is_alone:
                     reason = self._owner.reason_against(choice)
                     if not reason:
-                        choice.moves.make(choice.first)
+                        with self._preparing():
+                            choice.moves.make(choice.first)
                         choice.moves.lend(self._end_for_trace)
                         state = "moved"
                 elif self._attempts >= MAX_ATTEMPTS:
@@ -275,7 +280,8 @@ class MoveTrial:
             with self._owner.alone(own_calls) as is_alone:
                 if not is_alone or self._state != "returning":
                     return
-                choice.moves.undo(choice.first)
+                with self._preparing():
+                    choice.moves.undo(choice.first)
                 self._state = "over"
         except MoveError as error:
             if choice.moves.are_made:
@@ -294,7 +300,17 @@ class MoveTrial:
 
     def _leave(self, verdict: Verdict | None, reason: str) -> None:
         self._state = "over"
+        if verdict is None and self._before is not None:
+            verdict = replace(self._before, cost_s=self._before.cost_s + self._prepared_s)
         self._owner.leave(self._choice, verdict, reason)
+
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self._prepared_s += perf_counter() - started
 
     def _verdict(self, used: str, why: str) -> Verdict:
         """The verdict of the race with the candidates of the trial."""
@@ -308,5 +324,5 @@ class MoveTrial:
             row = TimedCandidate(candidate.name, candidate.predicted_ns, median_ns, len(entrant.seconds), outcome)
             rows[candidate.name] = row if known is None else replace(row, calls=known.calls + row.calls)
         timed = sorted(rows.values(), key=lambda row: row.median_ns or float("inf"))
-        cost_s = self._test.cost_s(used) + (0.0 if self._before is None else self._before.cost_s)
+        cost_s = self._prepared_s + self._test.cost_s(used) + (0.0 if self._before is None else self._before.cost_s)
         return Verdict(tuple(timed), used, why or self._test.end, cost_s)

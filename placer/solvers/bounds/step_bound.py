@@ -6,7 +6,7 @@ import numpy as np
 
 from placer.problem.arrays import Floats
 from placer.problem.schedule import Simulator
-from placer.problem.step_edges import ISSUED
+from placer.solvers.bounds.longest_chains import LongestChains
 
 WEIGHT_UPDATES = 30
 """Number of updates of the multiplicative weights."""
@@ -17,68 +17,34 @@ def step_bound_ns(simulator: Simulator) -> int:
 
     It is at most `Simulator.step_ns` of any assignment.
     """
-    return simulator.whole_ns(max(longest_chain_ns(simulator), least_load_ns(simulator)), simulator.least_call_ns)
-
-
-def longest_chain_ns(simulator: Simulator) -> int:
-    """The earliest end of the last op if no two ops shared a resource, in ns.
-
-    For each op and device it computes the earliest time at which the op can be issued, and at which it can end. Each edge chooses
-    its producer's device freely; an edge between two devices pays for its copy. Time: E D².
-    """
-    problem, edges = simulator.problem, simulator.edges
-    devices = range(problem.num_devices)
-    allowed = [[d for d in devices if row[d]] for row in problem.units.allowed[problem.ops.unit].tolist()]
-    streamed = (problem.devices.asynchronous & ~simulator.tables.host_only).tolist()
-    dispatch, compute, alone = problem.ops.dispatch_ns.tolist(), problem.ops.compute_ns.tolist(), problem.ops.time_ns.tolist()
-    edge_wait, copy = (a.tolist() for a in edges.pairs(problem))
-    consumer, begin, is_control = edges.consumer_list, edges.start_list, edges.is_control_list
-
-    ready = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the host can issue the op
-    behind = [[0] * problem.num_devices for _ in range(problem.num_ops)]  # [N][D]: when the stream can begin it
-    end = 0
-    for op, own in enumerate(allowed):
-        issued, done = [0] * problem.num_devices, [0] * problem.num_devices
-        for d in own:
-            at = ready[op][d]
-            if streamed[op][d]:
-                issued[d] = at + dispatch[op][d]
-                done[d] = max(issued[d], behind[op][d]) + compute[op][d]
-            else:
-                issued[d] = done[d] = at + alone[op][d]
-        end = max(end, min(done[d] for d in own))
-        follow = [done[d] if streamed[op][d] else issued[d] for d in devices]
-        for e in range(begin[op], begin[op + 1]):
-            user, costs = consumer[e], copy[e]
-            host_ready, stream_ready = ready[user], behind[user]
-            for d in allowed[user]:
-                host = min([done[s] + costs[s][d] for s in own])
-                stream = host
-                if edge_wait[e][d] == ISSUED and d in own:  # to stay on d is never later than to leave it and come back
-                    host, stream = min(host, issued[d]), min(host, issued[d] if is_control[e] else follow[d])
-                host_ready[d] = max(host_ready[d], host)
-                stream_ready[d] = max(stream_ready[d], stream)
-    return end
+    chain_ns = int(LongestChains(simulator).end_ns(simulator.problem.units.allowed[None])[0])
+    return simulator.whole_ns(max(chain_ns, least_load_ns(simulator)), simulator.least_call_ns)
 
 
 def least_load_ns(simulator: Simulator) -> int:
-    """A lower bound on the load of the busiest resource, in ns: threads, whole CPUs, dispatching threads and streams.
+    """A lower bound on the load of the busiest resource, in ns: threads, whole CPUs, dispatching threads and streams."""
+    priced = loads(simulator) @ load_weights(simulator).T
+    least = np.where(simulator.problem.units.allowed[:, :, None], priced, np.inf).min(axis=1).sum(axis=0)
+    return int(float(least.max()) * (1 - 1e-9))
 
-    Any weights of the resources with sum 1 give a bound: the weighted load with each unit on the device where its weighted load
-    is least. The weights follow the loads (multiplicative weights; Arora, Hazan, Kale 2012). Time: 30 U D².
+
+def load_weights(simulator: Simulator) -> Floats:
+    """[W, 2D]: weights of the resources of `loads`, each row with sum 1.
+
+    Any such weights give a bound: the weighted load with each unit on the device where its weighted load is least. The weights
+    follow the loads (multiplicative weights; Arora, Hazan, Kale 2012). Time: 30 U D².
     """
     load = loads(simulator)
     allowed = simulator.problem.units.allowed
     weight = np.full(load.shape[2], 1 / load.shape[2])
-    best = 0.0
+    weights = []
     for _ in range(WEIGHT_UPDATES):
-        priced = np.where(allowed, load @ weight, np.inf)
-        device = priced.argmin(axis=1)
-        best = max(best, float(priced[np.arange(len(priced)), device].sum()))
+        weights.append(weight)
+        device = np.where(allowed, load @ weight, np.inf).argmin(axis=1)
         busy = load[np.arange(len(load)), device].sum(axis=0)
         weight = weight * np.exp(busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
-    return int(best * (1 - 1e-9))
+    return np.array(weights)
 
 
 def loads(simulator: Simulator) -> Floats:

@@ -34,17 +34,14 @@ REPLAY_OVERHEAD = 0.2
 """Effort of a replay besides the ops it runs, in simulations."""
 MAX_REPAIRS, REPAIR_EFFORT = 10, 4
 """Limit of the number of moves per round that are repaired because they exceed a limit; the effort of one, in simulations."""
-COPY_WEIGHT = 0.25
-"""With several accelerators: the weight of copies between accelerators in a score, and the weight of the total cost in a
-penalised step. The model overlaps copies with work more than a machine does."""
 
 
 @dataclass
 class HillClimbing:
     """The best assignment that fits so far, and the effort that remains for better ones.
 
-    An assignment is better if its score is lower: its step time plus, with several accelerators, `COPY_WEIGHT` times the time of
-    its copies between accelerators. It is also better if its step is no longer and its penalised step is shorter.
+    An assignment is better if its score is lower: its step time plus the share `Devices.unhidden_percent` of the time of its
+    copies between accelerators. It is also better if its step is no longer and its penalised step is shorter.
     """
 
     problem: PlacementProblem
@@ -63,7 +60,7 @@ class HillClimbing:
         self.simulator = Simulator(self.problem)
         self.limited = limits_can_bind(self.problem)
         self._group = accelerators(self.problem)
-        self._several = len(self._group) > 1
+        self._copy_weight = self.problem.devices.unhidden_percent / 100 if len(self._group) > 1 else 0.0
 
     def offer(self, assignment: Assignment) -> float | None:
         """Records an assignment; returns its score, or None if it does not fit."""
@@ -114,13 +111,13 @@ class HillClimbing:
         return step_ns
 
     def _score(self, assignment: Assignment) -> float:
-        return self.step_ns(assignment) + (
-            COPY_WEIGHT * handed_ns(self.problem, assignment, self._group) if self._several else 0.0
-        )
+        handed = self._copy_weight and self._copy_weight * handed_ns(self.problem, assignment, self._group)
+        return self.step_ns(assignment) + handed
 
     def _penalised_ns(self, assignment: Assignment) -> float:
-        """What a move must lower: the step time plus, with several accelerators, `COPY_WEIGHT` times the total cost; in ns."""
-        return self.step_ns(assignment) + (COPY_WEIGHT * total_cost_ns(self.problem, assignment) if self._several else 0.0)
+        """What a move must lower: the step time plus, with several accelerators, a share of the total cost; in ns."""
+        penalty = self._copy_weight and self._copy_weight * total_cost_ns(self.problem, assignment)
+        return self.step_ns(assignment) + penalty
 
     def climb(self, reduced: Reduced, current: Assignment, effort: float) -> StopReason:
         """Makes moves that shorten the penalised step and do not lengthen the step; returns why it ended.

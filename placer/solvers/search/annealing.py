@@ -64,6 +64,7 @@ def anneal(
     moves: int,
     rng: np.random.Generator,
     ends: float = math.inf,
+    warmth: float = 1.0,
 ) -> Assignment:
     """Moves single units at random; returns the best assignment on the way. It fits if the start fits.
 
@@ -76,6 +77,7 @@ def anneal(
         moves: the number of moves.
         rng: draws the moves.
         ends: on `time.perf_counter`. If the moves take longer, the clock determines T in the second half of the time.
+        warmth: multiplies all temperatures.
     """
     started = time.perf_counter()
     seconds = max(1e-9, ends - started)
@@ -100,7 +102,7 @@ def anneal(
         rise = state.move(unit, to)
         if k < SAMPLED_MOVES:
             rises.append(abs(rise))
-            first_temperature = max(1.0, sum(rises) / len(rises))
+            first_temperature = max(1.0, warmth * sum(rises) / len(rises))
         temperature = temperature_at(progress, first_temperature, LAST_TEMPERATURE_SHARE)
         if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
             state.move(unit, current)

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
+from placer.solvers.bounds.branch_and_bound import LAND
 from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
+from placer.solvers.bounds.step_branching import branch
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
@@ -34,8 +36,8 @@ from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.primitives.partition import BARNARD, accelerators, partitions
 from placer.solvers.primitives.repair import repair
 from placer.solvers.reductions.reduced import Reduced, choices
+from placer.solvers.search.annealing import MAX_MOVES_PER_UNIT, anneal, anneal_repeatedly, moves_within
 from placer.solvers.search.annealing import SOURCE as ANNEALING
-from placer.solvers.search.annealing import anneal_repeatedly, moves_within
 from placer.solvers.search.genetic import RANDOM_KEYS, effort_within, evolve
 from placer.solvers.sources import own_work, references
 
@@ -59,8 +61,13 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
-MAX_ENUMERATED = 20_000
-"""Up to this number of assignments, and if the time limit allows it, all of them are tried instead of the other searches."""
+DESCENT_SHARE = 0.4
+"""Limit of the share of the time before the other searches run."""
+MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
+"""Up to this number of units to decide, branch and bound looks for the shortest step; its share of the effort that remains."""
+REHEATED, MAX_REHEATS = 0.2, 3
+"""At the end the best assignment is annealed again, from a share of the usual first temperature, until so many runs in turn find
+nothing better."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -72,7 +79,7 @@ class StepTime:
     """Minimises the predicted step time: tries simple placements, minimum cuts and list schedules, and improves the best.
 
     The result is no worse, by the execution model, than TensorFlow's default, everything on the CPU, or everything on the GPU, if
-    those fit. With several accelerators, copies between them have an extra cost, `hill_climbing.COPY_WEIGHT`.
+    those fit. With several accelerators, copies between them can have an extra cost, `Devices.unhidden_percent`.
     """
 
     name: str = "step_time"
@@ -87,108 +94,56 @@ class StepTime:
         """Tries all starts, then makes moves from the best, until a local optimum, the bound, or the end of the effort.
 
         With memory limits or several accelerators, single moves often lead nowhere, so it makes moves from the best few starts.
-        If the time limit allows a random move of each unit, `genetic` and `annealing` run too, with this time limit and seed, and
-        moves are made from their results.
-
         With several accelerators, partitions are starts too; in the best of these, whole clusters are moved before units. All of
-        this is repeated with half of the accelerators, a quarter, and so on down to one. The assignment with the shortest step is
-        kept. Fewer accelerators can give a shorter step, because copies to a single accelerator have no extra cost.
+        this is repeated with half of the accelerators, a quarter, and so on down to one, and the shortest step is kept.
+
+        If there are few units, branch and bound then looks for the shortest step. If the time limit allows a random move of each
+        unit, `genetic` and `annealing` run too, with this time limit and seed. Moves are made from their results, and the best is
+        annealed again.
 
         Args:
-            time_limit_s: each of these searches gets half of the time that remains, the last one all of it. None limits the
-                effort by the size of the problem: about 0.4 s at 10,000 ops and 3 s at 100,000 for each subset of the
-                accelerators, multiplied by the number of accelerators (at most by `MAX_EFFORT_FACTOR`).
+            time_limit_s: None limits the effort by the size of the problem: about 0.4 s at 10,000 ops and 3 s at 100,000 for each
+                subset of the accelerators, multiplied by the number of accelerators (at most by `MAX_EFFORT_FACTOR`).
             seed: of `genetic` and `annealing`.
         """
         started = time.perf_counter()
-        subsets = [*halved(problem)]
-        best = self._on_all(problem, objective, _time_share(time_limit_s, 0, len(subsets)), seed)
-        if best.status is Status.OPTIMAL or not subsets:
-            return best
-        bound_ns = best.lower_bound_ns
-        for k, subset in enumerate(subsets, 1):
-            max_start_ns = None if best.assignment is None else MAX_START_RATIO * best.objective_ns
-            other = self._on_all(
-                subset.problem, objective, _time_share(time_limit_s, k, len(subsets)), seed, bound_ns, max_start_ns
-            )
-            if other.assignment is not None and (best.assignment is None or other.objective_ns < best.objective_ns):
-                best = replace(other, assignment=subset.invert(other.assignment))
-        if best.assignment is None:
-            return replace(best, seconds=time.perf_counter() - started)
-        return answer(
-            problem,
-            objective,
-            best.assignment,
-            solver=self.name,
-            started=started,
-            stop_reason=best.stop_reason,
-            stop_detail=best.stop_detail,
-            lower_bound_ns=bound_ns,
-        )
-
-    def _on_all(
-        self,
-        problem: PlacementProblem,
-        objective: Objective,
-        time_limit_s: float | None,
-        seed: int,
-        known_bound_ns: int = 0,
-        max_start_ns: float | None = None,
-    ) -> Solution:
-        """The best assignment from starts on all devices of the problem.
-
-        Args:
-            known_bound_ns: a bound for a superset of the devices; 0 if a bound is to be computed.
-            max_start_ns: the search is given up if no simple start has a step as short as this; None to never give up.
-        """
-        started = time.perf_counter()
-        runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
-        bound = max(known_bound_ns, step_bound_ns(Simulator(problem)))
-        if (
-            not known_bound_ns
-            and limits_can_bind(problem)
-            and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS)
-        ):
-            bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
-            bound = max(bound, limited_load_ns(Simulator(problem), seconds=bound_s))
-        search = HillClimbing(
-            problem,
-            bound_ns=bound,
-            effort=int(runs * min(MAX_EFFORT_FACTOR, max(1, len(accelerators(problem)))) / max(1, problem.num_ops)),
-            ends=started + (time_limit_s if time_limit_s is not None else float("inf")),
-        )
-        for start in _starts(problem):
-            if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
-                search.offer_repaired(start)
-        clusterings = _clusterings(search)
-        if max_start_ns is not None and (search.best is None or search.step_ns(search.best) > max_start_ns):
-            elapsed_s = time.perf_counter() - started
-            return Solution(None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.ABANDONED)
-        if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
-            for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
-                search.offer(fitting)
-        if search.best is None:
+        subsets, seconds = [*halved(problem)], time_limit_s or 0.0
+        run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
+        shares = _time_shares(1 + len(subsets), run_searches)
+        search = _search(problem, time_limit_s, _bound_ns(problem, time_limit_s))
+        ends, search.ends = search.ends, started + shares[0] * (search.ends - started)
+        reason = _descend(search, run_searches)
+        search.ends = ends
+        if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+            reason = _branch(search) or reason
+        others: list[Assignment] = []
+        for subset, share in zip(subsets, shares[1:], strict=True):
+            if reason is StopReason.PROVED_OPTIMAL:
+                break
+            max_start_ns = math.inf if search.best is None else MAX_START_RATIO * search.step_ns(search.best)
+            other = _search(subset.problem, None if time_limit_s is None else share * time_limit_s, search.bound_ns)
+            other_reason = _descend(other, run_searches, max_start_ns)
+            if other.best is not None and other_reason is not StopReason.ABANDONED:
+                others.append(subset.invert(other.best))
+                reason = other_reason if search.best is None else reason
+        if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+            for assignment in others:
+                search.offer(assignment)
+            reason = _run_searches(search, seconds, seed)
+        found = [*([] if search.best is None else [search.best]), *others]
+        if not found:
             elapsed_s, detail = time.perf_counter() - started, "no start could be repaired"
             return Solution(
                 None, Status.UNKNOWN, objective, 0, search.bound_ns, self.name, elapsed_s, StopReason.NOT_FOUND, detail
             )
-        for reduced, start in clusterings:
-            search.climb(reduced, start, search.effort // (2 * len(clusterings)))
-        seconds = time_limit_s or 0.0
-        run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
-        several = problem.num_ops <= MAX_OPS_ALL_STARTS and (run_searches or search.limited or len(accelerators(problem)) > 1)
-        starts = MAX_CLIMBS if several else 1
-        reason = _climb(search, starts, search.effort * (FIRST_CLIMB_SHARE if run_searches else 1))
-        if run_searches and reason in {StopReason.LOCAL_OPTIMUM, StopReason.MOVE_BUDGET}:
-            if _assignments(problem) <= min(search.effort, MAX_ENUMERATED):
-                reason = _enumerate(search)
-            else:
-                for result in _search_results(problem, seconds, seed, search):
-                    if search.offer(result) is None:
-                        search.offer_repaired(result)
-                reason = _climb(search, starts, search.effort)
         return answer(
-            problem, objective, search.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=search.bound_ns
+            problem,
+            objective,
+            min(found, key=search.step_ns),
+            solver=self.name,
+            started=started,
+            stop_reason=reason,
+            lower_bound_ns=search.bound_ns,
         )
 
     def cite(self) -> str:
@@ -203,12 +158,60 @@ class StepTime:
             KARYPIS,
             ANNEALING,
             RANDOM_KEYS,
+            LAND,
         )
 
 
-def _time_share(seconds: float | None, k: int, last: int) -> float | None:
-    """The time limit of search k: a half, a quarter, and so on of all the time; the last two are equal."""
-    return None if seconds is None else seconds / 2 ** min(k + 1, last)
+def _time_shares(descents: int, run_searches: bool) -> list[float]:
+    """The shares of the time limit of the descents with all accelerators, half of them, and so on.
+
+    If nothing follows them, they are a half, a quarter, and so on; the last two are equal.
+    """
+    if run_searches:
+        return [DESCENT_SHARE / descents] * descents
+    return [0.5 ** min(k + 1, descents - 1) for k in range(descents)]
+
+
+def _bound_ns(problem: PlacementProblem, time_limit_s: float | None) -> int:
+    """A lower bound on the step time of the assignments that meet the memory limits."""
+    bound_ns = step_bound_ns(Simulator(problem))
+    if limits_can_bind(problem) and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+        bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
+        bound_ns = max(bound_ns, limited_load_ns(Simulator(problem), seconds=bound_s))
+    return bound_ns
+
+
+def _search(problem: PlacementProblem, time_limit_s: float | None, bound_ns: int) -> HillClimbing:
+    """A search without an assignment, and with an effort by the time limit and the number of accelerators."""
+    runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
+    factor = min(MAX_EFFORT_FACTOR, max(1, len(accelerators(problem))))
+    ends = math.inf if time_limit_s is None else time.perf_counter() + time_limit_s
+    return HillClimbing(problem, bound_ns, effort=int(runs * factor / max(1, problem.num_ops)), ends=ends)
+
+
+def _descend(search: HillClimbing, run_searches: bool, max_start_ns: float = math.inf) -> StopReason:
+    """Offers starts to the search and makes moves from the best of them; returns why it ended.
+
+    Args:
+        run_searches: other searches follow, so moves use a share of the effort, and start from several assignments.
+        max_start_ns: give up if no simple start has a step as short as this.
+    """
+    problem, reserve = search.problem, (1 - FIRST_CLIMB_SHARE) * search.effort if run_searches else 0.0
+    for start in _starts(problem):
+        if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+            search.offer_repaired(start)
+    clusterings = _clusterings(search)
+    if max_start_ns < math.inf and (search.best is None or search.step_ns(search.best) > max_start_ns):
+        return StopReason.ABANDONED
+    if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+        for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
+            search.offer(fitting)
+    if search.best is None:
+        return StopReason.NOT_FOUND
+    for reduced, start in clusterings:
+        search.climb(reduced, start, (search.effort - reserve) // (2 * len(clusterings)))
+    several = problem.num_ops <= MAX_OPS_ALL_STARTS and (run_searches or search.limited or len(accelerators(problem)) > 1)
+    return _climb(search, MAX_CLIMBS if several else 1, search.effort - reserve)
 
 
 def _clusterings(search: HillClimbing) -> list[tuple[Reduced, Assignment]]:
@@ -248,35 +251,53 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
     return reason
 
 
-def _assignments(problem: PlacementProblem) -> int:
-    """The number of assignments."""
-    return math.prod(problem.units.allowed.sum(axis=1).tolist())
+def _branch(search: HillClimbing) -> StopReason | None:
+    """Looks for the shortest step of a small problem by branch and bound; returns why that ended, None if it found nothing."""
+    assert search.best is not None
+    if choices(search.problem) > MAX_BRANCHED_UNITS:
+        return None
+    shortest_ns = min(map(search.step_ns, search.ranked()))
+    branching = branch(search.simulator, shortest_ns, effort=BRANCH_SHARE * search.effort, ends=search.ends)
+    search.effort -= branching.effort
+    search.bound_ns = max(search.bound_ns, branching.bound_ns)
+    if branching.assignment is not None:
+        search.offer(branching.assignment)
+    if search.step_ns(search.best) <= search.bound_ns:
+        return StopReason.PROVED_OPTIMAL
+    return None if branching.assignment is None else _climb(search, 1, search.effort)
 
 
-def _enumerate(search: HillClimbing) -> StopReason:
-    """Offers every assignment, so that the shortest step is the bound; returns why it ended."""
-    options = [np.flatnonzero(row).tolist() for row in search.problem.units.allowed]
-    shortest_ns: float = math.inf
-    for device in itertools.product(*options):
-        if time.perf_counter() > search.ends:
-            return StopReason.TIME_LIMIT
-        assignment = Assignment(np.array(device, np.int64))
-        if search.offer(assignment) is not None:
-            shortest_ns = min(shortest_ns, search.step_ns(assignment))
-    search.bound_ns = max(search.bound_ns, int(shortest_ns))
-    whole = search.best is not None and search.step_ns(search.best) <= search.bound_ns
-    return StopReason.PROVED_OPTIMAL if whole else StopReason.COMPLETED
+def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason:
+    """Offers the results of `genetic` and `annealing`, makes moves from the best, and anneals it again; returns why it ended."""
+    for result in _search_results(search.problem, seconds, seed, search):
+        if search.offer(result) is None:
+            search.offer_repaired(result)
+    reason = _climb(search, MAX_CLIMBS, search.effort)
+    rng, failures = np.random.default_rng(seed + 1), 0
+    while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM and time.perf_counter() < search.ends:
+        best = search.best
+        assert best is not None
+        moves = min(MAX_MOVES_PER_UNIT * choices(search.problem), int(search.effort))
+        search.effort -= moves
+        found = anneal(search.problem, "step_time", best, moves, rng, search.ends, warmth=REHEATED)
+        search.offer(found)
+        if search.best is not best:
+            reason = _climb(search, 1, search.effort)
+        failures = failures + 1 if search.best is best else 0
+        if search.effort <= 0:
+            return StopReason.MOVE_BUDGET
+    return reason
 
 
 def _search_results(problem: PlacementProblem, seconds: float, seed: int, search: HillClimbing) -> Iterator[Assignment]:
-    """The results of `genetic` and `annealing` with this time limit and seed. They end at the bound of the search."""
-    rng = np.random.default_rng(seed)
-    yield evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
+    """The results of `annealing` and `genetic` with this time limit and seed. They end at the bound of the search."""
     start = repair(problem, default_assignment(problem))
     if start is not None:
         moves = moves_within(problem, "step_time", seconds)
         rng = np.random.default_rng(seed)
         yield anneal_repeatedly(problem, "step_time", start, moves, rng, search.ends, search.bound_ns)[0]
+    rng = np.random.default_rng(seed)
+    yield evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:

@@ -12,6 +12,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from placer.common.suggestions import keras_export
 from placer.errors import OptionError, TraceError
 from placer.tf._private.functions import keeping_devices
 
@@ -64,6 +65,8 @@ def _read_graph(path: Path) -> Any:
         else:
             graph.ParseFromString(path.read_bytes())
     except (OSError, UnicodeDecodeError, DecodeError, text_format.ParseError) as error:
+        if way_out := keras_export(str(path)):
+            raise OptionError(f"{path} is no GraphDef.{way_out}") from error
         raise TraceError(f"{path} cannot be read as a GraphDef: {error}") from error
     if not graph.node:
         raise TraceError(f"{path} is a GraphDef without nodes.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from placer.errors import OptionError
 from placer.tf.rewrite.exporting import call_types
+
+_NOT_DENSE = (tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 class BatchTypes:
@@ -18,11 +20,17 @@ class BatchTypes:
         concrete: the function.
 
     Raises:
-        OptionError: no argument does, or a batch leaves other sizes open, too.
+        OptionError: no argument does, a batch leaves other sizes open, too, or an argument is ragged or sparse.
     """
 
     def __init__(self, concrete: Any) -> None:
         self._args, self._kwargs = call_types(concrete)
+        for name, spec in _named(concrete, self._args, self._kwargs):
+            if other := next((part for part in tf.nest.flatten(spec) if isinstance(part, _NOT_DENSE)), None):
+                raise OptionError(
+                    f"argument {name!r} is a {other.value_type.__name__}, whose bytes do not follow from the size of the batch: "
+                    "serve takes dense tensors. Way out: make it dense before the call, or use placer.optimized_placement."
+                )
         own = concrete.inputs[: len(concrete.inputs) - len(concrete.captured_inputs)]
         batches = [tensor for tensor in own if _is_batch(tensor)]
         if several := [tensor.op.name for tensor in batches if tensor.shape.as_list().count(None) > 1]:
@@ -66,6 +74,12 @@ class BatchTypes:
 
         args, kwargs = tf.nest.map_structure(of_size, (self._args, self._kwargs))
         return kwargs or args
+
+
+def _named(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The types of arguments with the names of the arguments."""
+    yield from zip(list(concrete.function_type.parameters) or map(str, range(len(args))), args, strict=False)
+    yield from kwargs.items()
 
 
 def _is_batch(value: Any) -> bool:

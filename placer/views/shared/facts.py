@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
+from placer.plan.model_plans import ModelPlans
 from placer.plan.placement import Placement
 
 
@@ -24,6 +25,11 @@ def plan_facts(placement: Placement) -> dict[str, Any]:
         "transfers": [asdict(transfer) for transfer in placement.transfers],
         "devices": {name: plan.device for name, plan in placement.ops.items()},
     }
+
+
+def model_facts(placed: ModelPlans) -> dict[str, Any]:
+    """The plans of a SavedModel's signatures, and why the others have none."""
+    return {"plans": {name: plan_facts(plan) for name, plan in placed.plans.items()}, "unplaced": dict(placed.unplaced)}
 
 
 def op_facts(placement: Placement, op: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.placed.race import move_trial
 from placer.placed.race.unasked_moves import Gate
 from placer.plan.verdict import MOVED, PLAN
 from placer.problem.problem import Assignment
@@ -85,8 +87,11 @@ def until_moved(step: placer.PlacedFunction, w: tf.Variable, *args: Any) -> None
 
 
 @pytest.mark.parametrize("faster", [HERE, THERE])
-def test_variables_stay_moved_only_if_calls_are_faster(faster: str, clock: Clock, w: tf.Variable, tmp_path: Path) -> None:
+def test_variables_stay_moved_only_if_calls_are_faster(
+    faster: str, clock: Clock, w: tf.Variable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.faster = faster
+    monkeypatch.setattr(move_trial, "perf_counter", itertools.count(step=50.0).__next__)
     count = made(0.0, "count")
 
     def fn(x: tf.Tensor) -> tf.Tensor:
@@ -101,6 +106,8 @@ def test_variables_stay_moved_only_if_calls_are_faster(faster: str, clock: Clock
     assert verdict is not None
     assert verdict.used.endswith(MOVED) == (faster == THERE)
     assert PLAN + MOVED in [candidate.name for candidate in verdict.candidates]
+    seconds_of = {THERE: 100.0, HERE: 150.0}  # of the planning and of one or two moves, by that clock
+    assert verdict.cost_s == pytest.approx(seconds_of[faster], abs=10.0)
     assert placer.Placement.from_json(step.placement.to_json()).verdict == verdict
     assert not step.observe(X).mismatches
     with tf.GradientTape() as tape:

@@ -21,7 +21,7 @@ from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import MIN_GAIN, Status, StopReason
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
-from placer.solvers.registry import solver
+from placer.solvers.registry import solver, solvers
 from placer.solvers.search.step_time import StepTime
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import alike, assignments, problems, uneven
@@ -111,7 +111,7 @@ def test_auto_leaves_the_default_only_for_a_clear_gain(problem: PlacementProblem
 def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int) -> None:
     problem = synthetic(shape, ops=ops)
     solution = StepTime().solve(problem, "step_time")
-    assert solution.stop_reason is StopReason.LOCAL_OPTIMUM
+    assert solution.stop_reason in {StopReason.LOCAL_OPTIMUM, StopReason.PROVED_OPTIMAL}
     assert solution.assignment is not None
     maker, user = problem.ops.unit[problem.tensors.op[problem.consumers.tensor]], problem.ops.unit[problem.consumers.op]
     sets = [*np.arange(problem.num_units)[:, None], *np.column_stack([maker, user])]
@@ -120,6 +120,19 @@ def test_no_unit_and_no_two_neighbours_are_better_elsewhere(shape: str, ops: int
         moved[units] = device
         if problem.units.allowed[units, device].all():
             assert Simulator(problem).step_ns(Assignment(moved)) >= solution.objective_ns
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5])
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_shortest_step_of_eleven_units_is_proved_and_no_solver_is_better(shape: str, gpus: int, memory: float) -> None:
+    problem = synthetic(shape, ops=12, gpus=gpus, memory=memory)
+    ours = StepTime().solve(problem, "step_time")
+    assert ours.status is Status.OPTIMAL
+    for name in set(solvers()) - {"auto", "step_time"}:
+        if not solver(name).unsupported(problem, "step_time"):
+            other = solver(name).solve(problem, "step_time", time_limit_s=0.05)
+            assert other.status in {Status.UNKNOWN, Status.INFEASIBLE} or ours.objective_ns <= other.objective_ns
 
 
 def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
