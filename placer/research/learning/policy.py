@@ -13,6 +13,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.research.choices import FEATURES
 from placer.research.env import Observation, PlacementEnv
 from placer.solvers.heuristic import Heuristic
+from placer.solvers.primitives.repair import repair
 from placer.solvers.sources import own_work
 
 
@@ -38,8 +39,9 @@ class Policy:
         return share
 
     def assign(self, problem: PlacementProblem) -> Assignment:
-        """The most probable device for each unit; if no device has memory for one, the first that it and later ones may use."""
-        return play(PlacementEnv(problem), self).assignment
+        """The most probable device for each unit; repaired, where that succeeds, if no device has memory for a unit."""
+        episode = play(PlacementEnv(problem), self)
+        return episode.assignment if episode.fits else repair(problem, episode.assignment) or episode.assignment
 
     def solver(self, name: str) -> Heuristic:
         """A solver that gives the assignment of `assign`."""
@@ -54,7 +56,7 @@ class Episode:
     """The logarithm of 1 / step time in ns: equal differences are equal ratios of step times."""
     assignment: Assignment
     fits: bool
-    """Whether there was memory for every unit."""
+    """Whether there was memory for every unit. If not, the units without a device are on the first that they may use."""
     gradient: Floats
     """[F]: the gradient of the logarithm of the probability of the episode's actions, by the weights."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -65,8 +67,9 @@ def test_a_learner_is_a_solver(name: str) -> None:
     assert learner.solve(nothing, "step_time").status is Status.OPTIMAL
 
 
-def test_a_trained_policy_is_compared_like_any_solver() -> None:
-    policy = train(TRAINERS["reinforce"][0], PlacementEnv(SMALL), episodes=20).policy
-    (record,) = placer.arena({"small": SMALL}, [policy.solver("mine")], time_limits_s=[1]).records
-    assert (record["outcome"], record["solver"]) == ("answered", "mine")
-    assert record["step_time_ns"] == step_ns(SMALL, policy)
+def test_policies_are_compared_like_any_solver_and_known_by_their_weights(tmp_path: Path) -> None:
+    for policy in (Policy(), train(TRAINERS["reinforce"][0], PlacementEnv(SMALL), episodes=20).policy):
+        results = tmp_path / "results.jsonl"
+        (record,) = placer.arena({"small": SMALL}, [policy.solver("mine")], time_limits_s=[1], results=results).records
+        assert (record["outcome"], record["solver"]) == ("answered", "mine")
+        assert record["step_time_ns"] == step_ns(SMALL, policy)
