@@ -80,6 +80,13 @@ class Options:
     time_limit_s: float | None = field(
         default=None, metadata={"help": "how long the solver may search, in seconds; by default it depends on the problem's size"}
     )
+    effort: int | None = field(
+        default=None,
+        metadata={
+            "help": "how much the solver may search, in evaluations of a step, instead of seconds: the same effort and seed give "
+            "the same plan on every machine"
+        },
+    )
     sizes: Mapping[str, Sequence[int] | int | str] = field(
         default_factory=dict,
         metadata={"help": "sizes that the graph leaves open, by name glob, such as ids=64,128: the whole shape or the open part"},
@@ -128,6 +135,10 @@ class Options:
         own["rounds"] = {name: _count(given) for name, given in self.rounds.items()}
         if self.time_limit_s is not None:
             own["time_limit_s"] = check_seconds("time_limit_s", self.time_limit_s)
+        if self.effort is not None:
+            own["effort"] = check_effort("effort", self.effort)
+            if self.time_limit_s is not None:
+                raise OptionError("time_limit_s and effort both limit the search: give one of them.")
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -150,7 +161,7 @@ class Options:
         return cls(**given)
 
 
-OF_A_RUN = ("solver", "time_limit_s", "seed")
+OF_A_RUN = ("solver", "time_limit_s", "effort", "seed")
 """Options of one search. A comparison of solvers takes several values of each."""
 MAX_SEED = 2**31 - 1
 """The largest seed that every solver accepts."""
@@ -204,6 +215,17 @@ def _seed(given: Any) -> int:
         number = -1
     if not 0 <= number <= MAX_SEED:
         raise OptionError(f"seed={given!r} is not a whole number from 0 to {MAX_SEED}.")
+    return number
+
+
+def check_effort(name: str, given: Any) -> int:
+    """The effort as a number of evaluations. Raises OptionError unless it is a whole number of at least 1."""
+    try:
+        number = 0 if isinstance(given, bool) else operator.index(given)
+    except (AttributeError, TypeError):
+        number = 0
+    if not 1 <= number <= MAX_GIVEN:
+        raise OptionError(f"{name}={given!r} is no whole number of evaluations from 1 to {MAX_GIVEN}.")
     return number
 
 

@@ -121,7 +121,8 @@ def _flag_settings(option: Field[Any]) -> dict[str, Any]:
         return {"action": "append", "type": _key_and_value, "metavar": "KEY=VALUE", "help": f"{text}; repeatable"}
     if isinstance(option.default, bool):
         return {"action": argparse.BooleanOptionalAction, "help": text}
-    kind = int if isinstance(option.default, int) else float if "float" in str(option.type) else str
+    types = str(option.type)
+    kind = float if types.startswith("float") else int if types.startswith("int") else str
     default = "" if option.default is None else f" (default: {option.default})"
     return {"type": kind, "metavar": kind.__name__.upper() if kind is not str else "NAME", "help": text + default}
 

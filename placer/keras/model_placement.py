@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from placer.common.html import Html, escaped, folded, stacked
 from placer.errors import PlanError
 from placer.keras.placed_step import PlacedStep
 from placer.keras.step_race import StepRace
@@ -28,6 +31,16 @@ class ModelPlacement:
     def __str__(self) -> str:
         none = f"{self._model} has no plan yet: fit, evaluate or predict makes one where there are several devices."
         return "\n\n".join(filter(None, map(self._shown, STEPS))) or none
+
+    def _repr_html_(self) -> Html:
+        parts: list[str] = []
+        for step in STEPS:
+            with suppress(PlanError):
+                placement = getattr(self, step)
+                verdict = self.verdict(step)
+                layers = folded("layers", Html(f"<pre>{escaped(str(placement.view('layers')))}</pre>"))
+                parts += [*([] if verdict is None else [verdict._repr_html_()]), Html(placement._repr_html_()), layers]
+        return stacked(*parts) if parts else escaped(str(self))
 
     @property
     def train(self) -> Placement:

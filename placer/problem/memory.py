@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
 
@@ -69,6 +70,7 @@ def usage(problem: PlacementProblem, assignment: Assignment) -> Ints:
     - Persistent bytes are held all the time on their unit's device, and workspace while its op runs.
     - A device's own place counts for the device; all views of host memory count for the first CPU.
     """
+    spend(30 + 0.1 * problem.num_ops)
     device, ranges = assignment.device, live_ranges_of(problem)
     ops, tensors = problem.num_ops, problem.num_tensors
     at = ranges.places(assignment)

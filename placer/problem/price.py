@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.problem import Assignment, PlacementProblem
@@ -67,6 +68,7 @@ def move_costs_ns(problem: PlacementProblem, assignment: Assignment) -> Ints:
 
     With the unit's own time on d, the difference to its present device is the change of `total_cost_ns` by the move.
     """
+    spend(60 + 0.3 * problem.num_ops)
     crossings, device = crossings_of(problem), assignment.device
     places = 2 * problem.num_devices
     count = len(crossings.unit)

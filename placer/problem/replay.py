@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.model_tables import WIDE
 from placer.problem.problem import Assignment
@@ -37,6 +38,7 @@ class Replay:
         self._stride = max(1, -(-problem.num_ops // MAX_CHECKPOINTS))
         self._checkpoints: list[Checkpoint] = []
         state = StepState.first(problem)
+        spend(problem.num_ops)
         while state.queue:
             self._checkpoints.append(Checkpoint(simulator, state.copy()))
             simulator.advance(self._encoded, state, self._stride)
@@ -74,10 +76,12 @@ class Replay:
         growing = [*encoded.by_copy, encoded.began, encoded.arrived]
         for column, more in zip(growing, [*new.by_copy, new.began, new.arrived], strict=True):
             column.extend(more)
+        played = self.played
         latest = self._latest_ns(np.sort(self._position[changed]).tolist(), set(edges.tolist()))
         _write(columns, rows, old)
         for column in growing:
             del column[copies:]
+        spend(self.played - played)
         return simulator.whole_ns(latest, simulator.call_of_ns(used > 0))
 
     def _latest_ns(self, changed: list[int], edges: set[int]) -> int:

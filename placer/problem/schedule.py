@@ -9,6 +9,7 @@ from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Bools, Ints
 from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.incremental_encoding import IncrementalEncoding
@@ -77,6 +78,7 @@ class Simulator:
         """The step time alone. Each assignment is simulated once, however many simulators its problem has."""
         key = hashlib.blake2b(assignment.device.tobytes(), digest_size=16).digest()
         if key not in self._known_ns:
+            spend(self.problem.num_ops)
             self._known_ns[key] = self.whole_ns(self._played(assignment).latest_ns, self.call_ns(assignment))
         return self._known_ns[key]
 

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from placer.common.clock import unlimited
 from placer.common.units import format_bytes
 from placer.errors import OptionError
 from placer.problem.memory import excess
@@ -33,11 +34,13 @@ def answer(
         stop_reason: why the search ended. `NO_CHOICE` and `LIMIT_EXCEEDED` replace it where they hold.
         stop_detail: see `Solution`.
     """
-    value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
+    with unlimited():
+        value = total_cost_ns(problem, assignment) if objective == "total_cost" else Simulator(problem).step_ns(assignment)
+        excess_text = overfull(problem, assignment)
     if not (problem.units.allowed.sum(axis=1) > 1).any():
         lower_bound_ns, stop_reason, stop_detail = value, StopReason.NO_CHOICE, ""
     status = Status.OPTIMAL if value == lower_bound_ns else Status.FEASIBLE
-    if excess_text := overfull(problem, assignment):
+    if excess_text:
         status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, excess_text
     seconds = time.perf_counter() - started
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from placer.common.clock import now
 from placer.problem.memory import excess
 from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
@@ -46,7 +47,7 @@ class Auto:
                 two to three times as much where limits bind.
             seed: of the searches.
         """
-        started = time.perf_counter()
+        started, began = time.perf_counter(), now()
         if why := cannot_fit(problem):
             seconds = time.perf_counter() - started
             return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, why)
@@ -57,7 +58,8 @@ class Auto:
                     _default_unless_slower(problem, improved), chosen_because="the objective is the predicted step time"
                 )
             # No start of `step_time` meets the limits: look for any assignment that does.
-            feasible = CpSat().solve(problem, "total_cost", time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
+            remaining_s = CP_SAT_S if time_limit_s is None else began + time_limit_s - now()
+            feasible = CpSat().solve(problem, "total_cost", time_limit_s=remaining_s, seed=seed)
             if feasible.assignment is None:
                 return replace(feasible, chosen_because="the memory limits bind", objective=objective)
             priced = answer(
@@ -80,7 +82,8 @@ class Auto:
             relaxed = Lagrangian().solve(problem, objective, seed=seed)
             if relaxed.status is not Status.UNKNOWN:
                 return replace(relaxed, chosen_because=why)
-        solution = CpSat().solve(problem, objective, time_limit_s=time_limit_s or CP_SAT_S, seed=seed)
+        remaining_s = CP_SAT_S if time_limit_s is None else began + time_limit_s - now()
+        solution = CpSat().solve(problem, objective, time_limit_s=remaining_s, seed=seed)
         return replace(solution, chosen_because=why)
 
     def cite(self) -> str:

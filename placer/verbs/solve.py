@@ -11,6 +11,7 @@ from typing import Any
 from cost_models.base import CostModel
 from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
 from cost_models.registry import UnknownCostModelError, cost_model
+from placer.common.clock import counted
 from placer.common.escaping import brief
 from placer.common.garbage_collection import paused_collection
 from placer.common.suggestions import did_you_mean
@@ -32,11 +33,10 @@ from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 from placer.verbs.share import shared_costs, shared_machine
 
 _DEVICE_NAME = re.compile(r"/?(device:)?(?P<kind>[CG]PU)(:\d+|:\*)?", re.IGNORECASE)
-MAX_TIME_LIMIT_S = 1e9
-"""About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def _solved(
     formulation = formulate(graph, constraints, model, target, options.memory_limits)
     problem = formulation.problem
     try:
-        solution = _searched(problem.copy(), chosen, options)  # whatever the solver writes into its copy, the plan is priced here
+        solution = _searched(problem, chosen, options)
     except PlacerError:
         raise
     except Exception as error:  # a user's own solver may raise anything
@@ -126,7 +126,8 @@ def _solved(
     if not isinstance(solution, Solution):
         raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     if solution.assignment is None or solution.status is Status.UNKNOWN:
-        raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
+        with counted():  # the explanation, too, is the same on every machine
+            raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
 
     solution = replace(solution, assignment=assignment)
@@ -143,14 +144,13 @@ def _solved(
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
     """The solver's answer. Raises OptionError or InfeasibleError if the solver does not support the problem."""
-    if reason := chosen.unsupported(problem, options.objective):
+    if reason := chosen.unsupported(problem.copy(), options.objective):
         unlimited = problem.without_memory_limits()
         if chosen.unsupported(unlimited, options.objective):
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {reason}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {reason}. Way out: {way}.")
-    limit = {} if options.time_limit_s is None else {"time_limit_s": min(options.time_limit_s, MAX_TIME_LIMIT_S)}
-    return chosen.solve(problem, options.objective, seed=options.seed, **limit)
+    return run(chosen, problem, options.objective, seed=options.seed, time_limit_s=options.time_limit_s, effort=options.effort)
 
 
 def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:

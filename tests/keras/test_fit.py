@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.common.escaping import markup
 from placer.keras import step_race
 from tests.helpers.racing import RandomTest, random_races
 
@@ -339,6 +340,7 @@ def test_a_model_planned_for_another_machine_has_plans_for_it_and_runs_here_as_k
         model, found = trained(build, arguments(), devices="h100")
     _assert_equal(found, expected)
     assert model.placement.train.machine == "h100"
+    assert f"<pre>{markup(str(model.placement.train.view('layers')))}</pre>" in model.placement._repr_html_()
     assert f"sizes [{BATCH},6] of 'x'" in model.placement.train.summary()
     assert not isinstance(model.train_function, step_race.StepRace)
 

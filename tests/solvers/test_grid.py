@@ -11,12 +11,13 @@ import pytest
 
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES
-from placer.solvers.base import Objective, Status
+from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.registry import solver, solvers
+from placer.solvers.run import run
 from tests.helpers.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
-SECONDS = {"annealing": 0.02, "genetic": 0.02, "brute_force": 0.02, "step_time": None, "auto": None}
+EFFORT = {"annealing": 400, "genetic": 400, "brute_force": 400, "step_time": None, "auto": None}
 """These use up what they are given; the others end by themselves."""
 KNOW_LIMITS = {"auto", "lagrangian", "cp_sat", "m_topo", "m_etf", "m_sct", "earliest_finish", "greedy_benefit", "step_time"}
 KNOW_LIMITS |= {"chain_dp", "dfs_fill", "in_order_fill", "annealing", "genetic"}
@@ -38,7 +39,8 @@ def test_every_answer_is_valid(name: str, shape: str) -> None:
         if chosen.unsupported(problem, objective):
             assert limited or name in KINDS_OF_PROBLEM
             continue
-        solution = chosen.solve(problem, objective, time_limit_s=SECONDS.get(name, 20.0))
+        solution = run(chosen, problem, objective, effort=EFFORT.get(name, 500_000))
+        assert isinstance(solution, Solution)
         if solution.status is Status.UNKNOWN:
             assert limited
             assert name not in KNOW_LIMITS
@@ -46,7 +48,8 @@ def test_every_answer_is_valid(name: str, shape: str) -> None:
         assert solution.assignment is not None
         report = validate(problem, solution.assignment, solution.objective_ns if objective == "total_cost" else None)
         assert report.violations == ()
-        again = chosen.solve(problem, objective, time_limit_s=SECONDS.get(name, 20.0))
+        again = run(chosen, problem, objective, effort=EFFORT.get(name, 500_000))
+        assert isinstance(again, Solution)
         assert again.assignment is not None
         assert (again.assignment.device == solution.assignment.device).all()
 

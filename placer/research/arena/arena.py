@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -187,9 +188,14 @@ class _Contestant:
         described = {
             "solver": chosen.name,
             "options": _options(chosen),
-            "code": digest({"placer.research.arena.worker", *map(_module, parts)}),
+            "code": _code_and_state({"placer.research.arena.worker", *map(_module, parts)}, pickled),
         }
         return cls(described, pickled, script, isinstance(chosen, Heuristic))
+
+
+def _code_and_state(modules: set[str], pickled: bytes) -> str:
+    """The start of a SHA-256 of the code of modules, and of what a pickled solver holds, such as the weights of a policy."""
+    return hashlib.sha256(digest(modules).encode() + pickled).hexdigest()[:12]
 
 
 def _fields(chosen: Any) -> dict[str, Any]:

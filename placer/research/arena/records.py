@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -72,14 +73,22 @@ def add_line(path: str | Path, record: Record) -> None:
 
 
 def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
-    """By `contestant`, a label: the solver, its options, and the time limit if there are several."""
-    records = list(records)
-    several = len({record["time_limit_s"] for record in records}) > 1
-    return {
-        contestant(record): record["solver"]
+    """By `contestant`, a label that no other has: the solver, its options, and the time limit if there are several.
+
+    If two would have the same, as the runs of a solver before and after a change, also the code and the version of the package.
+    """
+    by_contestant = {contestant(record): record for record in records}
+    several = len({record["time_limit_s"] for record in by_contestant.values()}) > 1
+    label = {
+        identity: record["solver"]
         + (f"({record['options']})" if record["options"] else "")
         + (f" {record['time_limit_s']:g} s" if several else "")
-        for record in records
+        for identity, record in by_contestant.items()
+    }
+    count = Counter(label.values())
+    return {
+        identity: text if count[text] == 1 else f"{text} [{by_contestant[identity]['code']}, {by_contestant[identity]['placer']}]"
+        for identity, text in label.items()
     }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import time
+from contextlib import suppress
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, spend
 from placer.problem.arrays import Bools, Floats
 from placer.problem.memory import held_by_unit
 from placer.problem.price import total_cost_ns
@@ -40,30 +41,35 @@ def branch_and_bound(root: MemoryPrices, best: Assignment, *, time_limit_s: floa
         best: an assignment that fits.
         time_limit_s: in seconds.
     """
-    ends, problem = time.perf_counter() + time_limit_s, root.problem
+    ends, problem = now() + time_limit_s, root.problem
     root.ascend(MAX_CUTS, ends)
     least = total_cost_ns(problem, best)
     number = itertools.count()
     open_nodes = [(root.bound_ns, next(number), root)]
     closed = math.inf  # the lowest bound of the subproblems that cannot be divided
-    while open_nodes and open_nodes[0][0] < min(least, closed) and time.perf_counter() < ends:
-        bound, _, prices = heapq.heappop(open_nodes)
-        unit = _most_divided(prices)
-        if unit is None:
-            closed = min(closed, bound)
-            continue
-        for device in range(2):
-            part = _fixed(prices, unit, device)
-            part.ascend(MAX_CUTS, ends, enough_ns=least)
-            part.bound_ns = max(bound, part.bound_ns)
-            last = part.planes[-1]
-            fitting = repair(problem, last.assignment) if last.cost_ns < least else None
-            if fitting is not None and total_cost_ns(problem, fitting) < least:
-                best = local_search(problem, fitting, max_passes=MAX_PASSES, time_limit_s=max(0.0, ends - time.perf_counter()))
-                least = total_cost_ns(problem, best)
-            if part.bound_ns < least:
-                heapq.heappush(open_nodes, (part.bound_ns, next(number), part))
-    return best, int(min(least, closed, open_nodes[0][0] if open_nodes else math.inf))
+    dividing = math.inf  # the bound of the subproblem that is being divided
+    with limit(ends - now()), suppress(TimeUpError):
+        while open_nodes and open_nodes[0][0] < min(least, closed):
+            spend(1)
+            bound, _, prices = heapq.heappop(open_nodes)
+            unit = _most_divided(prices)
+            if unit is None:
+                closed = min(closed, bound)
+                continue
+            dividing = bound
+            for device in range(2):
+                part = _fixed(prices, unit, device)
+                part.ascend(MAX_CUTS, ends, enough_ns=least)
+                part.bound_ns = max(bound, part.bound_ns)
+                last = part.planes[-1] if part.planes else None
+                fitting = repair(problem, last.assignment) if last is not None and last.cost_ns < least else None
+                if fitting is not None and total_cost_ns(problem, fitting) < least:
+                    best = local_search(problem, fitting, max_passes=MAX_PASSES)
+                    least = total_cost_ns(problem, best)
+                if part.bound_ns < least:
+                    heapq.heappush(open_nodes, (part.bound_ns, next(number), part))
+            dividing = math.inf
+    return best, int(min(least, closed, dividing, open_nodes[0][0] if open_nodes else math.inf))
 
 
 def _fixed(prices: MemoryPrices, unit: int, device: int) -> MemoryPrices:

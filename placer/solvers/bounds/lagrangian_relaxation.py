@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.arrays import Floats
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
@@ -62,7 +63,7 @@ def lagrangian_relaxation(
         seed: of the price scales.
         halves: also make partitions over half of the accelerators, a quarter and so on, which need fewer copies.
     """
-    started = time.perf_counter()
+    started = now()
     timed = not math.isinf(time_limit_s)
     effort = CUT_OPS // max(1, problem.num_ops)
     cuts = MAX_CUTS if timed else min(MAX_CUTS, max(MIN_CUTS, effort))
@@ -81,24 +82,28 @@ def lagrangian_relaxation(
             bound = max(bound, relaxed_prices.bound_ns)
 
     costs: dict[bytes, tuple[int, Assignment]] = {}
-    for price_scale in _price_scales(problem.num_ops, scales if prices.moments else 1, seed):
-        for candidate in _cuts_at_limits(problem, prices.per_byte(), price_scale):
-            fitting = repair(problem, candidate)
-            if fitting is not None:
-                costs.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
-        if time.perf_counter() > started + 0.7 * time_limit_s:
-            break
-    subsets = [DeviceSubset(problem, np.arange(problem.num_devices)), *(halved(problem) if halves else ())]
-    for fitting in _partitions_that_fit(subsets) if prices.moments else ():
-        costs.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
-    ranked = [a for _, a in sorted(costs.values(), key=lambda entry: entry[0])]
-    for k, assignment in enumerate(ranked[:improved]):
-        remaining_s = (started + time_limit_s - time.perf_counter()) / (improved - k)
-        if remaining_s <= 0:
-            break
-        better = local_search(problem, assignment, max_passes=passes, time_limit_s=remaining_s)
-        costs.setdefault(better.device.tobytes(), (total_cost_ns(problem, better), better))
-    return Relaxation(tuple(a for _, a in sorted(costs.values(), key=lambda entry: entry[0])), bound, prices)
+
+    def offer(fitting: Assignment | None) -> None:
+        if fitting is not None:
+            costs.setdefault(fitting.device.tobytes(), (total_cost_ns(problem, fitting), fitting))
+
+    def ranked() -> list[Assignment]:
+        return [a for _, a in sorted(costs.values(), key=lambda entry: entry[0])]
+
+    with limit(started + time_limit_s - now()), suppress(TimeUpError):
+        for price_scale in _price_scales(problem.num_ops, scales if prices.moments else 1, seed):
+            with limit(started + 0.7 * time_limit_s - now()):
+                candidates = _cuts_at_limits(problem, prices.per_byte(), price_scale)
+            for candidate in candidates:
+                offer(repair(problem, candidate))
+            if now() > started + 0.7 * time_limit_s:
+                break
+        subsets = [DeviceSubset(problem, np.arange(problem.num_devices)), *(halved(problem) if halves else ())]
+        for fitting in _partitions_that_fit(subsets) if prices.moments else ():
+            offer(fitting)
+        for k, assignment in enumerate(ranked()[:improved]):
+            offer(local_search(problem, assignment, max_passes=passes, time_limit_s=remaining_s() / (improved - k)))
+    return Relaxation(tuple(ranked()), bound, prices)
 
 
 def _partitions_that_fit(subsets: list[DeviceSubset]) -> Iterator[Assignment]:
@@ -130,7 +135,10 @@ def _cuts_at_limits(problem: PlacementProblem, memory_price: Floats, price_scale
     under = over = None
     factor = 1.0
     for _ in range(DOUBLINGS + HALVINGS if memory_price.any() else 1):
-        cut = cheapest_cut(problem, factor * memory_price, price_scale).assignment
+        try:
+            cut = cheapest_cut(problem, factor * memory_price, price_scale).assignment
+        except TimeUpError:
+            break
         if not excess(problem, cut).any():
             high, under = factor, cut
         else:

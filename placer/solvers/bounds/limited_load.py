@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.arrays import Floats
 from placer.problem.parts import Links
 from placer.problem.problem import Assignment, PlacementProblem
@@ -23,8 +25,6 @@ WEIGHT_UPDATES = 5
 """Number of updates of the multiplicative weights."""
 LEARNING_RATE = 4.0
 """Exponent of the multiplicative weights: how fast they follow the loads."""
-MIN_CP_SAT_S = 0.01
-"""Least time limit of constraint programming, in seconds."""
 SCALE = 1024
 """Weighted loads are rounded down to 1/`SCALE` ns."""
 MAX_UNITS = 2_000
@@ -42,18 +42,22 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
     Args:
         seconds: the time limit.
     """
-    started = time.perf_counter()
+    best = 0
+    with limit(seconds), suppress(TimeUpError):
+        for load_ns in _load_bounds_ns(simulator):
+            best = max(best, load_ns)
+    return simulator.whole_ns(best, simulator.least_call_ns)
+
+
+def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
+    """Yields bounds on the least load of the busiest resource, in ns, for weights that follow the loads."""
     problem = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
     if problem is None:
-        return 0
+        return
     load = _shared_loads(simulator)
     weight = np.full(load.shape[2], 1 / load.shape[2])
     first = np.unique(problem.ops.unit, return_index=True)[1]
-    best = 0
     for k in range(WEIGHT_UPDATES):
-        remaining_s = seconds - (time.perf_counter() - started)
-        if remaining_s <= 0:
-            break
         weighted = np.zeros_like(problem.ops.time_ns)
         weighted[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
         free = np.zeros_like(problem.links.latency_ns)
@@ -62,12 +66,11 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
             ops=replace(problem.ops, time_ns=weighted),
             links=Links(latency_ns=free, ns_per_byte=free.astype(np.float64)),
         )
-        bound, assignment = _least_cost(relaxation, remaining_s / (WEIGHT_UPDATES - k))
-        best = max(best, bound // SCALE)
+        bound, assignment = _least_cost(relaxation, remaining_s() / (WEIGHT_UPDATES - k))
+        yield bound // SCALE
         busy = load[np.arange(len(load)), assignment.device].sum(axis=0)
         weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
-    return simulator.whole_ns(best, simulator.least_call_ns)
 
 
 def _shared_loads(simulator: Simulator) -> Floats:
@@ -87,7 +90,7 @@ def _shared_loads(simulator: Simulator) -> Floats:
 
 def _least_cost(problem: PlacementProblem, seconds: float) -> tuple[int, Assignment]:
     """A bound on the total cost of assignments that fit, in ns, and an assignment near it, which may exceed limits."""
-    started = time.perf_counter()
+    started = now()
     reduced = reduce(problem)
     prices = MemoryPrices(reduced.problem)
     prices.ascend(MAX_CUTS, started + seconds / 2)
@@ -95,7 +98,6 @@ def _least_cost(problem: PlacementProblem, seconds: float) -> tuple[int, Assignm
     if choices(reduced.problem) <= MAX_UNITS:
         model = Model(reduced.problem)
         model.limit(prices.moments)
-        remaining_s = max(MIN_CP_SAT_S, started + seconds - time.perf_counter())
-        _, candidate, proved = model.minimise(assignment, remaining_s, seed=0)
+        _, candidate, proved = model.minimise(assignment, max(0.0, started + seconds - now()), seed=0)
         bound, assignment = max(bound, proved), assignment if candidate is None else candidate
     return bound, reduced.invert(assignment)

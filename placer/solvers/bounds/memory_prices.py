@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.arrays import Floats, Ints
 from placer.problem.memory import usage
 from placer.problem.price import total_cost_ns
@@ -88,9 +89,13 @@ class MemoryPrices:
 
         Args:
             max_cuts: limit of the number of cuts.
-            ends: on `time.perf_counter`; the last cut may end later.
+            ends: on `placer.common.clock.now`; the last cut may end later.
             enough_ns: a bound of this height is high enough.
         """
+        with limit(ends - now()), suppress(TimeUpError):
+            self._ascend(max_cuts, enough_ns)
+
+    def _ascend(self, max_cuts: int, enough_ns: float) -> None:
         problem, limits = self.problem, self.problem.devices.memory_limit_bytes
         work = problem.unit_time_ns.copy()
         for unit, device in self.fixed.items():
@@ -110,7 +115,7 @@ class MemoryPrices:
                 CuttingPlane(cut.assignment, total_cost_ns(problem, cut.assignment), usage(problem, cut.assignment))
             )
             self._add_moments(self.planes[-1].held)
-            if not self.moments or self.bound_ns >= enough_ns or time.perf_counter() > ends:
+            if not self.moments or self.bound_ns >= enough_ns or remaining_s() <= 0:
                 break
             model = self._maximise_planes(box)
             if model is not None and model[1] - self.bound_ns <= REL_GAP_TOL * model[1]:
@@ -139,11 +144,11 @@ class MemoryPrices:
     def _add_moments(self, held: Ints | Floats) -> bool:
         """Gives a price of 0 to the worst moment over a limit in each part of the step; returns whether there was a new one."""
         known = len(self.moments)
-        for device, limit in enumerate(self.problem.devices.memory_limit_bytes.tolist()):
+        for device, limit_bytes in enumerate(self.problem.devices.memory_limit_bytes.tolist()):
             for part in np.array_split(np.arange(self.problem.num_ops), PARTS_OF_STEP):
-                if limit >= 0 and len(part):
+                if limit_bytes >= 0 and len(part):
                     worst = (device, int(part[np.argmax(held[device, part])]))
-                    if held[worst] > limit and worst not in self.moments:
+                    if held[worst] > limit_bytes and worst not in self.moments:
                         self.moments.append(worst)
         self.best = np.append(self.best, np.zeros(len(self.moments) - len(self.best)))
         return len(self.moments) > known

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import OP_RUNS_PER_S, add_work_s, now, unlimited
 from placer.problem.arrays import Floats, Ints
 from placer.problem.problem import Assignment
 from placer.problem.schedule import ASLEEP_NS, Simulator
@@ -43,24 +43,27 @@ def branch(simulator: Simulator, limit_ns: int, *, effort: float, ends: float) -
     Args:
         limit_ns: the step time of a known assignment.
         effort: limit of the effort, in simulations.
-        ends: on `time.perf_counter`.
+        ends: on `placer.common.clock.now`; limits around the search do not end it.
     """
     tree = _Tree(simulator)
     best, shortest_ns, spent = None, limit_ns, 0.0
     stack = [_Nodes(0, np.full((1, tree.units), NOWHERE), tree.least.sum(axis=0)[None], np.zeros(1, np.int64))]
     while stack:
-        if spent > effort or time.perf_counter() > ends:
+        if spent > effort or now() > ends:
             return Branching(best, min(shortest_ns, *(int(nodes.bound_ns.min()) for nodes in stack)), spent)
         nodes = stack.pop().where_shorter(shortest_ns)
         if nodes.depth < tree.units:
             children = tree.children(nodes, shortest_ns)
-            spent += NODE_EFFORT * len(nodes.device) * simulator.problem.num_devices**2
+            work = NODE_EFFORT * len(nodes.device) * simulator.problem.num_devices**2
+            spent += work
+            add_work_s(work * simulator.problem.num_ops / OP_RUNS_PER_S)
             stack.extend(children.parts())
             continue
         for device in nodes.device:
             assignment = Assignment(device)
             spent += 1
-            step_ns = simulator.step_ns(assignment)
+            with unlimited():
+                step_ns = simulator.step_ns(assignment)
             if step_ns < shortest_ns:
                 best, shortest_ns = assignment, step_ns
     return Branching(best, shortest_ns, spent)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, spend
 from placer.problem.memory import excess
 from placer.problem.model_tables import tables_of
 from placer.problem.price import total_cost_ns
@@ -16,17 +18,19 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
-from placer.solvers.search.annealing import MIN_CLOCKED_LIMIT_S, moves_within
+from placer.solvers.search.annealing import moves_within
 from placer.solvers.sources import own_work
 
 MAX_ASSIGNMENTS = 2**20
+NODE_OP_RUNS = 3
+"""The work at a node of the tree, see `placer.common.clock.spend`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BruteForce:
-    """Prices all assignments, except where the work of the units that are placed first is no less than the best objective.
+    """Prices all assignments, except those whose work alone takes as long as the best one so far.
 
-    That work is all of it for the total cost, and that of the busiest stream or thread for the step time.
+    For the total cost, the work is the sum of all ops' times. For the step time, it is the work of the busiest stream or threads.
     """
 
     name: str = "brute_force"
@@ -38,24 +42,23 @@ class BruteForce:
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         """Prices as many assignments as about the time limit allows. Exact if these are all."""
-        started, limited, remaining = (
-            time.perf_counter(),
-            limits_can_bind(problem),
-            moves_within(problem, objective, time_limit_s),
-        )
-        ends = started + time_limit_s if time_limit_s >= MIN_CLOCKED_LIMIT_S else math.inf
-        tree, simulator, best = _Tree(problem, objective), Simulator(problem), None
-        for assignment in tree.leaves():
-            if not remaining or time.perf_counter() > ends:
-                break
-            remaining -= 1
-            value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulator.step_ns(assignment)
-            if value < tree.best_ns and not (limited and excess(problem, assignment).any()):
-                best, tree.best_ns = assignment, value
-        else:
-            if best is None:
-                seconds = time.perf_counter() - started
-                return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE)
+        started, limited = time.perf_counter(), limits_can_bind(problem)
+        remaining = moves_within(problem, objective, time_limit_s)
+        tree, simulator, best, all_priced = _Tree(problem, objective), Simulator(problem), None, False
+        with limit(time_limit_s), suppress(TimeUpError):
+            for assignment in tree.leaves():
+                if not remaining:
+                    break
+                remaining -= 1
+                value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulator.step_ns(assignment)
+                if value < tree.best_ns and not (limited and excess(problem, assignment).any()):
+                    best, tree.best_ns = assignment, value
+            else:
+                all_priced = True
+        if all_priced and best is None:
+            seconds = time.perf_counter() - started
+            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE)
+        if all_priced and best is not None:
             return answer(
                 problem, objective, best, solver=self.name, started=started,
                 stop_reason=StopReason.PROVED_OPTIMAL, lower_bound_ns=int(tree.best_ns),
@@ -102,6 +105,7 @@ class _Tree:
 
     def leaves(self, level: int = 0) -> Iterator[Assignment]:
         """The assignments below the current node, without those that have too much work."""
+        spend(NODE_OP_RUNS)
         if max(load / n for load, n in zip(self._load, self._workers, strict=True)) + self._later[level] >= self.best_ns:
             return
         if level == len(self._order):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, spend, unlimited
 from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.edges import edges_of
@@ -20,6 +21,10 @@ from placer.solvers.primitives.ideals import Edges, contained, ideals, precedenc
 
 MAX_IDEALS, MAX_IDEALS_LIMITED = 600, 150
 """Limits of the number of ideals; the second holds where memory limits can bind, since each piece's memory is then checked."""
+MIN_IDEALS = 10
+"""With so few ideals, the time limit no longer holds."""
+PIECE_SHARE = 0.01
+"""The work of pricing a crossing in one piece, see `placer.common.clock.spend`."""
 MAX_PIECE_USES = 100_000_000
 """Limit of the number of pieces times the uses of crossings in each."""
 FORBIDDEN_NS = np.iinfo(np.int64).max // 4
@@ -42,9 +47,17 @@ class ChainDp:
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Runs the dynamic programme, whatever the time limit."""
+        """Runs the dynamic programme over as many ideals as the time allows: each time it is too short, over a third as many."""
         started = time.perf_counter()
-        assignment, all_ideals = contiguous(problem)
+        max_ideals = MAX_IDEALS
+        while True:
+            try:
+                with unlimited() if max_ideals <= MIN_IDEALS else limit(time_limit_s / 2):
+                    assignment, all_ideals = contiguous(problem, max_ideals)
+                break
+            except TimeUpError:
+                max_ideals //= 3
+                time_limit_s /= 2
         detail = "contiguous splits, every ideal" if all_ideals else "contiguous splits, prefixes of depth-first orders"
         return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=detail)
 
@@ -53,13 +66,12 @@ class ChainDp:
         return SOURCE
 
 
-def contiguous(problem: PlacementProblem) -> tuple[Assignment, bool]:
-    """The contiguous split of least total cost, and whether all ideals were tried."""
+def contiguous(problem: PlacementProblem, max_ideals: int = MAX_IDEALS) -> tuple[Assignment, bool]:
+    """The contiguous split of least total cost over at most so many ideals, and whether all ideals were tried."""
     rest = np.where(problem.units.allowed[:, problem.devices.host], problem.devices.host, problem.units.allowed.argmax(axis=1))
     limited = limits_can_bind(problem)
-    max_ideals = min(
-        MAX_IDEALS_LIMITED if limited else MAX_IDEALS, math.isqrt(MAX_PIECE_USES // max(1, len(crossings_of(problem).user)))
-    )
+    limit_of_kind = MAX_IDEALS_LIMITED if limited else MAX_IDEALS
+    max_ideals = min(max_ideals, limit_of_kind, math.isqrt(MAX_PIECE_USES // max(1, len(crossings_of(problem).user))))
     family, all_ideals = ideals(problem.num_units, _order(problem), max(2, max_ideals))
     within = contained(family)
     count = len(family)
@@ -110,6 +122,7 @@ def _piece_costs_ns(problem: PlacementProblem, family: Bools, rest: Ints, d: int
 
     crossings = crossings_of(problem)
     for x, maker in enumerate(crossings.unit.tolist()):
+        spend(20 + PIECE_SHARE * len(family) ** 2)
         maker_inside = inside(maker)
         made_at, else_at = int(crossings.place[x, d]), int(crossings.place[x, rest[maker]])
         used: dict[int, Bools] = {}

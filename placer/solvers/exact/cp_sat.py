@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, unlimited
 from placer.problem.memory import excess
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
@@ -57,72 +59,102 @@ class CpSat:
 
         The bound is the higher one of the relaxation's and the program's.
         """
-        started = time.perf_counter()
+        started, ends = time.perf_counter(), now() + time_limit_s
         if why := cannot_fit(problem):
             seconds = time.perf_counter() - started
             return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, why)
-        reduced = reduce(problem)
-        original, problem = problem, reduced.problem
-        limited = limits_can_bind(problem)
-        relaxation = lagrangian_relaxation(problem, time_limit_s=RELAXATION_SHARE * time_limit_s, seed=seed)
-        bound, starts = relaxation.bound_ns, _starts(problem, relaxation)
-        fitting = [a for a in (repair(problem, start) if limited else start for start in starts) if a is not None]
-        best = min(fitting, key=lambda a: total_cost_ns(problem, a), default=None)
-
-        if best is not None and choices(problem) > MAX_UNITS and total_cost_ns(problem, best) > bound:
-            best = search_neighbourhoods(
-                problem, best, relaxation.assignments, relaxation.moments, seconds=NEIGHBOURHOOD_SHARE * time_limit_s, seed=seed
-            )
-            if problem.num_devices == 2:
-                remaining_s = time_limit_s - (time.perf_counter() - started)
-                best, proved = branch_and_bound(relaxation.prices, best, time_limit_s=remaining_s)
-                bound = max(bound, proved)
-        model: Model | None = None
-        if limited and best is None:
-            model = _limited_model(problem, relaxation, starts)
-            nearest = min(starts, key=lambda a: int(excess(problem, a).sum()))
-            nearest, missing_bytes = model.least_excess(nearest, time_limit_s - (time.perf_counter() - started), seed)
-            if missing_bytes:
-                return self._infeasible(objective, missing_bytes, started)
-            best = None if excess(problem, nearest).any() else nearest
-        reason = StopReason.TIME_LIMIT
-        while (remaining_s := time_limit_s - (time.perf_counter() - started)) > 0:
-            if best is not None and total_cost_ns(problem, best) <= bound:
-                reason = StopReason.PROVED_OPTIMAL
-                break
-            if model is None:
-                model = _limited_model(problem, relaxation, starts)
-            status, candidate, proved = model.minimise(best or starts[0], remaining_s, seed, proving=True)
-            if status is Status.INFEASIBLE:
-                _, missing_bytes = model.least_excess(starts[0], max(1.0, remaining_s), seed)
-                return self._infeasible(objective, max(1, missing_bytes), started)
-            bound = max(bound, proved)
-            if candidate is None:
-                break
-            if not limited or not excess(problem, candidate).any():
-                best = min((a for a in (best, candidate) if a is not None), key=lambda a: total_cost_ns(problem, a))
-                if status is Status.FEASIBLE:
-                    break
-                continue
-            repaired = repair(problem, candidate)
-            if repaired is not None and (best is None or total_cost_ns(problem, repaired) < total_cost_ns(problem, best)):
-                best = repaired
-            model.limit_where_exceeded(candidate)
-        if best is None:
-            return Solution(
-                None, Status.UNKNOWN, objective, 0, bound, self.name, time.perf_counter() - started,
-                StopReason.NOT_FOUND, f"within {time_limit_s:g} s",
-            )  # fmt: skip
-        best = reduced.invert(best)
-        return answer(original, objective, best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=bound)
-
-    def _infeasible(self, objective: Objective, missing_bytes: int, started: float) -> Solution:
-        detail, seconds = f"they would have to be at least {missing_bytes} bytes higher in all", time.perf_counter() - started
-        return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, detail)
+        state = _Search(problem)
+        try:
+            with limit(time_limit_s):
+                reason = state.run(time_limit_s, ends, seed)
+        except TimeUpError:
+            reason = StopReason.TIME_LIMIT
+        if state.missing_bytes:
+            detail = f"they would have to be at least {state.missing_bytes} bytes higher in all"
+            seconds = time.perf_counter() - started
+            return Solution(None, Status.INFEASIBLE, objective, 0, 0, self.name, seconds, StopReason.PROVED_INFEASIBLE, detail)
+        if state.best is None:
+            seconds, detail = time.perf_counter() - started, f"within {time_limit_s:g} s"
+            return Solution(None, Status.UNKNOWN, objective, 0, state.bound_ns, self.name, seconds, StopReason.NOT_FOUND, detail)
+        return answer(
+            problem, objective, state.best, solver=self.name, started=started, stop_reason=reason, lower_bound_ns=state.bound_ns
+        )
 
     def cite(self) -> str:
         """The solver, large neighbourhood search, Lagrangian relaxation, and branch and bound."""
         return references(PERRON, SHAW, FISHER, LAND)
+
+
+class _Search:
+    """The state of a search, which may end at any moment."""
+
+    def __init__(self, problem: PlacementProblem) -> None:
+        self._original = problem
+        self.bound_ns = 0
+        self.missing_bytes = 0
+        """A lower bound on the bytes over all limits; above 0 if no assignment fits."""
+        self.best: Assignment | None = None
+        """Of the original problem."""
+
+    def run(self, time_limit_s: float, ends: float, seed: int) -> StopReason:
+        """Searches as `CpSat.solve` says; returns why it ended."""
+        reduced = reduce(self._original)
+        problem = reduced.problem
+        limited = limits_can_bind(problem)
+
+        best: Assignment | None = None
+
+        def offer(assignment: Assignment | None) -> None:
+            nonlocal best
+            if assignment is not None and (best is None or total_cost_ns(problem, assignment) < total_cost_ns(problem, best)):
+                best = assignment
+                self.best = reduced.invert(best)
+
+        for start in _simple_starts(problem):
+            if best is None:
+                with unlimited():
+                    offer(repair(problem, start) if limited else start)
+        relaxation = lagrangian_relaxation(problem, time_limit_s=RELAXATION_SHARE * time_limit_s, seed=seed)
+        self.bound_ns, starts = relaxation.bound_ns, _starts(problem, relaxation)
+        for start in starts:
+            offer(repair(problem, start) if limited else start)
+        if best is not None and choices(problem) > MAX_UNITS and total_cost_ns(problem, best) > self.bound_ns:
+            seconds = NEIGHBOURHOOD_SHARE * time_limit_s
+            offer(search_neighbourhoods(problem, best, relaxation.assignments, relaxation.moments, seconds=seconds, seed=seed))
+            if problem.num_devices == 2:
+                branched, proved = branch_and_bound(relaxation.prices, best, time_limit_s=ends - now())
+                offer(branched)
+                self.bound_ns = max(self.bound_ns, proved)
+        if best is not None and total_cost_ns(problem, best) <= self.bound_ns:
+            return StopReason.PROVED_OPTIMAL
+        model = _limited_model(problem, relaxation, starts)
+        if limited and best is None:
+            nearest = min(starts, key=lambda a: int(excess(problem, a).sum()))
+            nearest, self.missing_bytes = model.least_excess(nearest, ends - now(), seed)
+            if self.missing_bytes:
+                return StopReason.PROVED_INFEASIBLE
+            if not excess(problem, nearest).any():
+                offer(nearest)
+        while ends > now():
+            if best is not None and total_cost_ns(problem, best) <= self.bound_ns:
+                return StopReason.PROVED_OPTIMAL
+            status, candidate, proved = model.minimise(best or starts[0], ends - now(), seed, proving=True)
+            if status is Status.INFEASIBLE:
+                self.missing_bytes = 1
+                _, missing_bytes = model.least_excess(starts[0], ends - now(), seed)
+                self.missing_bytes = max(1, missing_bytes)
+                return StopReason.PROVED_INFEASIBLE
+            self.bound_ns = max(self.bound_ns, proved)
+            if candidate is None:
+                break
+            with unlimited():
+                fits = not limited or not excess(problem, candidate).any()
+                offer(candidate if fits else repair(problem, candidate))
+            if fits and status is Status.FEASIBLE:
+                break
+            if not fits:
+                model.limit_where_exceeded(candidate)
+        return StopReason.TIME_LIMIT
 
 
 def cannot_fit(problem: PlacementProblem) -> str:
@@ -158,9 +190,16 @@ def _limited_model(problem: PlacementProblem, relaxation: Relaxation, starts: li
     return model
 
 
+def _simple_starts(problem: PlacementProblem) -> Iterator[Assignment]:
+    """Assignments to start from, computed one by one; some may exceed limits."""
+    yield default_assignment(problem)
+    yield all_on(problem, "CPU")
+    yield greedy_assignment(problem)
+
+
 def _starts(problem: PlacementProblem, relaxation: Relaxation) -> list[Assignment]:
     """Distinct assignments to start from; some may exceed limits."""
-    candidates = [*relaxation.assignments[:1], greedy_assignment(problem), default_assignment(problem), all_on(problem, "CPU")]
+    candidates = [*relaxation.assignments[:1], *_simple_starts(problem)]
     return list({a.device.tobytes(): a for a in candidates}.values())
 
 

@@ -22,7 +22,7 @@ SOURCE = (
 def fcp_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules ready ops by their longest path to the end of the step, each where it starts first of two devices.
 
-    The two are the device that is idle first, and that from which the last message comes. Only D ready ops are kept in order of
+    The two are the device that is idle first, and the sender of the op's last message. Only D ready ops are kept in order of
     their paths; the others wait in the order in which they became ready. The paper's processors are equal: paths here take the
     times of ops and copies at the mean speed of devices and links. Time: N log D + E, plus E D of the frame.
     """
@@ -51,7 +51,7 @@ def fcp_schedule(problem: PlacementProblem) -> Schedule:
 
 
 def _one_of_two(ready: ReadyList, op: int, wait: list[float]) -> int:
-    """Of the device that is idle first and that of the last message, the one where an op starts first."""
+    """The device that is idle first, or the sender of the last message if the op starts earlier there."""
     idle, (_, sender) = first_idle(ready, op), last_message(ready.schedule, op, wait)
     starts = ready.starts(np.array([op]))[0]
     return idle if sender < 0 or starts[idle] <= starts[sender] else sender

@@ -1,4 +1,4 @@
-"""FLB: of two candidates, the ready op that starts first: one that waits for its messages, and one that waits for a device."""
+"""FLB: one ready op that waits for a message, or one that waits for a device, whichever starts first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SOURCE = (
 def flb_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules the one of two ready ops that starts first.
 
-    An op's enabling device is that from which its last message comes. If that message arrives when its enabling device is idle
-    already, the op can start earliest there, and nowhere else. The first candidate is, of those ops, the one that starts first
-    on its enabling device. The second is, of the other ops, the one whose last message arrives first, on the device that is
-    idle first. The paper's processors are equal: messages take the time at the mean speed of links. Time: N W for at most W
-    ready ops.
+    The enabling device of an op is the sender of its last message. If the message arrives when the enabling device is idle
+    already, the op waits for the message, and starts first on that device. The first candidate is the op that starts first of
+    those, on its enabling device. The second candidate is the op whose last message arrives first of all others, on the device
+    that is idle first. The paper's processors are equal: messages take the time at the mean speed of links. Time: N W for at most
+    W ready ops.
     """
     wait = mean_copy_ns(problem, of_speeds=True).tolist()
     message: dict[int, tuple[float, int]] = {}
@@ -33,7 +33,14 @@ def flb_schedule(problem: PlacementProblem) -> Schedule:
 
 
 def _earlier_start(wait: list[float], message: dict[int, tuple[float, int]], ready: ReadyList, ops: Ints) -> tuple[int, int]:
-    """Args: the times of copies, [E]; the last message of ops, which is filled in; the ready ops."""
+    """The candidate that starts first, and its device.
+
+    Args:
+        wait: [E]: the time of each copy.
+        message: the last message of each op; those of new ops are added.
+        ready: the schedule so far.
+        ops: the ready ops.
+    """
     starts = ready.starts(ops)
     enabled: list[tuple[int, int, int, int]] = []  # start, device, arrival, op
     others: list[tuple[float, int, int]] = []  # arrival of the last message, op, row

@@ -22,10 +22,15 @@ SOURCE = (
 def gdl_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules the ready op with the highest global dynamic level, on the device where its dynamic level is the highest.
 
-    The dynamic level of an op on a device is its longest path to the end of the step in median times without copies, less its
-    start there, plus what it takes less there than its median, plus what the op with its largest tensor can save by being near
-    (descendant consideration). The global dynamic level is the highest level, plus what the op loses on its second best device;
-    an op with one device loses nothing. Time: N W D + E D² for at most W ready ops.
+    The dynamic level of an op on a device is the sum of
+
+    - the longest path from the op to the end of the step, in median times and without copies;
+    - minus the time at which it would start there;
+    - its median time minus its time there;
+    - the time that one later op can save by being near: the op that takes most bytes from it (descendant consideration).
+
+    The global dynamic level of an op is its highest dynamic level, plus the difference between that and the second highest; an op
+    with one device has no difference. Time: N W D + E D² for at most W ready ops.
     """
     schedule = Schedule(problem)
     median = _median_ns(problem)

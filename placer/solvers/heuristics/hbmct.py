@@ -19,10 +19,11 @@ SOURCE = (
 def hbmct_schedule(problem: PlacementProblem) -> Schedule:
     """Schedules groups of independent ops, one group after the other.
 
-    In the order of upward ranks, a new group begins at each op that takes a tensor of its group. In a group, each op goes where
-    it would end first if it were alone; then, as long as that shortens the group, one op of the device that ends last moves to
-    the device that then ends first. Devices run the ops of a group by when these can start. An op whose unit has another op in
-    the group, or a device already, does not move. Time: up to G² moves for the G ops of a group, each in time G D.
+    Ops come in the order of upward ranks; a new group begins at each op that takes a tensor of its group. In a group, each op is
+    put where it would end first if it were alone. Then one op of the device that ends last moves to another device, again and
+    again, as long as the other device then ends before that time. The moves tried first are of ops that can start early; of
+    devices, the one that ends first is taken. Devices run the ops of a group by when these can start. An op does not move if its
+    unit has another op in the group, or a device already. Time: up to G² moves for the G ops of a group, each in time G D.
     """
     ready = ReadyList(problem)
     for group in independent_groups(ready.schedule):

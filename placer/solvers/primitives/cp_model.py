@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from threading import Event
@@ -11,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.clock import now, spend
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess, holdings, usage
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import everything_bytes
 from placer.solvers.base import Status
-from placer.solvers.primitives.or_tools import Running, cp_search, cp_solver
+from placer.solvers.primitives.or_tools import Running, add_search, cp_search, cp_solver
 from placer.solvers.primitives.symmetry import canonical, interchangeable
 
 PERRON = (
@@ -27,8 +27,6 @@ PERRON = (
 LINEARIZATION = 2
 """Puts all clauses into the linear relaxation. The relaxation of a minimum cut is integral, so with a few limits there is little
 to search. With this setting, one worker proves in a second what eight strategies in turns prove in a minute."""
-DETERMINISTIC_TIME_PER_S = 0.3
-"""Deterministic time of CP-SAT that one second always suffices for, so that it ends a search before the time limit does."""
 HEAD_START_S = 0.2
 """Time before the second search, which raises the bound, is started; in seconds."""
 EXCESS_REL_TOL = 0.01
@@ -43,6 +41,7 @@ class Model:
     def __init__(self, problem: PlacementProblem) -> None:
         from ortools.sat.python import cp_model
 
+        spend(1_000 + 20 * problem.num_ops * problem.num_devices)
         self._problem = problem
         self._cp = cp_model
         self._model: Any = cp_model.CpModel()
@@ -169,6 +168,7 @@ class Model:
             solver, status, proved = self._search_and_prove(solver, seconds, seed)
         else:
             status = cp_search(solver, self._model)
+            add_search(solver.response_proto.deterministic_time)
         if status == self._cp.INFEASIBLE:
             return Status.INFEASIBLE, None, 0
         bound = max(0, proved, math.ceil(solver.best_objective_bound - 0.5))
@@ -182,10 +182,13 @@ class Model:
     def _search_and_prove(self, solver: Any, seconds: float, seed: int) -> tuple[Any, Any, int]:
         """Runs a search, and a second one that raises the bound; returns the one with the better result, its status, and a bound.
 
-        Each ends after a fixed amount of work, and the first wins a tie, so that equal runs give equal assignments.
+        Each ends after a fixed amount of work, and the first wins a tie, so that equal runs give equal assignments. The work that
+        the clock counts does not depend on which of the two ends first: up to the last solution if that is optimal, else all.
         """
-        prover, proved, value, ended = self._solver(seconds, seed), 0, math.inf, Event()
+        head_start_s = min(HEAD_START_S, seconds / 4)
+        prover, proved, value, ended = self._solver(seconds - head_start_s, seed), 0, math.inf, Event()
         prover.parameters.use_objective_lb_search = True
+        found_at = 0.0
         solved = (self._cp.OPTIMAL, self._cp.FEASIBLE)
 
         def raise_bound(bound: float) -> None:
@@ -196,13 +199,13 @@ class Model:
 
         class OnSolution(self._cp.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]
             def on_solution_callback(self) -> None:
-                nonlocal value
-                value = round(self.objective_value)
+                nonlocal value, found_at
+                value, found_at = round(self.objective_value), self.deterministic_time
                 if value <= proved:
                     self.stop_search()
 
         def prove() -> Any:
-            return self._cp.UNKNOWN if ended.wait(HEAD_START_S) else prover.solve(self._model)
+            return self._cp.UNKNOWN if ended.wait(head_start_s) else prover.solve(self._model)
 
         prover.best_bound_callback = raise_bound
         second = Running(prove, prover.stop_search)
@@ -214,6 +217,8 @@ class Model:
             ended.set()
             second.stop()
         proof = second.result()
+        whole = status in (self._cp.OPTIMAL, self._cp.INFEASIBLE) or value <= proved
+        add_search(found_at if whole else solver.parameters.max_deterministic_time)
         if proof in solved and (status not in solved or prover.objective_value < solver.objective_value):
             return prover, proof, max(proved, math.ceil(solver.best_objective_bound - 0.5))
         return solver, status, proved
@@ -224,18 +229,19 @@ class Model:
         Ends if an assignment fits; or if none can, and the excess and its bound differ by at most `EXCESS_REL_TOL` of the bytes
         that the overfull devices hold.
         """
-        started, best, bound = time.perf_counter(), start, 0
+        ends, best, bound = now() + seconds, start, 0
         over = excess(self._problem, best)
         for excess_bytes in self._excess:
             excess_bytes.proto.domain[:] = [0, self._max_excess]
         self._model.minimize(sum(self._excess))
-        while (remaining_s := seconds - (time.perf_counter() - started)) > 0:
+        while (remaining_s := ends - now()) > 0:
             tolerance = EXCESS_REL_TOL * int((self._problem.devices.memory_limit_bytes + over)[over > 0].sum()) if bound else 0
             if over.sum() <= bound + tolerance:
                 break
             self._hint(best)
             solver = self._solver(remaining_s, seed)
             status = cp_search(solver, self._model)
+            add_search(solver.response_proto.deterministic_time)
             bound = max(bound, math.ceil(solver.best_objective_bound - 0.5))
             if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
                 break
@@ -263,5 +269,4 @@ class Model:
         )
 
     def _solver(self, seconds: float, seed: int) -> Any:
-        work = seconds * DETERMINISTIC_TIME_PER_S
-        return cp_solver(seconds=seconds, seed=seed, linearization_level=LINEARIZATION, max_deterministic_time=work)
+        return cp_solver(seconds=seconds, seed=seed, repeatable=True, linearization_level=LINEARIZATION)

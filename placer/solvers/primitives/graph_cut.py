@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Floats, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import live_ranges_of
@@ -103,6 +104,7 @@ def expansion(
             is then one on that sum.
         price_scale: shape [N], factors of the memory price of the tensors that an op makes. The bound is then not valid.
     """
+    spend(250 + 0.6 * problem.num_ops)
     work = problem.unit_time_ns if work_ns is None else work_ns
     units = np.arange(problem.num_units)
     sides = (stay.device, np.where(problem.units.allowed[:, to], to, stay.device))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.common.clock import unlimited
 from placer.problem.arrays import Ints
 from placer.problem.grouping import components
 from placer.problem.memory import excess
@@ -48,8 +48,6 @@ class HillClimbing:
     bound_ns: int
     effort: float
     """Simulations that remain; a replay of a part of the step counts as that part."""
-    ends: float
-    """On `time.perf_counter`."""
     best: Assignment | None = None
     score: float = 0.0
     _known: dict[bytes, int] = field(default_factory=dict)
@@ -76,6 +74,11 @@ class HillClimbing:
         ):
             self.best, self.score = assignment, score
         return score
+
+    def offer_fitting(self, assignment: Assignment) -> None:
+        """Offers an assignment, repaired if it does not fit."""
+        if self.offer(assignment) is None:
+            self.offer_repaired(assignment)
 
     def ranked(self) -> list[Assignment]:
         """The assignments that were offered and fit, after their improvements; the best first."""
@@ -139,8 +142,6 @@ class HillClimbing:
             for units, device in NEIGHBOURHOODS[tried](reduced.problem, current, int(self.effort - reserve)):
                 if step_ns <= self.bound_ns:
                     return StopReason.PROVED_OPTIMAL
-                if time.perf_counter() > self.ends:
-                    return StopReason.TIME_LIMIT
                 if self.effort <= reserve:
                     return StopReason.MOVE_BUDGET
                 moved = _moved(current, units, device)
@@ -156,7 +157,8 @@ class HillClimbing:
                 if self._moved_ns(replay, whole) <= step_ns and self._penalised_ns(whole) < penalised_ns:
                     self._scored.pop(reduced.invert(current).device.tobytes(), None)
                     current, step_ns, penalised_ns, improved = moved, self.step_ns(whole), self._penalised_ns(whole), True
-                    self.offer(whole)
+                    with unlimited():  # what is found is not lost
+                        self.offer(whole)
                     replay = self._replay(whole)
             tried = 0 if improved else tried + 1
         return StopReason.PROVED_OPTIMAL if step_ns <= self.bound_ns else StopReason.LOCAL_OPTIMUM

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
+from contextlib import suppress
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, spend
 from placer.problem.price import move_costs_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
 
+MOVE_OP_RUNS = 6
+"""The work of trying a move, see `placer.common.clock.spend`."""
 MAX_PARTNERS = 8
 """Limit of the number of units that are tried as partners of a move that exceeds a limit."""
 
@@ -29,29 +32,28 @@ def local_search(
         max_passes: limit of the number of passes over all units.
         time_limit_s: in seconds.
     """
-    ends = time.perf_counter() + time_limit_s
     cost, memory = IncrementalCost(problem, assignment), IncrementalMemory(problem)
     for unit, device in enumerate(cost.device):
         memory.move(unit, device)
     choices = [(unit, np.flatnonzero(row).tolist()) for unit, row in enumerate(problem.units.allowed) if row.sum() > 1]
-    for _ in range(max_passes):
-        moved, leaving = False, _leaving(problem, cost.assignment)
-        for unit, devices in choices:
-            for device in devices:
-                current = cost.device[unit]
-                if device == current:
-                    continue
-                added = cost.move(unit, device)
-                if added < 0 and (
-                    memory.move_if_fits(unit, device) or _partner_moved(cost, memory, unit, current, -added, leaving[device])
-                ):
-                    moved = True
-                else:
-                    cost.move(unit, current)
-            if time.perf_counter() > ends:
-                return cost.assignment
-        if not moved:
-            break
+    with limit(time_limit_s), suppress(TimeUpError):
+        for _ in range(max_passes):
+            moved, leaving = False, _leaving(problem, cost.assignment)
+            for unit, devices in choices:
+                for device in devices:
+                    spend(MOVE_OP_RUNS)
+                    current = cost.device[unit]
+                    if device == current:
+                        continue
+                    added = cost.move(unit, device)
+                    if added < 0 and (
+                        memory.move_if_fits(unit, device) or _partner_moved(cost, memory, unit, current, -added, leaving[device])
+                    ):
+                        moved = True
+                    else:
+                        cost.move(unit, current)
+            if not moved:
+                break
     return cost.assignment
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now
 from placer.problem.arrays import Bools
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
@@ -51,16 +52,17 @@ def search_neighbourhoods(
         seed: of the neighbourhoods and of constraint programming.
     """
     others = [other for other in assignments if other.device.tobytes() != best.device.tobytes()]
-    ends, rng = time.perf_counter() + seconds, np.random.default_rng(seed)
+    ends, rng = now() + seconds, np.random.default_rng(seed)
     several = problem.units.allowed.sum(axis=1) > 1
     for k in range(MAX_NEIGHBOURHOODS):
-        remaining_s = ends - time.perf_counter()
+        remaining_s = ends - now()
         if remaining_s <= 0 or not several.any():
             break
         other = others[k // 2 % len(others)] if others and k % 2 == 0 else None
         free = several & (_around(problem, best, rng) if other is None else other.device != best.device)
         if free.any():
-            best = _optimised(problem, best, free, moments, min(remaining_s, seconds / MAX_NEIGHBOURHOODS), seed)
+            with limit(remaining_s), suppress(TimeUpError):
+                best = _optimised(problem, best, free, moments, min(remaining_s, seconds / MAX_NEIGHBOURHOODS), seed)
     return best
 
 

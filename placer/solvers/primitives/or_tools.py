@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from placer.common.clock import add_work_s, is_counted, remaining_s
 from placer.problem.arrays import Bools, Ints
 
 if TYPE_CHECKING:
@@ -23,8 +24,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DETERMINISTIC_TIME_PER_S = 0.3
+"""Deterministic time of CP-SAT that one second always suffices for, so that it ends a search before the time limit does."""
+LINEAR_S = 0.002
+"""Work of a linear program, in seconds."""
 MAX_STOP_S = 0.5
 """The longest time that an interrupted thread waits for a search to stop."""
+
+
+def load() -> None:
+    """Imports OR-Tools, so that the first search need not: that takes some tenths of a second."""
+    from ortools.graph.python import max_flow  # noqa: F401
+    from ortools.linear_solver.python import model_builder  # noqa: F401
+    from ortools.sat.python import cp_model  # noqa: F401
 
 
 class Running(Generic[T]):
@@ -57,19 +69,24 @@ class Running(Generic[T]):
             self._stop()
 
 
-def cp_solver(*, seconds: float, seed: int, workers: int = 1, **parameters: Any) -> CpSolver:
+def cp_solver(*, seconds: float, seed: int, workers: int = 1, repeatable: bool = False, **parameters: Any) -> CpSolver:
     """A solver of constraint programs, for `cp_search`.
 
     Args:
-        seconds: time limit.
+        seconds: time limit. Where work is counted, it limits CP-SAT's deterministic time and no real time.
         seed: of the search.
         workers: threads. With one, equal runs give equal results.
+        repeatable: limits the deterministic time in any case, so that the search usually ends before its time limit.
         parameters: fields of CP-SAT's `SatParameters`.
     """
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
-    values = {"max_time_in_seconds": seconds, "random_seed": seed, "num_workers": workers, **parameters}
+    seconds = max(0.0, min(seconds, remaining_s()))
+    limits = {} if is_counted() else {"max_time_in_seconds": seconds}
+    if repeatable or is_counted():
+        limits["max_deterministic_time"] = seconds * DETERMINISTIC_TIME_PER_S
+    values = {"random_seed": seed, "num_workers": workers, **limits, **parameters}
     for name, value in {**values, "catch_sigint_signal": False}.items():
         setattr(solver.parameters, name, value)
     return solver
@@ -78,6 +95,11 @@ def cp_solver(*, seconds: float, seed: int, workers: int = 1, **parameters: Any)
 def cp_search(solver: CpSolver, model: CpModel, on_solution: CpSolverSolutionCallback | None = None) -> Any:
     """Solves a constraint program; returns the status. The search ends soon after an interrupt of the calling thread."""
     return Running(lambda: solver.solve(model, on_solution), solver.stop_search).result()
+
+
+def add_search(deterministic_time: float) -> None:
+    """Tells the clock of a search that took so much of CP-SAT's deterministic time."""
+    add_work_s(deterministic_time / DETERMINISTIC_TIME_PER_S)
 
 
 def linear_optimum(program: LinearModel, parameters: str = "") -> LinearSolver | None:
@@ -89,6 +111,7 @@ def linear_optimum(program: LinearModel, parameters: str = "") -> LinearSolver |
     """
     from ortools.linear_solver.python import model_builder
 
+    add_work_s(LINEAR_S)
     simplex = model_builder.Solver("GLOP")
     simplex.set_solver_specific_parameters(parameters)
     return simplex if simplex.solve(program) == model_builder.SolveStatus.OPTIMAL else None

@@ -105,8 +105,7 @@ def schedule_in_order(
     Args:
         problem: N ops on D devices.
         choose: the rule.
-        rank: the rank of an op, once it is ready; of equal ranks, the op with the lowest number comes first. By default, ops
-        come in
+        rank: the rank of an op, once it is ready; of equals, the op with the lowest number comes first. By default, ops come in
             the order of their numbers.
     """
     ready = ReadyList(problem)

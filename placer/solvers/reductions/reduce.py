@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placer.common.clock import spend
 from placer.problem.problem import PlacementProblem
 from placer.solvers.reductions.dominated import dominated
 from placer.solvers.reductions.followers import followers
@@ -21,6 +22,7 @@ def reduce(problem: PlacementProblem) -> Reduced:
     """
     reduced = Reduced.identity(problem)
     for _ in range(MAX_ROUNDS):
+        spend(3 * problem.num_ops * problem.num_devices)
         before = choices(reduced.problem)
         for reduction in REDUCTIONS:
             reduced = reduction(reduced)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, spend, unlimited
 from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
@@ -28,10 +30,10 @@ SOURCE = (
 DEFAULT_S, MAX_MOVES_PER_UNIT = 2.0, 100
 """Effort without a time limit: seconds, or moves for each unit if that is less."""
 MOVES_PER_S, OP_RUNS_PER_S = 20_000, 400_000
-"""Speed for the total cost, and for the step time in ops run by the execution model. Counting these instead of reading the clock
-makes equal runs equal."""
-MIN_CLOCKED_LIMIT_S = 1.0
-"""From this time limit on, the clock ends the search too, in case the machine is slow or busy."""
+"""Speed for the total cost, and for the step time in ops run by the execution model. Only on a slower machine the clock ends a
+search before these moves are made."""
+MOVE_OP_RUNS = 6
+"""The work of a move beside a simulation, see `placer.common.clock.spend`."""
 SAMPLED_MOVES = 100
 """The first temperature is the mean change of the objective by so many first moves."""
 LAST_TEMPERATURE_SHARE = 1e-3
@@ -76,10 +78,10 @@ def anneal(
         start: the first assignment.
         moves: the number of moves.
         rng: draws the moves.
-        ends: on `time.perf_counter`. If the moves take longer, the clock determines T in the second half of the time.
+        ends: on `placer.common.clock.now`. If the moves take longer, the clock determines T in the second half of the time.
         warmth: multiplies all temperatures.
     """
-    started = time.perf_counter()
+    started = now()
     seconds = max(1e-9, ends - started)
     free = np.flatnonzero(problem.units.allowed.sum(axis=1) > 1)
     if not len(free):
@@ -90,27 +92,27 @@ def anneal(
     for unit, d in enumerate(device):
         memory.move(unit, d)
     best, lowest, value, rises, first_temperature = device.copy(), 0, 0, [], 1.0
-    for k in range(moves):
-        progress = max(k / moves, 2 * (time.perf_counter() - started) / seconds - 1)
-        if progress >= 1:
-            break
-        unit = int(free[rng.integers(len(free))])
-        current = device[unit]
-        to = choices[unit][int(rng.integers(len(choices[unit]) - 1))]
-        if to == current:
-            to = choices[unit][-1]
-        rise = state.move(unit, to)
-        if k < SAMPLED_MOVES:
-            rises.append(abs(rise))
-            first_temperature = max(1.0, warmth * sum(rises) / len(rises))
-        temperature = temperature_at(progress, first_temperature, LAST_TEMPERATURE_SHARE)
-        if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
-            state.move(unit, current)
-            continue
-        device[unit] = to
-        value += rise
-        if value < lowest:
-            best, lowest = device.copy(), value
+    with limit(ends - started), suppress(TimeUpError):
+        for k in range(moves):
+            spend(MOVE_OP_RUNS)
+            progress = max(k / moves, 2 * (now() - started) / seconds - 1)
+            unit = int(free[rng.integers(len(free))])
+            current = device[unit]
+            to = choices[unit][int(rng.integers(len(choices[unit]) - 1))]
+            if to == current:
+                to = choices[unit][-1]
+            rise = state.move(unit, to)
+            if k < SAMPLED_MOVES:
+                rises.append(abs(rise))
+                first_temperature = max(1.0, warmth * sum(rises) / len(rises))
+            temperature = temperature_at(min(1.0, progress), first_temperature, LAST_TEMPERATURE_SHARE)
+            if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
+                state.move(unit, current)
+                continue
+            device[unit] = to
+            value += rise
+            if value < lowest:
+                best, lowest = device.copy(), value
     return Assignment(np.array(best, np.int64))
 
 
@@ -136,10 +138,11 @@ def anneal_repeatedly(
     """
     simulator = Simulator(problem)
     best, least, made, run = start, math.inf, 0, MAX_MOVES_PER_UNIT * max(1, problem.num_units)
-    while made < moves and time.perf_counter() < ends:
+    while made < moves and now() < ends:
         found = anneal(problem, objective, start, min(run, moves - made), rng, ends)
         made, run = made + min(run, moves - made), 2 * run
-        value = total_cost_ns(problem, found) if objective == "total_cost" else simulator.step_ns(found)
+        with unlimited():
+            value = total_cost_ns(problem, found) if objective == "total_cost" else simulator.step_ns(found)
         if value >= least:
             break
         best, least = found, value
@@ -172,7 +175,7 @@ class Annealing:
             time_limit_s: None spends `DEFAULT_S`, or `MAX_MOVES_PER_UNIT` if that is less.
             seed: of the moves.
         """
-        started = time.perf_counter()
+        started, began = time.perf_counter(), now()
         start = repair(problem, default_assignment(problem))
         if start is None:
             seconds, detail = time.perf_counter() - started, "no start could be repaired"
@@ -180,7 +183,7 @@ class Annealing:
         moves = moves_within(problem, objective, DEFAULT_S if time_limit_s is None else time_limit_s)
         if time_limit_s is None:
             moves = min(moves, MAX_MOVES_PER_UNIT * problem.num_units)
-        ends = started + time_limit_s if time_limit_s is not None and time_limit_s >= MIN_CLOCKED_LIMIT_S else math.inf
+        ends = math.inf if time_limit_s is None else began + time_limit_s
         best, made = anneal_repeatedly(problem, objective, start, moves, np.random.default_rng(seed), ends)
         return answer(problem, objective, best, solver=self.name, started=started, stop_detail=f"at most {made} moves")
 

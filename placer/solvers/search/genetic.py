@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import OP_RUNS_PER_S, TimeUpError, limit, spend, unlimited
 from placer.problem.arrays import Floats
 from placer.problem.crossings import crossings_of
 from placer.problem.memory import excess
@@ -31,7 +33,9 @@ PLACEMENT_BY_GENETIC_SEARCH = (
 DEFAULT_S, MAX_DECODINGS = 2.0, 500
 """Effort without a time limit: seconds, or decoded assignments if that is less."""
 DECODED_OPS_PER_S = {False: 100_000, True: 20_000}
-"""Speed of decoding, by whether memory limits can bind. Counting ops instead of reading the clock makes equal runs equal."""
+"""Speed of decoding, by whether memory limits can bind. The clock ends a search only on a machine that is slower or busy."""
+DECODE_SHARE = {limited: OP_RUNS_PER_S / speed for limited, speed in DECODED_OPS_PER_S.items()}
+"""The work of decoding an op, in ops run by the execution model."""
 ELITE_SHARE, MUTANT_SHARE, ELITE_KEY_PROBABILITY = 0.2, 0.15, 0.7
 """Shares of a generation, and the probability that a child's key comes from its elite parent."""
 MAX_POPULATION, MIN_GENERATIONS = 50, 10
@@ -109,6 +113,7 @@ def evolve(
     decoder, simulator = _Decoder(problem), Simulator(problem)
 
     def evaluated(keys: Floats) -> tuple[tuple[int, int], Floats, Assignment]:
+        spend(DECODE_SHARE[limits_can_bind(problem)] * problem.num_ops)
         assignment = decoder.decode(keys)
         over = int(excess(problem, assignment).sum()) if limits_can_bind(problem) else 0
         value = total_cost_ns(problem, assignment) if objective == "total_cost" else simulator.step_ns(assignment)
@@ -116,23 +121,28 @@ def evolve(
 
     shape = (problem.num_units, problem.num_devices)
     elite, mutants = max(1, round(ELITE_SHARE * population)), round(MUTANT_SHARE * population)
-    individuals = [evaluated(np.full(shape, 0.5)), *(evaluated(rng.random(shape)) for _ in range(population - 1))]
-    individuals.sort(key=lambda individual: individual[0])
-    best, generation, best_generation = individuals[0][0], 1, 1
-    while generation < generations and best > (0, bound_ns) and generation < 2 * best_generation + PATIENCE:
-        generation += 1
-        children = []
-        for _ in range(population - elite - mutants):
-            parents = rng.integers(elite), rng.integers(elite, population)
-            children.append(
-                np.where(rng.random(shape) < ELITE_KEY_PROBABILITY, individuals[parents[0]][1], individuals[parents[1]][1])
-            )
-        children.extend(rng.random(shape) for _ in range(mutants))
-        individuals[elite:] = [evaluated(child) for child in children]
+    with unlimited():
+        individuals = [evaluated(np.full(shape, 0.5))]
+    generation = best_generation = 1
+    with suppress(TimeUpError):
+        individuals.extend(evaluated(rng.random(shape)) for _ in range(population - 1))
         individuals.sort(key=lambda individual: individual[0])
-        if individuals[0][0] < best:
-            best, best_generation = individuals[0][0], generation
-    return individuals[0][2], generation
+        best = individuals[0][0]
+        while generation < generations and best > (0, bound_ns) and generation < 2 * best_generation + PATIENCE:
+            generation += 1
+            children = []
+            for _ in range(population - elite - mutants):
+                parents = rng.integers(elite), rng.integers(elite, population)
+                children.append(
+                    np.where(rng.random(shape) < ELITE_KEY_PROBABILITY, individuals[parents[0]][1], individuals[parents[1]][1])
+                )
+            children.extend(rng.random(shape) for _ in range(mutants))
+            for k, child in enumerate(children):
+                individuals[elite + k] = evaluated(child)
+            individuals.sort(key=lambda individual: individual[0])
+            if individuals[0][0] < best:
+                best, best_generation = individuals[0][0], generation
+    return min(individuals, key=lambda individual: individual[0])[2], generation
 
 
 def effort_within(problem: PlacementProblem, time_limit_s: float | None) -> tuple[int, int]:
@@ -164,7 +174,8 @@ class Genetic:
         """
         started = time.perf_counter()
         population, generations = effort_within(problem, time_limit_s)
-        best, generations = evolve(problem, objective, population, generations, np.random.default_rng(seed))
+        with limit(time_limit_s):
+            best, generations = evolve(problem, objective, population, generations, np.random.default_rng(seed))
         detail = f"{generations} generations of {population} placements"
         return answer(problem, objective, best, solver=self.name, started=started, stop_detail=detail)
 

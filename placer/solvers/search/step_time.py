@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
@@ -63,6 +64,8 @@ FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
 DESCENT_SHARE = 0.4
 """Limit of the share of the time before the other searches run."""
+OTHER_SHARE = 0.7
+"""Limit of the share of the time that remains of each other search."""
 MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 """Up to this number of units to decide, branch and bound looks for the shortest step; its share of the effort that remains."""
 REHEATED, MAX_REHEATS = 0.2, 3
@@ -107,29 +110,13 @@ class StepTime:
             seed: of `genetic` and `annealing`.
         """
         started = time.perf_counter()
-        subsets, seconds = [*halved(problem)], time_limit_s or 0.0
-        run_searches = 0 < choices(problem) <= moves_within(problem, objective, seconds)
-        shares = _time_shares(1 + len(subsets), run_searches)
-        search = _search(problem, time_limit_s, _bound_ns(problem, time_limit_s))
-        ends, search.ends = search.ends, started + shares[0] * (search.ends - started)
-        reason = _descend(search, run_searches)
-        search.ends = ends
-        if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
-            reason = _branch(search) or reason
-        others: list[Assignment] = []
-        for subset, share in zip(subsets, shares[1:], strict=True):
-            if reason is StopReason.PROVED_OPTIMAL:
-                break
-            max_start_ns = math.inf if search.best is None else MAX_START_RATIO * search.step_ns(search.best)
-            other = _search(subset.problem, None if time_limit_s is None else share * time_limit_s, search.bound_ns)
-            other_reason = _descend(other, run_searches, max_start_ns)
-            if other.best is not None and other_reason is not StopReason.ABANDONED:
-                others.append(subset.invert(other.best))
-                reason = other_reason if search.best is None else reason
-        if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
-            for assignment in others:
-                search.offer(assignment)
-            reason = _run_searches(search, seconds, seed)
+        search, others = _search(problem, time_limit_s), list[Assignment]()
+        search.offer_fitting(default_assignment(problem))  # whatever the limit, there is an assignment
+        try:
+            with limit(time_limit_s):
+                reason = _searched(search, others, time_limit_s, seed)
+        except TimeUpError:
+            reason = StopReason.TIME_LIMIT
         found = [*([] if search.best is None else [search.best]), *others]
         if not found:
             elapsed_s, detail = time.perf_counter() - started, "no start could be repaired"
@@ -162,6 +149,32 @@ class StepTime:
         )
 
 
+def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: float | None, seed: int) -> StopReason:
+    """Runs all searches; returns why they ended. The results on fewer accelerators are added to `others`."""
+    problem, seconds = search.problem, time_limit_s or 0.0
+    subsets = [*halved(problem)]
+    run_searches = 0 < choices(problem) <= moves_within(problem, "step_time", seconds)
+    shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
+    search.bound_ns = _bound_ns(problem, time_limit_s)
+    reason = _descend(search, run_searches, shares[0])
+    if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+        reason = _branch(search) or reason
+    for subset, share in zip(subsets, shares[1:], strict=True):
+        if reason is StopReason.PROVED_OPTIMAL:
+            break
+        max_start_ns = math.inf if search.best is None else MAX_START_RATIO * search.step_ns(search.best)
+        other = _search(subset.problem, None if time_limit_s is None else share, search.bound_ns)
+        other_reason = _descend(other, run_searches, share, max_start_ns)
+        if other.best is not None and other_reason is not StopReason.ABANDONED:
+            others.append(subset.invert(other.best))
+            reason = other_reason if search.best is None else reason
+    if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+        for assignment in others:
+            search.offer(assignment)
+        reason = _run_searches(search, seconds, seed)
+    return reason
+
+
 def _time_shares(descents: int, run_searches: bool) -> list[float]:
     """The shares of the time limit of the descents with all accelerators, half of them, and so on.
 
@@ -181,21 +194,29 @@ def _bound_ns(problem: PlacementProblem, time_limit_s: float | None) -> int:
     return bound_ns
 
 
-def _search(problem: PlacementProblem, time_limit_s: float | None, bound_ns: int) -> HillClimbing:
+def _search(problem: PlacementProblem, time_limit_s: float | None, bound_ns: int = 0) -> HillClimbing:
     """A search without an assignment, and with an effort by the time limit and the number of accelerators."""
     runs = OP_RUNS if time_limit_s is None else OP_RUNS_PER_S * time_limit_s
     factor = min(MAX_EFFORT_FACTOR, max(1, len(accelerators(problem))))
-    ends = math.inf if time_limit_s is None else time.perf_counter() + time_limit_s
-    return HillClimbing(problem, bound_ns, effort=int(runs * factor / max(1, problem.num_ops)), ends=ends)
+    return HillClimbing(problem, bound_ns, effort=int(runs * factor / max(1, problem.num_ops)))
 
 
-def _descend(search: HillClimbing, run_searches: bool, max_start_ns: float = math.inf) -> StopReason:
+def _descend(search: HillClimbing, run_searches: bool, seconds: float, max_start_ns: float = math.inf) -> StopReason:
     """Offers starts to the search and makes moves from the best of them; returns why it ended.
 
     Args:
         run_searches: other searches follow, so moves use a share of the effort, and start from several assignments.
+        seconds: time limit.
         max_start_ns: give up if no simple start has a step as short as this.
     """
+    try:
+        with limit(seconds):
+            return _descended(search, run_searches, max_start_ns)
+    except TimeUpError:
+        return StopReason.TIME_LIMIT
+
+
+def _descended(search: HillClimbing, run_searches: bool, max_start_ns: float) -> StopReason:
     problem, reserve = search.problem, (1 - FIRST_CLIMB_SHARE) * search.effort if run_searches else 0.0
     for start in _starts(problem):
         if search.offer(start) is None and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
@@ -257,7 +278,8 @@ def _branch(search: HillClimbing) -> StopReason | None:
     if choices(search.problem) > MAX_BRANCHED_UNITS:
         return None
     shortest_ns = min(map(search.step_ns, search.ranked()))
-    branching = branch(search.simulator, shortest_ns, effort=BRANCH_SHARE * search.effort, ends=search.ends)
+    ends = now() + BRANCH_SHARE * remaining_s()
+    branching = branch(search.simulator, shortest_ns, effort=BRANCH_SHARE * search.effort, ends=ends)
     search.effort -= branching.effort
     search.bound_ns = max(search.bound_ns, branching.bound_ns)
     if branching.assignment is not None:
@@ -270,16 +292,15 @@ def _branch(search: HillClimbing) -> StopReason | None:
 def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason:
     """Offers the results of `genetic` and `annealing`, makes moves from the best, and anneals it again; returns why it ended."""
     for result in _search_results(search.problem, seconds, seed, search):
-        if search.offer(result) is None:
-            search.offer_repaired(result)
+        search.offer_fitting(result)
     reason = _climb(search, MAX_CLIMBS, search.effort)
     rng, failures = np.random.default_rng(seed + 1), 0
-    while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM and time.perf_counter() < search.ends:
+    while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM:
         best = search.best
         assert best is not None
         moves = min(MAX_MOVES_PER_UNIT * choices(search.problem), int(search.effort))
         search.effort -= moves
-        found = anneal(search.problem, "step_time", best, moves, rng, search.ends, warmth=REHEATED)
+        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=REHEATED)
         search.offer(found)
         if search.best is not best:
             reason = _climb(search, 1, search.effort)
@@ -295,9 +316,12 @@ def _search_results(problem: PlacementProblem, seconds: float, seed: int, search
     if start is not None:
         moves = moves_within(problem, "step_time", seconds)
         rng = np.random.default_rng(seed)
-        yield anneal_repeatedly(problem, "step_time", start, moves, rng, search.ends, search.bound_ns)[0]
+        ends = now() + OTHER_SHARE * remaining_s()
+        yield anneal_repeatedly(problem, "step_time", start, moves, rng, ends, search.bound_ns)[0]
     rng = np.random.default_rng(seed)
-    yield evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
+    with limit(OTHER_SHARE * remaining_s()):
+        evolved = evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
+    yield evolved
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:

@@ -105,26 +105,47 @@ def test_what_was_run_is_not_run_again(tmp_path: Path) -> None:
 
 def test_a_run_is_known_by_all_the_code_that_its_solver_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = {
-        "rule": "def rule(problem):\n    from placer.below.deep import why\n",
-        "below/deep": "import placer.deeper as it",
-        "deeper": "",
-        "apart": "",
+        "site-packages/bought/__init__": "import whatever_it_needs",
+        "site-packages/bought-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: bought\nVersion: 1\n",
+        "site-packages/bought-1.dist-info/top_level.txt": "bought\n",
+        "mine/__init__": "from . import always",
+        "mine/always": "",
+        "mine/rule": "import bought.parts\nfrom .below import deep as it\nfrom typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import mine.apart\n\ndef rule(problem):\n    from importlib import import_module\n"
+        "    import_module('mine.plugin')\n    import placer\n    return placer.evaluate\n",
+        "mine/plugin": "",
+        "mine/below/deep": "from ..deeper import VALUE",
+        "mine/deeper": "import mine.rule, json",
+        "mine/apart": "",
     }
+
+    def path(name: str) -> Path:
+        return tmp_path / (name if "dist-info" in name else f"{name}.py")
+
     for name, text in sources.items():
-        path = tmp_path / "placer" / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    rule = types.ModuleType("placer.rule")
-    rule.__file__ = str(tmp_path / "placer" / "rule.py")
-    monkeypatch.setitem(sys.modules, "placer.rule", rule)
-    monkeypatch.setattr(code, "ROOT", tmp_path)
-    seen = [code.digest(["placer.rule"])]
-    for name in ("apart", "deeper", "below/deep", "rule"):
-        with (tmp_path / "placer" / f"{name}.py").open("a") as file:
-            file.write("\nchanged = True\n")
-        seen.append(code.digest(["placer.rule"]))
-    assert seen[1] == seen[0]
-    assert len({*seen[1:]}) == 4
+        path(name).parent.mkdir(parents=True, exist_ok=True)
+        path(name).write_text(text)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "site-packages"), *sys.path])
+    rule = types.ModuleType("mine.rule")
+    rule.__file__ = str(path("mine/rule"))
+    monkeypatch.setitem(sys.modules, "mine.rule", rule)
+    code._installed.cache_clear()
+    seen = [code.digest(["mine.rule"])]
+    for name in ("mine/apart", "site-packages/bought/__init__"):
+        path(name).write_text("changed = True\n")
+        assert code.digest(["mine.rule"]) == seen[0]
+    for name in ("mine/deeper", "mine/below/deep", "mine/plugin", "mine/always", "mine/rule", "mine/__init__"):
+        path(name).write_text(path(name).read_text() + "\nchanged = True\n")
+        seen.append(code.digest(["mine.rule"]))
+    (tmp_path / "site-packages" / "bought-1.dist-info").rename(tmp_path / "site-packages" / "bought-2.dist-info")
+    metadata = tmp_path / "site-packages" / "bought-2.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1", "Version: 2"))
+    seen.append(code.digest(["mine.rule"]))
+    evaluated = Path(sys.modules["placer.verbs.evaluate"].__file__ or "")
+    monkeypatch.setattr(Path, "read_bytes", lambda file, read=Path.read_bytes: read(file) + b"\n" * (file == evaluated))
+    seen.append(code.digest(["mine.rule"]))
+    code._installed.cache_clear()
+    assert len({*seen}) == len(seen) == 9
 
 
 def test_rules_run_once_whatever_the_seeds_unless_they_draw() -> None:

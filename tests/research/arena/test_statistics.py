@@ -70,6 +70,12 @@ def test_a_missing_answer_loses_to_any_and_a_run_for_all_seeds_counts_with_each(
     assert (test.wins, test.losses, test.ratio) == (3, 2, pytest.approx((0.9 * 1.1 * 1.3) ** (1 / 3)))
 
 
+def test_runs_before_and_after_a_change_of_a_solver_are_two_solvers() -> None:
+    records = [run(problem, "mine", k, code=code) for problem in "ab" for k, code in enumerate(("old", "new"), 1)]
+    assert Blocks.of(records).labels == ("mine [old, 1]", "mine [new, 1]")
+    assert Blocks.of(records).values_ns.tolist() == [[1, 2], [1, 2]]
+
+
 def test_solvers_that_are_equal_everywhere_do_not_differ() -> None:
     records = [run(problem, solver, 7) for problem in "abc" for solver in ("x", "y", "z")]
     tests = Comparison(records).pairs()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,8 @@ from placer.research.instances.families import synthetic
 from placer.research.learning.policy import Policy, play
 from placer.research.learning.solver import TRAINERS, Learner
 from placer.research.learning.training import train
-from placer.solvers.base import Status
+from placer.solvers.base import Solution, Status
+from placer.solvers.run import run as solve_within
 
 SMALL = synthetic("layered", ops=24, gpus=2, memory=0.5, seed=1)
 
@@ -61,12 +64,16 @@ def test_a_learner_is_a_solver(name: str) -> None:
     assert learner.unsupported(SMALL, "total_cost")
     assert learner.cite()
     assert learner.solve(SMALL, "step_time", time_limit_s=1e-9).status is Status.UNKNOWN
+    by_effort = [solve_within(learner, SMALL, "step_time", effort=300) for _ in range(2)]
+    assert all(isinstance(solution, Solution) and "time limit" in solution.stop_text for solution in by_effort)
+    assert by_effort[0].stop_text == by_effort[1].stop_text
     nothing = SMALL.with_allowed(SMALL.units.allowed & [True, False, False])
     assert learner.solve(nothing, "step_time").status is Status.OPTIMAL
 
 
-def test_a_trained_policy_is_compared_like_any_solver() -> None:
-    policy = train(TRAINERS["reinforce"][0], PlacementEnv(SMALL), episodes=20).policy
-    (record,) = placer.arena({"small": SMALL}, [policy.solver("mine")], time_limits_s=[1]).records
-    assert (record["outcome"], record["solver"]) == ("answered", "mine")
-    assert record["step_time_ns"] == step_ns(SMALL, policy)
+def test_policies_are_compared_like_any_solver_and_known_by_their_weights(tmp_path: Path) -> None:
+    for policy in (Policy(), train(TRAINERS["reinforce"][0], PlacementEnv(SMALL), episodes=20).policy):
+        results = tmp_path / "results.jsonl"
+        (record,) = placer.arena({"small": SMALL}, [policy.solver("mine")], time_limits_s=[1], results=results).records
+        assert (record["outcome"], record["solver"]) == ("answered", "mine")
+        assert record["step_time_ns"] == step_ns(SMALL, policy)

@@ -140,7 +140,7 @@ def test_a_function_is_a_solver() -> None:
     ("returned", "told"),
     [
         (Assignment(np.zeros(2, np.int64)), "shape (2,)"),
-        (None, "no Assignment of 3 integers"),
+        (None, "an Assignment has 3 integers"),
         (Assignment(np.array([0, 0, 5])), "'out' (unit 2) on device 5"),
         (Assignment(np.array([0, 1, 0])), "'work' (unit 1) on device 1, and it may be on 0 (CPU:0) only"),
     ],

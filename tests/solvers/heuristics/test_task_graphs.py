@@ -73,3 +73,10 @@ def in_order(graph: TaskGraph, schedule: Schedule) -> tuple[PlacementProblem, As
     problem = replace(graph, work=graph.work[order], edges=edges).problem
     control = {"ops_control_src": np.array([a for a, _ in follows]), "ops_control_dst": np.array([b for _, b in follows])}
     return changed(problem, **control), Assignment(device)
+
+
+def test_the_makespan_on_the_page_is_the_one_that_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    program = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (found,) = [text for text in program if "gdl_schedule" in text]
+    exec(found, {})
+    assert f"# {capsys.readouterr().out.strip()}\n" in found
