@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from placer import Placement
+from placer import Options, Placement, optimized_placement, place
 from placer.command.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -49,3 +52,12 @@ def test_check_fails_if_a_step_takes_longer_than_allowed(
     else:
         assert printed["change"] == 0
         assert printed["difference"]["step_time_ns"] == [step_ns, step_ns]
+
+
+@pytest.mark.parametrize("function", [optimized_placement, place])
+def test_help_lists_every_option(function: Any) -> None:
+    lines = inspect.getdoc(function).splitlines()
+    for option in fields(Options):
+        (line,) = (line for line in lines if line.strip().startswith(f"- {option.name} ("))
+        assert option.metadata["help"] in line
+        assert "Default: " in line
