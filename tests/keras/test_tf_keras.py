@@ -152,6 +152,24 @@ def test_batches_of_other_sizes_run_by_one_plan_and_tensorboard_finds_no_graph_o
     assert len(model.placement.function("train").placements) == 1
 
 
+def test_a_step_whose_code_needs_the_size_of_a_batch_races() -> None:
+    class Noisy(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            return super().train_step((x + tf.random.stateless_normal([x.shape[0], 1], seed=[1, 2]), y))
+
+    losses = []
+    for options in ({}, {"race": "force"}):
+        keras.utils.set_random_seed(0)
+        model = Noisy([keras.layers.Dense(3, "softmax", input_shape=(6,))])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        if options:
+            placer.keras.optimize(model, **options)
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH, drop_remainder=True)
+        losses.append(model.fit(data, epochs=2, verbose=0).history["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
 def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_the_optimizer() -> None:
     model = placer.keras.optimize(two_inputs(), pins={"embed": "CPU:1"})
     model.optimizer.jit_compile = True  # as where there is a GPU
