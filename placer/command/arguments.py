@@ -36,7 +36,7 @@ def options_given(args: argparse.Namespace) -> dict[str, Any]:
     return {name: _mapping(name, value) if isinstance(value, list) else value for name, value in given.items()}
 
 
-GRAPHS = "a SavedModel's folder, a saved graph or plan (.json), MODULE:FUNCTION, or shipped:NAME"
+GRAPHS = "a SavedModel's folder, a saved graph or plan (.json), a model in ONNX, MODULE:FUNCTION, or shipped:NAME"
 PROBLEMS = (
     "a problem: family:SHAPE,KEY=NUMBER,... (made up), adversarial:LOSER,WINNER,KEY=NUMBER,..., a published one (iopddl:B, "
     "maxload:NAME, latency:NAME, dnn-partitioning:NAME), or a file (.npz, .graphml, .dax, .stg, .json of WfCommons or SAGA)"
