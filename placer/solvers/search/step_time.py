@@ -52,7 +52,7 @@ OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
 OP_RUNS_PER_S = 400_000
 """Effort per second of a time limit. Counting ops instead of reading the clock makes equal runs give equal results."""
-BOUND_S, BOUND_SHARE = 0.5, 0.2
+BOUND_S, BOUND_SHARE = 0.5, 0.1
 """Time for each bound: seconds if there is no time limit, enough for some hundred ops; its share of one."""
 PROGRAM_S = 0.001
 """Time of the linear program of a bound for each op, in seconds."""
@@ -65,7 +65,7 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
-DESCENT_SHARE = 0.4
+DESCENT_SHARE = 0.2
 """Limit of the share of the time before the other searches run."""
 OTHER_SHARE = 0.7
 """Limit of the share of the time that remains of each other search."""
@@ -74,8 +74,9 @@ MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 REHEATED, MAX_REHEATS = 0.2, 3
 """At the end the best assignment is annealed again, from a share of the usual first temperature, until so many runs in turn find
 nothing better."""
-ANNEALED_RUNS = 100_000
-"""Without a time limit and with several accelerators, the best is annealed once with this effort, in ops run."""
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT = 100_000, 20
+"""Without a time limit and with several accelerators, the best is annealed with this effort, in ops run, if that suffices for
+so many moves of each unit."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -164,7 +165,7 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     reason = _descend(search, run_searches, shares[0])
     if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         reason = _branch(search) or reason
-    if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         _raise_bound(search, time_limit_s)
     for subset, share in zip(subsets, shares[1:], strict=True):
         if reason is StopReason.PROVED_OPTIMAL:
@@ -178,9 +179,12 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        return _run_searches(search, seconds, seed)
-    if not seconds and others and search.best is not None:
-        search.effort = min(search.effort, ANNEALED_RUNS / max(1, problem.num_ops))
+        reason = _run_searches(search, seconds, seed)
+        _raise_bound(search, time_limit_s)
+        return reason
+    annealed = ANNEALED_RUNS / max(1, problem.num_ops)
+    if not seconds and others and search.best is not None and annealed >= ANNEALED_MOVES_PER_UNIT * choices(problem):
+        search.effort = min(search.effort, annealed)
         _anneal_best(search, reason, seed, warmth=1.0)
     return reason
 
@@ -303,7 +307,7 @@ def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
     """Raises the bound by a linear program, if there is time for it."""
     assert search.best is not None
     program_s = PROGRAM_S * search.problem.num_ops
-    if program_s <= (BOUND_S if time_limit_s is None else BOUND_SHARE * remaining_s()):
+    if program_s <= (BOUND_S if time_limit_s is None else remaining_s()):
         add_work_s(program_s)
         search.bound_ns = max(search.bound_ns, step_program_ns(search.simulator, min(map(search.step_ns, search.ranked()))))
 
