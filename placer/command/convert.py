@@ -10,7 +10,7 @@ from placer.command.arguments import add_option_flags, add_target, options_given
 from placer.errors import OptionError
 
 HELP = "Write the placement problem of a graph or another problem to a file."
-WITHOUT = ("solver", "time_limit_s", "seed", "objective")
+WITHOUT = ("solver", "time_limit_s", "effort", "seed", "objective")
 """Options of the search, which do not change a problem."""
 
 

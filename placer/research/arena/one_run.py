@@ -20,11 +20,13 @@ from placer.research.arena.records import Record
 from placer.research.instances.instance import Instance
 from placer.research.instances.solvers import INSTANCE_SOLVERS, instance_solver
 from placer.solvers.answer import checked
+from placer.solvers.base import Solution
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 
 FORMAT = "placer.answer"
 VERSION = 1
-FOR_PROBLEMS = ("solver", "objective", "time_limit_s", "seed", "devices")
+FOR_PROBLEMS = ("solver", "objective", "time_limit_s", "effort", "seed", "devices")
 """The options that apply to a problem that is no graph."""
 INSTANCE_LIMIT_S = 60.0
 """The default time limit for split and pairwise problems."""
@@ -67,8 +69,11 @@ def _on_placement(problem: PlacementProblem, options: Options) -> Record:
     if why := chosen.unsupported(problem, options.objective):
         return {"outcome": "declined", "note": why}
     started = time.perf_counter()
-    limit = {} if options.time_limit_s is None else {"time_limit_s": options.time_limit_s}
-    solution = chosen.solve(problem.copy(), options.objective, seed=options.seed, **limit)
+    solution = run(
+        chosen, problem, options.objective, seed=options.seed, time_limit_s=options.time_limit_s, effort=options.effort
+    )
+    if not isinstance(solution, Solution):
+        raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
     claims: Record = {
         "outcome": "answered",
         "solver": solution.solver,
@@ -85,6 +90,8 @@ def _on_placement(problem: PlacementProblem, options: Options) -> Record:
 
 
 def _on_instance(instance: Instance, options: Options) -> Record:
+    if options.effort is not None:
+        return {"outcome": "declined", "note": "solvers of such problems take no effort, only seconds"}
     able = [name for name, found in INSTANCE_SOLVERS.items() if not found.unsupported(instance)]
     chosen = able[0] if options.solver == "auto" else options.solver
     limit = INSTANCE_LIMIT_S if options.time_limit_s is None else options.time_limit_s
