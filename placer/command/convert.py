@@ -8,10 +8,9 @@ from typing import Any
 
 from placer.command.arguments import add_option_flags, add_target, options_given
 from placer.errors import OptionError
+from placer.options import OF_A_RUN
 
 HELP = "Write the placement problem of a graph or another problem to a file."
-WITHOUT = ("solver", "time_limit_s", "effort", "seed", "objective")
-"""Options of the search, which do not change a problem."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the file to write; its name ends in .npz, .graphml, .dax, .stg, .wfcommons.json or .saga.json",
     )
-    add_option_flags(parser, without=WITHOUT)
+    add_option_flags(parser, without=(*OF_A_RUN, "objective"))  # the search does not change a problem
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
             from placer.tf.run.starting import start
 
             start()
-            if args.target.endswith(".json"):
+            if args.target.endswith((".json", ".onnx")):
                 print("placer: planned for what TensorFlow sees here; --devices names another machine", file=sys.stderr)
     with progress(f"placing {len(graph)} ops"):
         placement = solve(graph, options=options)

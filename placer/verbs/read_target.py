@@ -25,6 +25,8 @@ DEFAULT_SIGNATURE = "serving_default"
 FUNCTION = re.compile(r"(?!shipped:)[\w.]+:[^\W\d][\w.]*")
 """MODULE:FUNCTION."""
 SHIPPED = "shipped:"
+ONNX = ".onnx"
+"""What the name of a model in ONNX ends in."""
 
 
 def read_target(
@@ -33,8 +35,8 @@ def read_target(
     """The op graph of a saved graph or plan, of a SavedModel's signature, or of a function; and the options that come with it.
 
     Args:
-        target: a ``.json`` file, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph that comes along,
-            to be placed on an H100 with the costs that come along too.
+        target: a ``.json`` file, a model in ONNX, a SavedModel's folder, ``module:function``, or ``shipped:NAME`` for a graph
+            that comes along, to be placed on an H100 with the costs that come along too.
         signature: a type for each argument of a function, or the name of a SavedModel's signature.
         overrides: options that replace those of the target: a function is traced for the machine that these name.
 
@@ -44,12 +46,14 @@ def read_target(
         TraceError: the function cannot be traced.
     """
     path = Path(target)
-    if path.suffix == ".json" or target.startswith(SHIPPED):
+    if path.suffix in {".json", ONNX} or target.startswith(SHIPPED):
         if signature is not None:
             raise OptionError(f"--signature is for functions and SavedModels; {target} has its types.")
         if given := [name for name in ("sizes", "rounds") if overrides.get(name)]:
             raise OptionError(f"{' and '.join(given)} are for functions and SavedModels; those of {target} are in it.")
-        return _shipped(target.removeprefix(SHIPPED)) if target.startswith(SHIPPED) else _read_json(path)
+        if target.startswith(SHIPPED):
+            return _shipped(target.removeprefix(SHIPPED))
+        return _read_onnx(path) if path.suffix == ONNX else _read_json(path)
     from placer.tf.run.starting import start
     from placer.verbs.build_graph import build_graph
 
@@ -131,6 +135,12 @@ def _shipped(name: str) -> tuple[OpGraph, Options]:
     from placer.graph.shipped import shipped_graph
 
     return shipped_graph(name), Options(devices="h100", cost_model=shipped_model())
+
+
+def _read_onnx(path: Path) -> tuple[OpGraph, Options]:
+    from placer.graph.onnx_graph import read_onnx
+
+    return read_onnx(path), Options()
 
 
 def _read_json(path: Path) -> tuple[OpGraph, Options]:

@@ -11,7 +11,7 @@ from placer.common.gap import relative_gap
 from placer.common.json_files import write_json
 from placer.common.units import format_bytes, format_ns
 from placer.errors import InfeasibleError, OptionError, PlacerError
-from placer.options import Options
+from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.instance_run import run_on_instance
 from placer.research.arena.judge import judged
@@ -26,7 +26,7 @@ from placer.solvers.run import run
 
 FORMAT = "placer.answer"
 VERSION = 1
-FOR_PROBLEMS = ("solver", "objective", "time_limit_s", "effort", "seed", "devices")
+FOR_PROBLEMS = (*OF_A_RUN, "objective", "devices")
 """The options that apply to a problem that is no graph."""
 INSTANCE_LIMIT_S = 60.0
 """The default time limit for split and pairwise problems."""
@@ -91,7 +91,7 @@ def _on_placement(problem: PlacementProblem, options: Options) -> Record:
 
 def _on_instance(instance: Instance, options: Options) -> Record:
     if options.effort is not None:
-        return {"outcome": "declined", "note": "solvers of such problems take no effort, only seconds"}
+        raise OptionError("effort is for placement problems; give time_limit_s for this one.")
     able = [name for name, found in INSTANCE_SOLVERS.items() if not found.unsupported(instance)]
     chosen = able[0] if options.solver == "auto" else options.solver
     limit = INSTANCE_LIMIT_S if options.time_limit_s is None else options.time_limit_s

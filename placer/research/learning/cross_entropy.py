@@ -19,7 +19,7 @@ FIRST_DEVIATION, NOISE = 2.0, 0.2
 """The first standard deviation, and what is added to those of the elite, so that the search does not end too early."""
 
 
-def cross_entropy(env: PlacementEnv, rng: np.random.Generator, ends: float) -> Iterator[tuple[Episode, Policy]]:
+def cross_entropy(env: PlacementEnv, rng: np.random.Generator) -> Iterator[tuple[Episode, Policy]]:
     """Draws weights from a normal distribution, plays an episode with each, and fits the distribution to the best.
 
     All weights of a population are tried on the same problem, with the most probable devices. The policy so far has the mean.
@@ -31,7 +31,7 @@ def cross_entropy(env: PlacementEnv, rng: np.random.Generator, ends: float) -> I
         population = rng.normal(mean, deviation, (POPULATION, len(mean)))
         scores = []
         for weights in population:
-            episode = play(env, Policy(weights), seed=problem_seed, ends=ends)
+            episode = play(env, Policy(weights), seed=problem_seed)
             scores.append(episode.score)
             yield episode, Policy(mean)
         elite = population[np.argsort(scores, kind="stable")[-ELITE:]]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Floats
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.research.choices import FEATURES
@@ -16,9 +16,8 @@ from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.repair import repair
 from placer.solvers.sources import own_work
 
-
-class OutOfTimeError(Exception):
-    """An episode was not over when its time was."""
+DECISION_OP_RUNS = 40
+"""The work of a decision, see `placer.common.clock.spend`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,6 @@ def play(
     rng: np.random.Generator | None = None,
     *,
     seed: int | None = None,
-    ends: float = math.inf,
 ) -> Episode:
     """Plays an episode.
 
@@ -76,17 +74,15 @@ def play(
         policy: chooses the devices.
         rng: draws devices by their probabilities; without it, the most probable device is chosen, the first of equals.
         seed: of the problem, see `PlacementEnv.reset`.
-        ends: on `time.perf_counter`.
 
     Raises:
         OptionError: there is nothing to decide, see `PlacementEnv.reset`.
-        OutOfTimeError: the episode is not over at `ends`.
+        TimeUpError: the time of a `placer.common.clock.limit` is over.
     """
     observation, _ = env.reset(seed=seed)
     gradient, over, reward = np.zeros(len(policy.weights)), False, 0.0
     while not over:
-        if time.perf_counter() > ends:
-            raise OutOfTimeError
+        spend(DECISION_OP_RUNS)
         share = policy.probabilities(observation)
         action = int(share.argmax() if rng is None else rng.choice(len(share), p=share))
         gradient += observation["features"][action] - share @ observation["features"]

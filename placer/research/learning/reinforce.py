@@ -19,7 +19,7 @@ RATE, MOMENTUM, SQUARES, MIN_SCALE = 0.2, 0.9, 0.99, 1e-8
 """The step size, the decay of both means, and the smallest divisor of Adam (D. P. Kingma, J. Ba, 2015, arXiv:1412.6980)."""
 
 
-def reinforce(env: PlacementEnv, rng: np.random.Generator, ends: float) -> Iterator[tuple[Episode, Policy]]:
+def reinforce(env: PlacementEnv, rng: np.random.Generator) -> Iterator[tuple[Episode, Policy]]:
     """Draws episodes with the policy, and makes what was better than the mean of the batch more probable.
 
     This is REINFORCE with the mean of a batch as baseline (Williams 1992): the gradient is the mean of (score - mean) / deviation
@@ -32,7 +32,7 @@ def reinforce(env: PlacementEnv, rng: np.random.Generator, ends: float) -> Itera
         problem_seed = int(rng.integers(2**31))
         batch = []
         for _ in range(BATCH):
-            batch.append(play(env, policy, rng, seed=problem_seed, ends=ends))
+            batch.append(play(env, policy, rng, seed=problem_seed))
             yield batch[-1], policy
         scores = np.array([episode.score for episode in batch])
         advantage = (scores - scores.mean()) / max(MIN_SCALE, scores.std())

@@ -38,7 +38,7 @@ class Learner:
         started = time.perf_counter()
         trainer, _ = TRAINERS[self.name]
         try:
-            training = train(trainer, PlacementEnv(problem), episodes=self.episodes, seed=seed, ends=started + time_limit_s)
+            training = train(trainer, PlacementEnv(problem), episodes=self.episodes, seed=seed, time_limit_s=time_limit_s)
         except OptionError:  # there is nothing to decide
             only = Assignment(problem.units.allowed.argmax(axis=1))
             return answer(problem, objective, only, solver=self.name, started=started)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
+from placer.common.clock import TimeUpError, limit
 from placer.problem.arrays import Floats
 from placer.research.env import PlacementEnv
-from placer.research.learning.policy import Episode, OutOfTimeError, Policy
+from placer.research.learning.policy import Episode, Policy
 
-Trainer: TypeAlias = Callable[[PlacementEnv, np.random.Generator, float], Iterator[tuple[Episode, Policy]]]
-"""A function from an environment, a generator and the end on `time.perf_counter` to episodes, each with the policy so far. The
-episodes do not end by themselves."""
+Trainer: TypeAlias = Callable[[PlacementEnv, np.random.Generator], Iterator[tuple[Episode, Policy]]]
+"""A function from an environment and a generator to episodes without end, each with the policy so far."""
 
 EPISODES = 400
 
@@ -33,7 +33,9 @@ class Training:
     """The episode with the best score; None if none ended in time."""
 
 
-def train(trainer: Trainer, env: PlacementEnv, *, episodes: int = EPISODES, seed: int = 0, ends: float = math.inf) -> Training:
+def train(
+    trainer: Trainer, env: PlacementEnv, *, episodes: int = EPISODES, seed: int = 0, time_limit_s: float | None = None
+) -> Training:
     """Trains a policy whose weights are 0 at first.
 
     Args:
@@ -41,16 +43,14 @@ def train(trainer: Trainer, env: PlacementEnv, *, episodes: int = EPISODES, seed
         env: the environment, of one problem or of problems that are drawn.
         episodes: the number of episodes.
         seed: of all that is drawn.
-        ends: on `time.perf_counter`.
+        time_limit_s: ends the training before, also within an episode; by `placer.common.clock`. None for no limit.
 
     Raises OptionError if there is nothing to decide, see `PlacementEnv.reset`.
     """
     policy, played = Policy(), list[Episode]()
-    try:
-        for episode, learned in islice(trainer(env, np.random.default_rng(seed), ends), episodes):
+    with limit(time_limit_s), suppress(TimeUpError):
+        for episode, learned in islice(trainer(env, np.random.default_rng(seed)), episodes):
             played.append(episode)
             policy = learned
-    except OutOfTimeError:
-        pass
     scores = np.array([episode.score for episode in played])
     return Training(policy, scores, max(played, key=lambda episode: episode.score, default=None))

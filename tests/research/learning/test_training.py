@@ -14,7 +14,8 @@ from placer.research.instances.families import synthetic
 from placer.research.learning.policy import Policy, play
 from placer.research.learning.solver import TRAINERS, Learner
 from placer.research.learning.training import train
-from placer.solvers.base import Status
+from placer.solvers.base import Solution, Status
+from placer.solvers.run import run as solve_within
 
 SMALL = synthetic("layered", ops=24, gpus=2, memory=0.5, seed=1)
 
@@ -63,6 +64,9 @@ def test_a_learner_is_a_solver(name: str) -> None:
     assert learner.unsupported(SMALL, "total_cost")
     assert learner.cite()
     assert learner.solve(SMALL, "step_time", time_limit_s=1e-9).status is Status.UNKNOWN
+    by_effort = [solve_within(learner, SMALL, "step_time", effort=300) for _ in range(2)]
+    assert all(isinstance(solution, Solution) and "time limit" in solution.stop_text for solution in by_effort)
+    assert by_effort[0].stop_text == by_effort[1].stop_text
     nothing = SMALL.with_allowed(SMALL.units.allowed & [True, False, False])
     assert learner.solve(nothing, "step_time").status is Status.OPTIMAL
 
