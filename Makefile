@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 
-.PHONY: demo quick test lint fuzz faults bench clean
+.PHONY: demo docs quick test lint fuzz faults bench clean
 
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
@@ -33,6 +33,11 @@ lint: $(BIN)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The site of docs/, in site/index.html. Warnings are errors.
+docs: $(BIN)/.dev
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -q -W --keep-going docs site
+
 # 2,000 random programs, with another seed each day. A process runs 200 of them, since TensorFlow never frees a function.
 FUZZ_SEED ?= $(shell date +%Y%m%d)
 
@@ -52,7 +57,7 @@ bench: $(BIN)/.dev
 	$(BIN)/python -m tests.benchmarks.bench_step_time $(if $(wildcard /dev/nvidia0),,--devices two-cpu)
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
 
 $(BIN)/.placer: pyproject.toml
 	$(if $(PYTHON),,$(error no Python 3.11, 3.12 or 3.13 found: install one, or give its path: make PYTHON=...))

@@ -35,6 +35,10 @@ class PlanError(PlacerError):
     """A file is broken, such as a saved plan, or was made for something else; or a function has no plan."""
 
 
+class WorsePlanError(PlacerError):
+    """A new plan's step is predicted to take longer than that of a saved plan."""
+
+
 class MoveError(PlacerError):
     """A variable could not be moved, or its old storage is still used."""
 

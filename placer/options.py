@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from placer.common.device_spec import DeviceSpec, parse
 from placer.common.suggestions import did_you_mean
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cost_models.machines import Machine
     from placer.solvers.base import Objective, Solver
     from placer.solvers.heuristic import Rule
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,26 @@ class Options:
                 raise OptionError(f"unknown option {name!r}{did_you_mean(name, known)} The options are {', '.join(known)}.")
         return cls(**given)
 
+
+def _listed(indent: str) -> str:
+    """A line for each option: its name, type, default and meaning."""
+    lines = []
+    for option in fields(Options):
+        default = repr({} if option.default is MISSING else option.default)
+        lines.append(f"{indent}{option.name} ({option.type}): {option.metadata['help']}. Default: {default}.")
+    return "\n".join(lines)
+
+
+def with_options_listed(function: F) -> F:
+    """Adds the list of options to a function's docstring, after the line of its ``**options``."""
+    lines = (function.__doc__ or "**options:").splitlines()  # Python has no docstrings with -OO
+    at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("**options:"))
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())] + "    - "
+    function.__doc__ = "\n".join([*lines[: at + 1], "", *_listed(indent).splitlines(), "", *lines[at + 1 :]])
+    return function
+
+
+Options.__doc__ = f"{Options.__doc__}\n    Attributes:\n{_listed('        ')}\n"
 
 OF_A_RUN = ("solver", "time_limit_s", "effort", "seed")
 """Options of one search. A comparison of solvers takes several values of each."""

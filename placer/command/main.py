@@ -19,6 +19,7 @@ from placer import __version__
 from placer.command import (
     cache,
     calibrate,
+    check,
     compare,
     convert,
     demo,
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Command] = {
     "cache": cache,
     "show": show,
     "diff": diff,
+    "check": check,
 }
 """By name, in the order in which --help lists them."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from placer.errors import OptionError
-from placer.options import Options
+from placer.options import Options, with_options_listed
 from placer.placed.function import PlacedFunction
 from placer.plan.placement import Placement
 from placer.verbs.solve import look_up
@@ -35,6 +35,7 @@ def optimized_placement(fn: Callable[..., Any], /) -> PlacedFunction: ...
 def optimized_placement(**options: Any) -> Callable[[Callable[..., Any]], PlacedFunction]: ...
 
 
+@with_options_listed
 def optimized_placement(fn: Callable[..., Any] = _NOT_GIVEN, /, **options: Any) -> Any:
     """Decorates a function, tf.function or method so that its ops run where a solved plan says.
 
@@ -55,6 +56,7 @@ def optimized_placement(fn: Callable[..., Any] = _NOT_GIVEN, /, **options: Any) 
     return PlacedFunction(fn, checked)
 
 
+@with_options_listed
 def place(fn: Callable[..., Any], *args: Any, **options: Any) -> PlacedFunction:
     """Wraps a function so that its calls run where a solved plan says; plans at once if example arguments are given.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Floats
 from placer.problem.grouping import grouped
-from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
+from placer.problem.problem import PlacementProblem, once_per_problem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristics.peft import optimistic_cost_ns
 from placer.solvers.primitives.filling import in_order, unit_bytes
@@ -111,16 +111,6 @@ class Choices:
     def device(self) -> list[int]:
         """By unit: its device, or `NOWHERE`."""
         return self._schedule.device
-
-    @property
-    def assignment(self) -> Assignment:
-        """The devices, once all units have one."""
-        return self._schedule.assignment
-
-    @property
-    def fits(self) -> bool:
-        """Whether the units that have a device meet all memory limits."""
-        return self._memory.fits()
 
     def mask(self) -> Bools:
         """[D]: the devices that the next unit may use and on which all memory limits hold with it."""

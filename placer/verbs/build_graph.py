@@ -51,8 +51,11 @@ def build_graph(
 
     Args:
         fn: the function or the trace.
-        *args, **kwargs, devices: as for `trace`.
-        sizes, rounds: sizes and numbers of rounds that the graph leaves open, as in `placer.Options`.
+        *args: of a call, as for `trace`.
+        devices: as for `trace`.
+        **kwargs: of a call, as for `trace`.
+        sizes: sizes that the graph leaves open, as in `placer.Options`.
+        rounds: how often loops run, as in `placer.Options`.
         seen: what a run of the function had, see `PlacedFunction.learn`.
 
     Raises:

@@ -61,7 +61,7 @@ def arena(
     record that says so. The package prices and checks every answer itself; it takes no figure from the solver.
 
     Args:
-        problems: targets as on the command line; or a mapping from names to targets, graphs, plans and `PlacementProblem`s.
+        problems: targets as on the command line; or a mapping from names to targets, graphs, plans and problems.
         solvers: registered names, solvers, or functions from a problem, or from a problem and a `numpy.random.Generator`, to an
             assignment; by default all registered solvers for problems of the kind.
         seeds: of the solvers. A function without a generator ignores seeds and runs once.

@@ -1,0 +1,48 @@
+"""`placer check`: whether a function's plan is still as good as a saved one."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from placer.command.arguments import add_option_flags, add_target, load_plan, options_given
+from placer.common.units import format_ns
+from placer.errors import WorsePlanError
+from placer.verbs.read_target import of_plan, read_target
+
+HELP = "Plan a function anew, and fail if its step is predicted to take longer than in a saved plan."
+DEFAULT_TOLERANCE = 0.05
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", type=Path, help="the saved plan")
+    add_target(parser)
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=DEFAULT_TOLERANCE,
+        metavar="SHARE",
+        help="how much longer the step may take, as a share of the saved plan's step time (default: %(default)s)",
+    )
+    add_option_flags(parser)
+
+
+def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.verbs.solve import solve
+
+    saved = load_plan(args.plan)
+    _, options_of_plan = of_plan(saved)
+    given = {"devices": options_of_plan.devices, **options_given(args)}
+    graph, options = read_target(args.target, args.signature, given)
+    new = solve(graph, options=replace(options, **given))
+    difference = saved.diff(new)
+    change = new.step_time_ns / saved.step_time_ns - 1
+    text = (
+        f"a step is predicted to take {format_ns(new.step_time_ns)}; in {args.plan} it is {format_ns(saved.step_time_ns)} "
+        f"({change:+.1%}, at most {args.tolerance:+.1%} is allowed)"
+    )
+    if change > args.tolerance:
+        raise WorsePlanError(f"{text}\n\n{difference}")
+    return {"change": change, "tolerance": args.tolerance, "difference": asdict(difference)}, f"{text}\n\n{difference}"
