@@ -22,12 +22,17 @@ from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.bounds.step_branching import branch
 from placer.solvers.bounds.step_program import step_program_ns
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
+from placer.solvers.heuristics.gdl import gdl_schedule
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
 from placer.solvers.heuristics.heft import SOURCE as HEFT
 from placer.solvers.heuristics.heft import heft_schedule
+from placer.solvers.heuristics.max_min import max_min_schedule
+from placer.solvers.heuristics.min_min import min_min_schedule
+from placer.solvers.heuristics.msbc import msbc_schedule
 from placer.solvers.heuristics.peft import SOURCE as PEFT
 from placer.solvers.heuristics.peft import peft_schedule
+from placer.solvers.heuristics.sufferage import sufferage_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.coarsening import KARYPIS
 from placer.solvers.primitives.device_subset import halved
@@ -46,6 +51,8 @@ from placer.solvers.sources import own_work, references
 CUT_VARIANTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
 """Minimum cuts to start from: the weight of copies, and whether dispatch is ignored. The total cost counts work that overlaps in
 the step, and ignores queues, so other weights can give a shorter step."""
+LIST_SCHEDULES = (gdl_schedule, sufferage_schedule, msbc_schedule, min_min_schedule, max_min_schedule)
+"""Starts on devices of one kind."""
 MAX_OPS_ALL_STARTS = 5_000
 """Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
@@ -378,6 +385,9 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         yield heft_schedule(problem).assignment
         yield peft_schedule(problem).assignment
         yield greedy_assignment(problem)
+        if len(set(problem.devices.kinds)) == 1:  # cuts and partitions are for a host and its accelerators
+            for schedule in LIST_SCHEDULES:
+                yield schedule(problem).assignment
 
 
 solver = StepTime
