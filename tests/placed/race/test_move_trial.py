@@ -453,7 +453,7 @@ def test_without_a_race_variables_move_if_the_prediction_leaves_no_doubt(size: i
         assert [float(placed(x)) for _ in range(3)] == [1.0] * 3
         assert where(total) == (THERE if total is free and size == 2048 else HERE)
         assert not placed.observe(x).mismatches
-        assert any("holds them" in note for note in placed.placement.notes) == (total is held and size == 1024)
+        assert any("holds them" in note for note in placed.placement.notes) == (total is held and size == 2048)
 
 
 def test_a_gate_lets_one_thread_be_alone() -> None:
