@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from placer.command.main import main
@@ -141,6 +141,8 @@ def test_the_command_line_prints_no_character_that_is_obeyed(
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 @settings(max_examples=20 * EFFORT, deadline=None)
+@example(["^", "0"])
+@example([":"])
 @given(st.lists(st.text(st.characters(), min_size=1, max_size=8).filter(lambda name: name.strip("/")), min_size=1, max_size=4))
 def test_any_name_can_be_shown(names: list[str]) -> None:
     plan = plan_of(names)
