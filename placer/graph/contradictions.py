@@ -22,6 +22,8 @@ def contradictions(graph: OpGraph) -> Iterator[str]:
         if spec.nbytes >= MAX_BYTES:
             yield f"a tensor {spec} has {spec.nbytes} bytes"
     for op in graph:
+        if op.name.startswith("^"):
+            yield f"an op is called {op.name!r}, which TensorFlow reads as a control edge"
         if not math.isfinite(op.count):
             yield f"{op.name!r} runs {op.count} times"
         if op.resource and op.resource not in graph.resources:

@@ -66,6 +66,7 @@ def test_the_fingerprint_sees_edges_and_results() -> None:
         (lambda d: d["nodes"].pop(), "broken graph"),
         (lambda d: d["edges"].pop(), "changed after it was saved"),
         (lambda d: d.pop("kernels"), "broken graph.*kernels"),
+        (lambda d: d["nodes"][0].update(name="^x"), "broken graph"),
     ],
 )
 def test_broken_files_are_told_apart(edit: Any, words: str, tmp_path: Path) -> None:

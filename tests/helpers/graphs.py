@@ -48,7 +48,7 @@ class GraphBuilder:
         **fields: Any,
     ) -> str:
         """Returns the name. `predicate` names a loop or branch node that governs the op."""
-        data = [self._source(text) for text in inputs if not self._is_control(text)]
+        data = [self._source(text) for text in inputs if not text.startswith("^")]
         specs = tuple(self.graph.nodes[source]["op"].signature.outputs[k] for source, k in data)
         fields.setdefault("count", 1.0)
         fields.setdefault("refusals", {kind: f"no {kind} kernel" for kind in ("CPU", "GPU") if kind not in kernels})
@@ -59,7 +59,7 @@ class GraphBuilder:
         if predicate:
             self._edge(predicate, name, TensorEdge(0, -1))
         for text in inputs:
-            if self._is_control(text):
+            if text.startswith("^"):
                 self._edge(text[1:], name, None)
         return name
 
@@ -89,9 +89,6 @@ class GraphBuilder:
             outputs=tuple(self._source(text) for text in outputs),
             notes=notes,
         )
-
-    def _is_control(self, text: str) -> bool:
-        return text.startswith("^") and text[1:] in self.graph
 
     def _source(self, text: str) -> tuple[str, int]:
         if text in self.graph:
