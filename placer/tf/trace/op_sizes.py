@@ -211,6 +211,8 @@ class OpSizes:
                 self.origins[output] = by_shape | self._union(self.value_origins, deciding) or by_value
             else:
                 self._decide(output, "assumed")
+        if saying and any(undecided):
+            self.sources.setdefault(path, "assumed")  # the sizes that it says are in `value_origins`, whatever its own follow from
 
     def _limits_data(self, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any]) -> bool:
         """Whether an op gives a few numbers that data decides and a constant limits."""
