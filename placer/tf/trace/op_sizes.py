@@ -212,7 +212,7 @@ class OpSizes:
             else:
                 self._decide(output, "assumed")
         if saying and any(undecided):
-            self.sources.setdefault(path, "assumed")  # the sizes that it says are in `value_origins`, whatever its own follow from
+            self.sources.setdefault(path, "assumed")  # of a value that says sizes, whatever its own sizes follow from
 
     def _limits_data(self, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any]) -> bool:
         """Whether an op gives a few numbers that data decides and a constant limits."""
