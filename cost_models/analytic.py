@@ -87,7 +87,10 @@ def _flops_per_s(work: Work, op: OpSignature, device: Device) -> float:
 
 
 def _gpu_ns(work: Work, op: OpSignature, device: Device) -> float:
-    return max(work.flops / _flops_per_s(work, op, device), work.nbytes / device.memory_bytes_per_s) * 1e9 + work.gpu_serial_ns
+    """The times of arithmetic and of memory traffic overlap; those of a product add up, as its first factors must be there."""
+    arithmetic_s, traffic_s = work.flops / _flops_per_s(work, op, device), work.nbytes / device.memory_bytes_per_s
+    shared_s = arithmetic_s + traffic_s if work.is_product else max(arithmetic_s, traffic_s)
+    return shared_s * 1e9 + work.gpu_serial_ns
 
 
 def _cpu_ns(work: Work, op: OpSignature, device: Device) -> float:

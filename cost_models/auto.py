@@ -1,4 +1,4 @@
-"""The default cost model: the measured cost of an op, else a fit to measured costs, else the analytic model."""
+"""The default cost model: the measured cost of an op, else the analytic model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cost_models.analytic import AnalyticModel
 from cost_models.cpu_names import without_generation
-from cost_models.fitted import FittedModel
 from cost_models.measured import MeasuredModel
 from cost_models.measurements import Measurement, Table
 from cost_models.shipped import shipped_table
@@ -21,25 +20,20 @@ def auto_model(store: Store | None = None) -> MeasuredModel:
 
     Args:
         store: by default the user's. A measurement in it comes before one that comes with the package, unless it was only
-            harvested. A fit to the measurements in it comes before a fit to all, because times to start an op depend on the host.
+            harvested.
     """
     source = store or Store()
 
     @cache
-    def own(device_model: str) -> Table:
-        return _own_measurements(source, device_model)
+    def tables(device_model: str) -> Table:
+        return _merged(_own_measurements(source, device_model), shipped_table(device_model))
 
-    @cache
-    def all_known(device_model: str) -> Table:
-        return _merged(own(device_model), shipped_table(device_model))
-
-    fit_to_all = FittedModel(all_known, AnalyticModel())
-    return MeasuredModel(all_known, FittedModel(lambda model: _merged(own(model), {}), fit_to_all))
+    return MeasuredModel(tables, AnalyticModel())
 
 
 def shipped_model() -> MeasuredModel:
     """The default model over the measurements that come with the package alone, so that costs are equal wherever it runs."""
-    return MeasuredModel(_shipped, FittedModel(_shipped, AnalyticModel()))
+    return MeasuredModel(_shipped, AnalyticModel())
 
 
 @cache

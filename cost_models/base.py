@@ -137,7 +137,7 @@ class OpCost:
     compute_ns: int
     workspace_bytes: int
     source: str
-    """The source of the cost: "analytic", "analytic-fallback", "measured", "harvested", "fitted" or "user"."""
+    """The source of the cost: "analytic", "analytic-fallback", "measured", "harvested" or "user"."""
 
 
 class CostModel(Protocol):

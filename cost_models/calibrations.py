@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from cost_models.cache import cache_folder, listed, tell_once
-from cost_models.cpu_names import without_generation
 from cost_models.files import write_whole
 from cost_models.machines import Device, Link, Machine, MachineError, load_machine
 
@@ -37,30 +36,8 @@ def save_calibration(machine: Machine) -> Path:
 def with_calibration(machine: Machine) -> Machine:
     """The machine with the constants of its calibration, or unchanged if there is none; warns if that cannot be read.
 
-    A calibration that was made with more visible GPUs counts too. So does one that was stored before host names included the
-    CPU's generation.
+    A calibration that was made with more visible GPUs counts too.
     """
-    calibrated = _with_stored_constants(machine)
-    if calibrated is not machine or (earlier_named := _named_without_generation(machine)) == machine:
-        return calibrated
-    calibrated = _with_stored_constants(earlier_named)
-    if calibrated is earlier_named:
-        return machine
-    devices = {device.name: device for device in machine.devices}
-    provenance = f"{calibrated.provenance}; stored without the host's CPU generation: placer calibrate measures this host"
-    # Such a calibration also lacks a measured `threads_per_core`, which was added later.
-    renamed = (
-        replace(d, model=devices[d.name].model, threads_per_core=devices[d.name].threads_per_core) for d in calibrated.devices
-    )
-    return replace(calibrated, devices=tuple(renamed), provenance=provenance)
-
-
-def _named_without_generation(machine: Machine) -> Machine:
-    return replace(machine, devices=tuple(replace(d, model=without_generation(d.model)) for d in machine.devices))
-
-
-def _with_stored_constants(machine: Machine) -> Machine:
-    """The machine with the constants that are stored under its device models, itself if none are."""
     own_file = calibration_file(machine)
     files = listed(own_file.parent, f"{_slug(machine.devices[0].model)}*.toml")
     for path in sorted(files, key=lambda path: (path != own_file, len(path.name), path.name)):

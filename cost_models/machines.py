@@ -63,7 +63,7 @@ class Device:
     memory_bytes_per_s: float
     """Bytes that large ops read and write per second in the device's memory."""
     cores: int = 1
-    """Hardware threads of a CPU, multiprocessors of a GPU."""
+    """Hardware threads of a CPU, each of which runs an op; multiprocessors of a GPU."""
     threads_per_core: int = DEFAULT_THREADS_PER_CORE
     """CPU only: how many of the hardware threads in `cores` share one core's arithmetic units.
 
@@ -71,11 +71,6 @@ class Device:
     """
     core_cache_bytes: int = DEFAULT_CORE_CACHE_BYTES
     """CPU only: size of one core's private cache (level 2). A matrix product whose matrices fit there runs on one core."""
-    threads: int = 0
-    """CPU only: how many single-core ops gain from running at the same time; 0 for as many as `cores`.
-
-    The execution model runs at most this many ops of the CPU at once.
-    """
     host_op_ns: int = 500
     """Host time of an op that starts no kernel on this device: a reshape, a shape, a loop's Merge, an int32 op in host memory."""
     call_ns: int = 0
@@ -98,7 +93,6 @@ class Device:
         _require("default" in self.flops, f'{self.name}: flops needs a "default" rate; it lists {listed}')
         _require_within(f"{self.name}: memory_bytes", self.memory_bytes, 1, MAX_BYTES)
         _require_within(f"{self.name}: cores", self.cores, 1, MAX_CORES)
-        _require_within(f"{self.name}: threads", self.threads, 0, MAX_CORES)
         _require_within(f"{self.name}: threads_per_core", self.threads_per_core, 1, MAX_CORES)
         _require_within(f"{self.name}: core_cache_bytes", self.core_cache_bytes, 0, MAX_BYTES)
         rates = {f"flops.{dtype}": rate for dtype, rate in self.flops.items()}

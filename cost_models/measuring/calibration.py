@@ -1,4 +1,4 @@
-"""Measures the constants of a machine on the devices of this process, and then common ops."""
+"""Measures the constants of a machine on the devices of this process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from cost_models.analytic import AnalyticModel, uses_one_core
+from cost_models.analytic import uses_one_core
 from cost_models.base import OpSignature
 from cost_models.machines import Device, Link, Machine
 from cost_models.measurements import Measurement
 from cost_models.measuring import samples, waking
 from cost_models.measuring.calls import call_times_ns, cold_ns, per_passed_tensor_ns, per_variable_ns, waiting_ns
-from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.links import COPY_SIZES_BYTES, copy_times, hand_over_ns, interval_ns, latency_and_rate
 from cost_models.measuring.timing import measure
 from cost_models.measuring.traffic import traffic_bytes_per_s
@@ -69,31 +68,9 @@ class Calibration:
         machine = replace(self.uncalibrated, devices=tuple(devices), links=tuple(self._links()), host_hop_ns=self._host_hop_ns())
         return self._with_call_constants(machine)
 
-    def common_ops(self, machine: Machine) -> Iterator[OpMeasurement]:
-        """Measures ops of common types until the budget is used up.
-
-        Small ops of every type come first, so that a small budget too yields ops of every type to fit to.
-        """
-        known = {(device.model, op) for device, op, _ in self.op_measurements}
-        devices = {device.model: device for device in reversed(machine.devices)}
-        for op in samples.common():
-            for model, device in devices.items():
-                if self._report(op.op_type) > self.budget_s:
-                    return
-                if (model, op) in known or AnalyticModel().op_cost(op, device).time_ns >= self._max_op_ns:
-                    continue
-                if (measurement := self._measure(op, device)) is not None:
-                    yield device, op, measurement
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds since the calibration began."""
-        return time.perf_counter() - self._started
-
-    def _report(self, activity: str) -> float:
-        """Reports progress and returns the seconds spent so far."""
-        self.report(self.spent_s / self.budget_s, activity)
-        return self.spent_s
+    def _report(self, activity: str) -> None:
+        """Reports progress."""
+        self.report((time.perf_counter() - self._started) / self.budget_s, activity)
 
     def _measure(self, op: OpSignature, device: Device) -> Measurement | None:
         """The time of an op on a device, None if it cannot be measured."""
@@ -133,8 +110,7 @@ class Calibration:
         device = replace(device, flops=rates)
         if device.asynchronous or device.cores == 1:
             return device
-        per_core = self._threads_per_core(device)
-        return replace(device, threads_per_core=per_core, threads=self._threads(device), wake_ns=self._wake_ns(device))
+        return replace(device, threads_per_core=self._threads_per_core(device), wake_ns=self._wake_ns(device))
 
     def _memory_bytes_per_s(self, device: Device) -> float:
         """`Device.memory_bytes_per_s`, 0 if it cannot be measured."""
@@ -180,18 +156,6 @@ class Calibration:
             return device.threads_per_core
         one_core_rate = work_of(product).flops * 1e9 / measurement.compute_ns
         return min(device.cores, max(1, round(device.cores * one_core_rate / device.flops["float32"])))
-
-    def _threads(self, device: Device) -> int:
-        """`Device.threads`: how many times faster single-core ops are done if they may run side by side."""
-        self._report(f"ops side by side on {device.name}")
-        with plain_graphs():
-            bench = Bench(samples.unique(4_000), device.name)
-            calls = [bench.chain(1), bench.chain(21), bench.chain(21, parallel=device.cores)]
-            single_s, chain_s, chains_s = (min(call.seconds() for _ in range(20)) for call in calls)
-        alone_s, side_by_side_s = chain_s - single_s, chains_s - single_s
-        if alone_s <= 0 or side_by_side_s <= 0:
-            return device.threads
-        return min(device.cores, max(1, round(device.cores * alone_s / side_by_side_s)))
 
     def _wake_ns(self, device: Device) -> int:
         """`Device.wake_ns`, as it was if the op that shows it could not be measured."""

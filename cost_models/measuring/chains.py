@@ -70,13 +70,12 @@ class Bench:
                     self._variables[position] = tf.Variable(tf.zeros(each.shape, each.dtype))
         self._check()
 
-    def chain(self, length: int, delay: int = 0, parallel: int = 1) -> Call:
+    def chain(self, length: int, delay: int = 0) -> Call:
         """A call that runs the op `length` times, one after the other, on the same inputs.
 
         Args:
             length: the number of ops in the chain.
             delay: the number of large matrix products that the device computes before the chain.
-            parallel: the number of such chains, independent of each other.
         """
 
         def body(token: Any, matrix: Any, *args: Any) -> Any:
@@ -85,13 +84,9 @@ class Bench:
                 for _ in range(delay):
                     with tf.control_dependencies(ends):
                         ends = [tf.linalg.matmul(matrix, matrix).op]
-                start, ends = ends, []
-                for _ in range(parallel):
-                    last = start
-                    for _ in range(length):
-                        with tf.control_dependencies(last):
-                            last = [self._completed(self._create_op(args))]
-                    ends += last
+                for _ in range(length):
+                    with tf.control_dependencies(ends):
+                        ends = [self._completed(self._create_op(args))]
                 with tf.control_dependencies(ends):
                     return tf.identity(token)
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cost_models.fitted import robust_non_negative
 from cost_models.measuring.chains import HOST, Call, plain_graphs, traced_call
 from cost_models.measuring.timing import difference_ns, median_difference_ns, repeat_count
 
@@ -61,8 +60,8 @@ def copy_times(src: str, dst: str, sizes_bytes: Sequence[int], effort_s: float, 
 def latency_and_rate(times: Sequence[CopyTime]) -> tuple[int, float]:
     """`Link.latency_ns` and `Link.bytes_per_s`: the line through copies of several sizes with the least relative errors."""
     nbytes, time_ns = (np.array([getattr(copy, name) for copy in times], np.float64) for name in ("nbytes", "time_ns"))
-    latency, per_byte = robust_non_negative(np.column_stack([np.ones(len(times)), nbytes]), time_ns, 1 / time_ns)
-    return round(float(latency)), float(1e9 / per_byte if per_byte else 1e9 * np.max(nbytes / time_ns))
+    per_byte, latency = np.polyfit(nbytes, time_ns, 1, w=1 / time_ns) if len(times) > 1 else (0.0, time_ns[0])
+    return max(0, round(float(latency))), float(1e9 / per_byte if per_byte > 0 else 1e9 * np.max(nbytes / time_ns))
 
 
 def hand_over_ns(first: str, second: str, effort_s: float, pause_ops: int = 0) -> int:

@@ -28,7 +28,7 @@ from cost_models.ops import (
     state,
     strings,
 )
-from cost_models.ops.optype import Difference, Fusion, OpType, View
+from cost_models.ops.optype import Difference, OpType, View
 from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
     as_measured,
@@ -71,7 +71,6 @@ FAMILIES = (
 __all__ = [
     "FAMILIES",
     "Difference",
-    "Fusion",
     "OpType",
     "UnmeasurableError",
     "View",

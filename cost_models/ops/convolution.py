@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.ops.dense import PRODUCT, SIDES_MULTIPLE
-from cost_models.ops.optype import Fusion, OpType
+from cost_models.ops.optype import OpType
 from cost_models.ops.recipes import output_shape_at
 from cost_models.ops.table import register
 from cost_models.ops.work import GPU_COPY_BYTES_PER_NS, Formula, Work, nbytes, positive_integers, sides
@@ -113,16 +113,7 @@ def _padded_bytes(op: OpSignature, image: TensorSpec, taps: tuple[int, ...]) -> 
 
 
 register("Conv", OpType(work=_convolution(_FORWARD), differs=PRODUCT))
-register("Conv3D _FusedConv2D", OpType(work=_convolution(_FORWARD), start_factor=3.6, differs=PRODUCT))
-register(
-    "Conv2D",
-    OpType(
-        work=_convolution(_FORWARD),
-        start_factor=3.6,
-        differs=PRODUCT,
-        fusion=Fusion("_FusedConv2D", activations=frozenset({"Relu", "Relu6", "Elu", "LeakyRelu"})),
-    ),
-)
+register("Conv2D Conv3D _FusedConv2D", OpType(work=_convolution(_FORWARD), start_factor=3.6, differs=PRODUCT))
 register("DepthwiseConv2dNative", OpType(work=_convolution(_FORWARD, _DEPTHWISE_EFFICIENCY, depthwise=True), differs=PRODUCT))
 
 _GRADIENT = OpType(differs=PRODUCT, wants_channels_first=True)

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from cost_models.base import OpSignature
-from cost_models.ops.optype import Difference, Fusion, OpType
+from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.table import register
 from cost_models.ops.work import LIBRARY_DTYPES, TRANSPOSE_NS, Work, elements, nbytes, sides
 
@@ -14,27 +14,25 @@ PRODUCT = frozenset({Difference.PRECISION, Difference.SUM_ORDER})
 """Why a product's results depend on the device."""
 SIDES_MULTIPLE = 4
 """A GPU's matrix units take tensors whose last side is a multiple of this."""
-_EFFICIENCY, _FILL_NS = 0.77, 4_000.0
-"""Share of the best rate on a GPU that products reach, and the time until its matrix units are busy."""
+_UNALIGNED, _TRANSPOSED = 0.4, 0.65
+"""Shares of a GPU's best rate if rows do not start at a multiple of 16 bytes, and if the left factor is transposed."""
+_FILL_NS = 4_000.0
+"""Time until a GPU's matrix units are busy."""
 
 
 def _matmul(op: OpSignature) -> Work:
-    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache.
-
-    A GPU's matrix units are half as fast if rows do not start at a multiple of 16 bytes.
-    """
+    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache."""
     left = sides(op.inputs, 0)
     transposed = op.attr("transpose_a") or op.attr("adj_x")
     depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
     outputs = elements(op.outputs[:1])
     tensors = op.inputs[:2] + op.outputs[:1]
     aligned = all((sides((spec,), 0) or (1,))[-1] % SIDES_MULTIPLE == 0 for spec in tensors)
-    efficiency = _EFFICIENCY if aligned else _EFFICIENCY / 2
     return Work(
         flops=2.0 * outputs * depth,
         nbytes=nbytes(op.inputs) + nbytes(op.outputs),
         is_product=True,
-        efficiency=efficiency,
+        efficiency=(1.0 if aligned else _UNALIGNED) * (_TRANSPOSED if transposed else 1.0),
         one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES,
         gpu_serial_ns=_FILL_NS,
     )
@@ -63,7 +61,6 @@ def _einsum(op: OpSignature) -> Work:
         flops=2.0 * outputs * depth,
         nbytes=moved,
         is_product=True,
-        efficiency=_EFFICIENCY,
         kernels=1 + transposes,
         cpu_serial_ns=transposes * TRANSPOSE_NS,
         gpu_serial_ns=_FILL_NS,
@@ -89,20 +86,7 @@ def _transposes(equation: str) -> int:
     return (not is_matrices(left)) + (not is_matrices(right)) + (kinds(output) != sorted(set(kinds(output))))
 
 
-register(
-    "MatMul",
-    OpType(
-        work=_matmul,
-        start_factor=2.1,
-        differs=PRODUCT,
-        fusion=Fusion(
-            "_FusedMatMul",
-            activations=frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}),
-            breaking_after_sum=frozenset({"Relu", "Relu6", "Elu"}),
-        ),
-    ),
-)
-register("BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul", OpType(work=_matmul, start_factor=2.1, differs=PRODUCT))
+register("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 _FusedMatMul", OpType(work=_matmul, start_factor=2.1, differs=PRODUCT))
 register("SparseMatMul", OpType(work=_matmul))
 register("Einsum", OpType(work=_einsum, start_factor=2.1, differs=PRODUCT))
 register("XlaEinsum", OpType(work=_einsum))

@@ -46,19 +46,6 @@ class Difference(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fusion:
-    """How Grappler's remapper makes one op of this op on a CPU, a bias, possibly one more addend, and an activation."""
-
-    op_type: str
-    """The fused op."""
-    activations: frozenset[str]
-    """Activations that it may end with."""
-    breaking_after_sum: frozenset[str] = frozenset()
-    """Activations on which the remapper fails after one more addend: it writes an op without a type, and nothing of the function
-    is optimised ("Node 'Relu' does not specify an operation")."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScratchVariable:
     """A variable to make for a measurement."""
 
@@ -175,10 +162,6 @@ class OpType:
     loop or branch."""
     follows_input: bool = False
     """Whether TensorFlow's placer leaves it on the device of its input."""
-    adds: bool = False
-    """Whether it is an addition, which Grappler fuses after a bias, or joins with other additions."""
-    fusion: Fusion | None = None
-    """What Grappler makes of a chain on a CPU that starts with it."""
     multiplies: bool = False
     """Whether Grappler moves constant factors inwards through it (`ConstantPushDown`)."""
     wants_channels_first: bool = False

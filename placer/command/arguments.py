@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import OptionError
 from placer.options import Options
+from placer.research.arena.target_forms import GRAPHS, PROBLEMS
 from placer.verbs.read_target import DEFAULT_SIGNATURE, SHIPPED, called_as, check_there, target_function
 
 if TYPE_CHECKING:
@@ -34,13 +35,6 @@ def options_given(args: argparse.Namespace) -> dict[str, Any]:
     """
     given = {f.name: value for f in fields(Options) if (value := getattr(args, f.name, None)) is not None}
     return {name: _mapping(name, value) if isinstance(value, list) else value for name, value in given.items()}
-
-
-GRAPHS = "a SavedModel's folder, a saved graph or plan (.json), a model in ONNX, MODULE:FUNCTION, or shipped:NAME"
-PROBLEMS = (
-    "a problem: family:SHAPE,KEY=NUMBER,... (made up), adversarial:LOSER,WINNER,KEY=NUMBER,..., a published one (iopddl:B, "
-    "maxload:NAME, latency:NAME, dnn-partitioning:NAME), or a file (.npz, .graphml, .dax, .stg, .json of WfCommons or SAGA)"
-)
 
 
 def add_target(parser: argparse.ArgumentParser, *, problems: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`placer calibrate`: measures this machine's constants and common ops."""
+"""`placer calibrate`: measures this machine's constants."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how long to measure (default: 60). The machine's constants are measured even if the budget is too small for them: "
-        "they take about 10 s, longer on a busy machine or with GPUs. Common ops are measured in the remaining time.",
+        help="about how long to measure (default: 60). With less time, each constant is sampled for less; all of them take at "
+        "least 10 s, longer on a busy machine or with GPUs.",
     )
 
 

@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from placer.command.arguments import GRAPHS, PROBLEMS, add_data, add_option_flags, comma_separated, options_given
+from placer.command.arguments import add_data, add_option_flags, comma_separated, options_given
 from placer.errors import OptionError
 from placer.options import OF_A_RUN
 from placer.research.arena.table_styles import STYLES
+from placer.research.arena.target_forms import GRAPHS, PROBLEMS
 
 HELP = "Run many solvers on many problems, each run in a process of its own."
 
@@ -24,16 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data(parser)
     parser.add_argument("--signature", metavar="TYPES", help="as for solve, of every target that is a function or a SavedModel")
-    parser.add_argument("--solvers", type=comma_separated(str), metavar="NAME,...", help="the solvers (default: all registered)")
+    parser.add_argument(
+        "--solvers", type=comma_separated(str), metavar="NAME,...", help="the solvers, also as MODULE:FUNCTION (default: all)"
+    )
     parser.add_argument(
         "--seeds", type=comma_separated(int), default=[0], metavar="INT,...", help="seeds of searches (default: 0)"
     )
     parser.add_argument(
         "--time-limits-s",
         type=comma_separated(float),
-        default=[10.0],
         metavar="SECONDS,...",
-        help="time limits, with a run for each; several show the gap over time (default: 10)",
+        help="time limits, with a run for each; several show the gap over time (default: 10, if there are no efforts)",
+    )
+    parser.add_argument(
+        "--efforts",
+        type=comma_separated(int),
+        metavar="INT,...",
+        help="limits in evaluations of a step, with a run for each: the same answers on every machine",
     )
     parser.add_argument(
         "--memory-share",
@@ -67,6 +75,7 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
         args.solvers,
         seeds=args.seeds,
         time_limits_s=args.time_limits_s,
+        efforts=args.efforts,
         results=args.results,
         jobs=args.jobs,
         signature=args.signature,

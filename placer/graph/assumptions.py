@@ -123,42 +123,52 @@ def check_given(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> 
         OptionError: nothing in the graph has such a name, or it would change the graph, which was made without it.
     """
     for name in sizes:
-        named = [size for node, of_node in graph.sizes.items() if fnmatchcase(node, name) for size in of_node if size]
-        _check_name(graph, "sizes", name, graph.sizes, not named or any(size.source == "given" for size in named))
+        named = [size for node, of_node in graph.sizes.items() if is_named(name, node) for size in of_node if size]
+        _check_given(graph, "sizes", name, graph.sizes, not named or any(size.source == "given" for size in named))
     for name in rounds:
-        named_rounds = [known for loop, known in graph.rounds.items() if fnmatchcase(loop, name)]
+        named_rounds = [known for loop, known in graph.rounds.items() if is_named(name, loop)]
         is_used = all(known.source in ("given", "exact") for known in named_rounds)
-        _check_name(graph, "rounds", name, graph.rounds, is_used)
+        _check_given(graph, "rounds", name, graph.rounds, is_used)
 
 
-def _check_name(graph: OpGraph, option: str, name: str, likely_meant: Iterable[str], is_used: bool) -> None:
+def _check_given(graph: OpGraph, option: str, name: str, likely_meant: Iterable[str], is_used: bool) -> None:
     if not is_used:
         raise OptionError(
             f"the {option} given for {name!r} are not those of the graph: it was made without them, or they do not fit. For "
             "a size, give a number for each dimension, or for each open one; build_graph(function, *args, sizes=..., rounds=...) "
             "takes them."
         )
+    names = (*graph.graph, *graph.rounds)
     # Called functions and the values that loops pass on have names in a trace, and no node.
-    is_known = any(fnmatchcase(node, name) or node.startswith(f"{name}/") for node in (*graph.graph, *graph.rounds))
-    if not is_known and not name.startswith("backward/"):
-        raise unknown_name(option, name, graph.name, [*likely_meant], graph.graph)
+    if not any(node.startswith(f"{name}/") for node in names):
+        check_name(option, name, graph.name, [*likely_meant], names)
 
 
-def unknown_name(option: str, name: str, function: str, unknown: Sequence[str], names: Iterable[str]) -> OptionError:
-    """The error for a name in `sizes` or `rounds` that a function does not have.
+def is_named(glob: str, name: str) -> bool:
+    """Whether a node is meant by a name or glob in `sizes` or `rounds`."""
+    return name == glob or fnmatchcase(name, glob)
+
+
+def check_name(option: str, name: str, function: str, unknown: Sequence[str], names: Collection[str]) -> None:
+    """Checks a name or glob in `sizes` or `rounds`. Gradient ops are not in every trace of a function, so their names pass.
 
     Args:
         option: "sizes" or "rounds".
         name: as given.
         function: its name.
         unknown: the names of what has sizes, or rounds, that are not known; the error lists some if none is similar.
-        names: all names, for a function without any of those.
+        names: all names.
+
+    Raises:
+        OptionError: the function has no such name.
     """
+    if name.startswith("backward/") or any(is_named(name, each) for each in names):
+        return
     what = "loop" if option == "rounds" else "op or argument"
     close = did_you_mean(name, unknown or names)
     if close == "." and unknown:
         close = f"; {option} are not known of {', '.join(map(repr, unknown[:5]))}."
-    return OptionError(f"{option}, {name!r}: {function!r} has no such {what}{close}")
+    raise OptionError(f"{option}, {name!r}: {function!r} has no such {what}{close}")
 
 
 def _shape_of(graph: OpGraph, name: str, source: Source) -> str:

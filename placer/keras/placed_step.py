@@ -170,6 +170,6 @@ def peeked(step: PlacedStep, batches: Any) -> tuple[bool, Any]:
     if isinstance(batches, list):
         return step.starts_anew(batches[0]), batches
     if (types := step.of_keras.types(batches)) is not None:
-        return step.starts_anew(types, types), batches
+        return step.starts_anew(batches.element_spec, types), batches
     first = next(batches)
     return step.starts_anew(first), chain([first], batches)

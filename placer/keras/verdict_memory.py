@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 
+from placer.errors import PlacerError
 from placer.keras.placed_step import PlacedStep
 from placer.placed.memory import remember
 from placer.plan.call_plan import CallPlan
@@ -34,7 +36,9 @@ def recall_verdict(step: PlacedStep, ways: Collection[str]) -> Verdict | None:
 def remember_verdict(step: PlacedStep, ways: Collection[str], verdict: Verdict) -> None:
     """Stores a verdict with the plan of the placed step, in an entry of its own beside the one of the plan."""
     key, plan = _key(step, ways), step.call_plan
-    if key is not None and plan is not None:
+    if key is None or plan is None:
+        return
+    with suppress(PlacerError):  # the whole plan may not be there, and training goes on without a memory
         remember(CallPlan.of(replace(plan.placement, verdict=verdict), plan.seen, key))
 
 

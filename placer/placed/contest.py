@@ -104,7 +104,7 @@ class Contest:
         self.entrants: dict[str, Entrant] = {}
         """By name, in the order in which they were added."""
         self._concrete, self._args, self._kwargs = concrete, args, kwargs
-        self._left_s, self._race_s, self._report = left_s, race_s, report
+        self.left_s, self._race_s, self.report = left_s, race_s, report
         self._places: list[str] | None = None
         """Where the results are needed; None before the first call of TensorFlow's default."""
 
@@ -129,11 +129,11 @@ class Contest:
 
     def _time_in_turns(self, names: Sequence[str]) -> None:
         test = SequentialTest(list(names), max_excess_s=self._race_s)
-        enough_s = max(0.0, self._left_s() - 2 * self._race_s)
+        enough_s = max(0.0, self.left_s() - 2 * self._race_s)
         with self._ready(self.entrants[names[0]]):
             while not test.end:
                 is_timed = all(test.entrants[name].timed or test.entrants[name].outcome for name in names[:2])
-                if is_timed and self._left_s() <= enough_s:
+                if is_timed and self.left_s() <= enough_s:
                     break
                 name = test.next()
                 seconds = self._call(self.entrants[name])
@@ -154,7 +154,7 @@ class Contest:
         close = [e for e in self.timed[:MAX_CONFIRMED] if e.median_s <= CONFIRM_RATIO * self.timed[0].median_s]
         if len({entrant.site for entrant in close}) > 1:
             for entrant in (*close, *reversed(close)):
-                if self._left_s() > 0:
+                if self.left_s() > 0:
                     self._time_alone(entrant, 1)
 
     def chosen(self) -> Entrant:
@@ -199,7 +199,7 @@ class Contest:
         """The seconds of a call; None if it failed, which takes the candidate out."""
         from placer.tf.run import timing
 
-        self._report(entrant.name)
+        self.report(entrant.name)
         entrant.calls += 1
         try:
             results, seconds = timing.timed_call(entrant.run, self._args, self._kwargs, self._places)

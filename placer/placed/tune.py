@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from placer.common.device_spec import parse
@@ -15,6 +14,7 @@ from placer.common.units import check_seconds
 from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
 from placer.graph.seen import Seen
 from placer.options import check_choice
+from placer.placed.compiled_candidates import CompiledCandidates
 from placer.placed.contest import Contest, Entrant
 from placer.placed.memory import remember
 from placer.placed.race.begin import decided
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from placer.placed.signature import Prepared
     from placer.placed.signatures import Signatures
     from placer.plan.placement import Placement
-    from placer.tf.run.outcomes import Outcome
     from placer.tf.state.variables import Move
     from placer.tf.trace.tracing import Trace
     from placer.verbs.solve import Solved
@@ -41,12 +40,6 @@ MEASURING_SHARE, RACE_SHARE = 0.3, 0.15
 """Shares of the budget: for measuring single ops, and for what one race may take beyond calls of its fastest candidate."""
 MAX_HARVESTS, HARVESTED_STEPS = 2, 3
 """How often times of ops are taken from real steps, and from how many steps each time."""
-COMPILE_S_PER_OP = 0.01
-"""About how long XLA takes for an op. A function is not compiled if that is more than what is left of the budget."""
-MAX_COMPILED_RATIO = 10
-"""A function is not compiled for a device if all ops there are predicted to take longer than this multiple of the default."""
-MAX_COMPARED = 3
-"""The most placements with which results of a compiled function are compared."""
 USED_BEFORE = ", used before"
 """End of the name of the candidate that calls ran before, if a new candidate has its name."""
 
@@ -114,7 +107,7 @@ class _Tuning:
         from placer.tf.run.learning import starts_anew
         from placer.tf.state import creating, variables
 
-        self._started = time.monotonic()
+        self._started = monotonic()
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
         with signatures.lock:
@@ -213,7 +206,7 @@ class _Tuning:
 
     def _race_fixed(self, when: str) -> None:
         """Times placements with variables where they are."""
-        started = time.monotonic()
+        started = monotonic()
         solved = self._solved(variables="fixed")
         found = candidates(solved)
         if not found:
@@ -222,7 +215,7 @@ class _Tuning:
         new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
         if not when:
             new = self._with_earlier(new)
-        self._planning_s = time.monotonic() - started
+        self._planning_s = monotonic() - started
         if len(new) == 1:
             new += [entrant.name for entrant in self._contest.timed if not entrant.moves][:1]
         if new:
@@ -263,63 +256,8 @@ class _Tuning:
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
-        from placer.tf.run.calling import is_deterministic
-        from placer.tf.run.compiling import unchecked
-
-        if is_deterministic():
-            self._notes.append(
-                "not compiled: TensorFlow is set to be deterministic, and last bits of compiled results can differ"
-            )
-            return
-        expected: list[Outcome] = []
-        sites = {entrant.site: entrant for entrant in reversed(self._contest.timed)}
-        earlier = self._earlier.verdict.compiled_for if self._earlier.verdict else ""
-        for device in sorted(self._devices(), key=lambda device: device != earlier):
-            reasons = [self._compile(device, entrant, expected, device == earlier) for entrant in sites.values()]
-            if all(reasons):
-                self._notes.append(f"not compiled for {device}: {'; '.join(dict.fromkeys(reasons))}")
-        names = unchecked(self._trace)
-        if names and any(entrant.compiled for entrant in self._contest.timed):
-            self._notes.append(f"compiled, the function does not make the checks {in_short([repr(name) for name in names])}")
-
-    def _compile(self, device: str, where: Entrant, expected: list[Outcome], in_any_case: bool) -> str:
-        """Compiles the function with variables as a candidate has them, and times it; returns why not, "" if it was timed.
-
-        Args:
-            device: the device to compile for.
-            where: a candidate that was timed.
-            expected: what calls without XLA give; filled in when they are first needed.
-            in_any_case: whether it is compiled however little of the budget is left.
-        """
-        from placer.tf.run.compiling import compiled
-        from placer.tf.run.outcomes import outcome
-
-        if not in_any_case and COMPILE_S_PER_OP * len(where.plan.device_of) > self._left_s():
-            return "it may take longer than what is left of the budget"
-        name = f"compiled on {device}" + (MOVED if where.moves else "")
-        self._at(name)
-        call = (self._prepared.concrete, self._args, self._kwargs)
-        try:
-            with where.variables_moved():
-                function, reason = compiled(self._trace, device, self._args, self._kwargs)
-                if function is None:
-                    return reason
-                expected[:] = expected or [outcome(run, *call) for run in self._uncompiled()]
-                found = outcome(function, *call)
-                differences = [plain.difference(found) for plain in expected]
-                if all(differences):
-                    return f"its results would not agree: {differences[0]}"
-        except Exception as error:
-            return first_line(error)
-        fastest = self._contest.timed[0]
-        self._contest.entrants[name] = Entrant(name, where.plan, function, where.moves, function)
-        self._contest.race([fastest.name, name] if fastest.site == where.site else [name])
-        return ""
-
-    def _uncompiled(self) -> list[Callable[..., Any]]:
-        """The plain function and its fastest placements. Their results differ, too: a GPU multiplies in TF32, a CPU does not."""
-        placements = [e.run for e in self._contest.timed if not (e.moves or e.compiled)]
-        return [self._prepared.concrete, *placements[:MAX_COMPARED]]
+        compiled = CompiledCandidates(self._contest, self._prepared, self._args, self._kwargs)
+        self._notes += compiled.race(self._earlier.verdict.compiled_for if self._earlier.verdict else "")
 
     def _add(self, name: str, ending: str, placement: Placement) -> bool:
         """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
@@ -346,7 +284,7 @@ class _Tuning:
         from placer.tf.state.variables import name_of
 
         self._contest.confirm()
-        best, elapsed_s = self._contest.chosen(), time.monotonic() - self._started
+        best, elapsed_s = self._contest.chosen(), monotonic() - self._started
         rows = sorted((entrant.row() for entrant in self._contest.entrants.values()), key=lambda r: r.median_ns or float("inf"))
         device = best.compiled.device if best.compiled else ""
         verdict = Verdict(tuple(rows), best.name, TUNED, elapsed_s, device)
@@ -381,7 +319,7 @@ class _Tuning:
 
     def _left_s(self) -> float:
         """The seconds that are left of the budget; below 0 if it is used up."""
-        return self._started + self._budget_s - time.monotonic()
+        return self._started + self._budget_s - monotonic()
 
     def _at(self, doing: str) -> None:
         self._stage.at(1 - self._left_s() / self._budget_s, doing)
@@ -392,12 +330,3 @@ class _Tuning:
     def _solved(self, **changes: Any) -> Solved:
         """The plan by what is known now, with other options."""
         return self._signatures.solve(self._graph(), self._signatures.limits_of(self._prepared.signature), **changes)
-
-    def _devices(self) -> list[str]:
-        """A device of each kind whose memory holds the whole function, and not far slower than the default."""
-        plan = self._prepared.plan
-        first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
-        default, all_there = plan.baselines["tf_default"], {"CPU": "all_cpu", "GPU": "all_gpu"}
-        baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
-        limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf
-        return [device for device, baseline in baselines.items() if baseline.feasible and baseline.step_time_ns <= limit_ns]

@@ -26,7 +26,7 @@ def devices_of(machine: Machine, memory_limits: Mapping[str, str | int], *, argu
         kinds=tuple(d.kind for d in devices),
         memory_limit_bytes=np.array(list(limits(machine, memory_limits).values()), np.int64),
         asynchronous=np.array([d.asynchronous for d in devices], np.bool_),
-        threads=np.array([1 if d.asynchronous else d.threads or d.cores for d in devices], np.int64),
+        threads=np.array([1 if d.asynchronous else d.cores for d in devices], np.int64),
         shares_cores=np.array([d.kind == "CPU" and machine.link(devices[0].name, d.name) is None for d in devices], np.bool_),
         call_ns=np.array([d.call_ns for d in devices], np.int64),
         wake_ns=np.array([d.wake_ns for d in devices], np.int64),

@@ -1,4 +1,4 @@
-"""What each op costs on each device: prices of its signature, of fused chains, and of the first op of each type."""
+"""What each op costs on each device: the price of its signature, and of the first op of each type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from cost_models.ops.convolution import channels_first_bytes
 from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.problem.arrays import Bools, Floats, Ints
-from placer.problem.fusion import chains
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
@@ -57,28 +56,22 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
     Raises:
         OptionError: the model fails, or returns something that is no cost.
     """
-    links = _chain_links(graph)
     rows = np.full(len(ops), -1, np.int64)
-    numbers: dict[tuple[OpSignature, tuple[str, ...], _Link | None], int] = {}
-    known: dict[
-        tuple[int, tuple[str, ...], _Link | None], int
-    ] = {}  # readers share signature objects; hashing one takes longer than a step here
+    numbers: dict[tuple[OpSignature, tuple[str, ...]], int] = {}
+    # Readers share signature objects; hashing one takes longer than a step here.
+    known: dict[tuple[int, tuple[str, ...]], int] = {}
     for i, op in enumerate(ops):
         if op.role in FREE_ROLES:
             continue
-        kinds, link = tuple(op.kernels), links.get(op.name)
-        row = known.get((id(op.signature), kinds, link))
+        kinds = tuple(op.kernels)
+        row = known.get((id(op.signature), kinds))
         if row is None:
-            row = numbers.setdefault((op.signature, kinds, link), len(numbers))
-            known[id(op.signature), kinds, link] = row
+            row = known[id(op.signature), kinds] = numbers.setdefault((op.signature, kinds), len(numbers))
         rows[i] = row
     prices = np.zeros((len(numbers) + 1, len(machine.devices), 4), np.int64)  # the last row prices what does no work
     sources = []
-    for row, (signature, kinds, link) in enumerate(numbers):
-        figures_and_sources = [
-            (_price_of_link(model, link, device, kinds) if link else None) or _price(model, signature, device, kinds)
-            for device in machine.devices
-        ]
+    for row, (signature, kinds) in enumerate(numbers):
+        figures_and_sources = [_price(model, signature, device, kinds) for device in machine.devices]
         prices[row] = [figures for figures, _ in figures_and_sources]
         sources.append(tuple(source for _, source in figures_and_sources))
     each, count = prices[rows], np.array([op.count for op in ops], np.float64)[:, None]
@@ -105,25 +98,6 @@ def op_costs(graph: OpGraph, ops: Sequence[OpNode], model: CostModel, machine: M
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """An op of a chain that TensorFlow fuses into one op on a CPU."""
-
-    whole: OpSignature
-    parts: tuple[OpSignature, ...]
-    leads: bool
-    """Whether it is the first op of the chain, which is charged for the whole chain."""
-
-
-def _chain_links(graph: OpGraph) -> dict[str, _Link]:
-    """The ops of all fused chains by name."""
-    links = {}
-    for chain in chains(graph):
-        whole, parts = chain.signature, tuple(op.signature for op in chain.ops)
-        links.update({op.name: _Link(whole, parts, op is chain.ops[0]) for op in chain.ops})
-    return links
-
-
 def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str]:
     if device.kind not in kinds:
         return (0, 0, 0, 0), ""
@@ -141,19 +115,6 @@ def _price(model: CostModel, signature: OpSignature, device: Device, kinds: tupl
         f"cost model {model.name!r} prices {signature.op_type} on {device.name} as {cost!r}: "
         f"an OpCost is wanted, each of its figures from 0 to under {MAX_FIGURE}."
     )
-
-
-def _price_of_link(model: CostModel, link: _Link, device: Device, kinds: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
-    """The price of an op of a fused chain; None where the fused op was not measured, or where the user gives a price of a part.
-
-    The first op costs what the whole chain does and the others nothing, even in a plan that cuts the chain between devices.
-    """
-    if device.kind != "CPU" or any(_price(model, part, device, kinds)[1] == "user" for part in link.parts):
-        return None
-    figures, source = _price(model, link.whole, device, kinds)
-    if source != "measured":
-        return None
-    return figures if link.leads else (0,) * len(figures), "measured fused"
 
 
 def _cold_ns(ops: Sequence[OpNode], kind: Ints, machine: Machine, works: Bools, charged: Bools) -> Ints:

@@ -6,12 +6,15 @@ callable without arguments that gives the solver. Another package registers such
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from placer.common.plugins import load
 from placer.common.suggestions import did_you_mean
@@ -43,12 +46,14 @@ def solver(choice: str | Solver | Rule) -> Solver:
     """The solver that a user chose.
 
     Args:
-        choice: the name of a registered solver, which then has its default options; a solver; or a function from a
-            `PlacementProblem` to an `Assignment`.
+        choice: the name of a registered solver, which then has its default options; a solver; a function from a
+            `PlacementProblem` to an `Assignment`; or ``MODULE:NAME`` of one of these, see `named_object`.
 
     Raises:
         OptionError: no solver has this name, it cannot be loaded, or the object cannot solve.
     """
+    if isinstance(choice, str) and ":" in choice:
+        choice = named_object(choice)
     if isinstance(choice, str):
         entry = solvers().get(choice)
         if entry is None:
@@ -67,3 +72,20 @@ def solver(choice: str | Solver | Rule) -> Solver:
         f"solver={choice!r} is no solver: it needs name, unsupported, solve and cite, or to be a function from a "
         f"PlacementProblem to an Assignment; or name a registered one: {', '.join(solvers())}."
     )
+
+
+def named_object(choice: str) -> Solver | Rule:
+    """The solver or the function that ``MODULE:NAME`` names; modules of the working directory are found, too.
+
+    A function without arguments is called, and returns the solver.
+
+    Raises:
+        OptionError: it cannot be imported.
+    """
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    entry = EntryPoint(choice, choice, GROUP)
+    named: Any = load(entry, "solver")
+    is_maker = callable(named) and not isinstance(named, Solver) and not inspect.signature(named).parameters
+    made: Solver | Rule = load(entry, "solver", make=True) if is_maker or isinstance(named, type) else named
+    return made

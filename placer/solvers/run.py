@@ -5,6 +5,7 @@ from __future__ import annotations
 from placer.common.clock import OP_RUNS_PER_S, counted
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Objective, Solver
+from placer.solvers.heuristic import Heuristic, RandomHeuristic
 from placer.solvers.primitives import or_tools
 
 MAX_TIME_LIMIT_S = 1e9
@@ -31,7 +32,8 @@ def run(
     """
     given = problem.copy()
     if time_limit_s is not None:
-        or_tools.load()
+        if not isinstance(chosen, Heuristic | RandomHeuristic):  # these do not search
+            or_tools.load()
         return chosen.solve(given, objective, time_limit_s=min(time_limit_s, MAX_TIME_LIMIT_S), seed=seed)
     with counted():
         if effort is None:

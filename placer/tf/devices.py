@@ -157,7 +157,6 @@ def machine_of(
         cores=cores,
         threads_per_core=threads_per_core,
         core_cache_bytes=core_cache_bytes,
-        threads=round(host.threads * scale),
         flops={dtype: rate * scale for dtype, rate in host.flops.items()},
         memory_bytes_per_s=host.memory_bytes_per_s * scale,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from dataclasses import replace
 
 from cost_models.auto import installed_tensorflow
@@ -20,14 +19,13 @@ from placer.errors import PlacerError
 def calibrate(budget_s: float = 60.0) -> Machine:
     """Measures the devices of this process and the links between them, and saves the machine in the user's cache folder.
 
-    Later plans for these devices use it automatically. In addition to the constants of the machine, ops of common types are
-    measured and stored: the costs of similar ops are fitted to them. `placer.verbs.profile.profile` measures the ops of a
-    function.
+    Later plans for these devices use it automatically. The single ops from which constants follow are stored, too.
+    `placer.verbs.profile.profile` measures the ops of a function.
 
     Args:
         budget_s: about how long to measure, in seconds. Each constant is measured net of the others, so all of them are
-            measured whatever the budget: that takes at least 10 s, and longer on a busy machine or with GPUs. Common ops get
-            the remaining time. If there is none, the provenance of the machine says so.
+            measured whatever the budget. A smaller budget samples each for less time; that takes at least 10 s, and longer on a
+            busy machine or with GPUs.
 
     Returns:
         The machine.
@@ -52,12 +50,9 @@ def calibrate(budget_s: float = 60.0) -> Machine:
             provenance += (
                 f", but for {', '.join(calibration.unmeasured)}, which could not be measured" if calibration.unmeasured else ""
             )
-            if calibration.spent_s > budget_s:
-                provenance += f"; no common ops: the constants took {calibration.spent_s:.0f} s, the budget was {budget_s:g} s"
             machine = replace(measured, provenance=provenance)
             save_calibration(machine)  # an interruption from here on loses nothing
-            for device, op, figures in itertools.chain(calibration.op_measurements, calibration.common_ops(machine)):
-                Store().put([Row(device.model, version, op, figures)])
+            Store().put(Row(device.model, version, op, figures) for device, op, figures in calibration.op_measurements)
     except UnmeasurableError as error:
         raise PlacerError(f"this machine cannot be measured: {error}") from error
     except (StoreError, OSError) as error:

@@ -18,13 +18,12 @@ from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import PlacerError
 from placer.graph.op_graph import OpGraph
-from placer.problem.fusion import chains
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement
     from placer.tf.run.harvesting import Harvest
 
-RELATIVE_DOUBT = {"measured": 0.1, "harvested": 0.3, "fitted": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
+RELATIVE_DOUBT = {"measured": 0.1, "harvested": 0.3, "analytic": 1.0, "analytic-fallback": 2.0}
 """Assumed relative error of a cost, by its source."""
 
 
@@ -201,11 +200,9 @@ def _refusal(op: OpSignature) -> str:
 
 
 def _counts(graph: OpGraph, kind: str) -> dict[OpSignature, float]:
-    """How often a step runs each distinct op that has a kernel for this kind of device; on a CPU, fused ops too."""
+    """How often a step runs each distinct op that has a kernel for this kind of device."""
     counts: dict[OpSignature, float] = {}
     for op in graph:
         if kind in op.kernels:
             counts[op.signature] = counts.get(op.signature, 0.0) + (op.count if op.role == "op" else 0.0)
-    for chain in chains(graph) if kind == "CPU" else ():
-        counts[chain.signature] = counts.get(chain.signature, 0.0) + chain.ops[0].count
     return counts

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from placer.plan.placement import Placement
 
 DEFAULT_SIGNATURE = "serving_default"
+FUNCTION = re.compile(r"(?!shipped:)[\w.]+:[^\W\d][\w.]*")
+"""MODULE:FUNCTION."""
 SHIPPED = "shipped:"
 ONNX = ".onnx"
 """What the name of a model in ONNX ends in."""
@@ -68,6 +72,19 @@ def read_target(
         traced_for = chosen.devices if chosen.trace_for == "target" else None
         graph = build_graph(function, *specs, devices=traced_for, sizes=chosen.sizes, rounds=chosen.rounds)
     return graph, options
+
+
+def is_function_or_model(target: str) -> bool:
+    """Whether a target has the form of MODULE:FUNCTION, or is a folder."""
+    return Path(target).is_dir() or FUNCTION.fullmatch(target) is not None
+
+
+def is_unknown(target: str) -> bool:
+    """Whether a target is neither a file or a folder, nor shipped, nor of a module that exists. Imports nothing."""
+    if Path(target).exists() or Path(target).suffix or target.startswith(SHIPPED):
+        return False
+    top = target.partition(":")[0].partition(".")[0]
+    return ":" not in target or not top or PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is None
 
 
 def target_function(target: str, signature: str | None) -> tuple[Any, tuple[Any, ...], Options]:

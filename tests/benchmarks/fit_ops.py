@@ -11,26 +11,32 @@ price that is 20% too high: the median over the sizes, then the 90th percentile.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.analytic import AnalyticModel
 from cost_models.exports import import_json
-from cost_models.fitted import Floats, robust_non_negative
 from cost_models.machines import Device, Machine, load_machine, parse_machine
 from cost_models.measurements import Row
 from cost_models.ops import entry_of
 from cost_models.ops.work import Timed, Times
 from placer.common.tables import table
 
+Floats: TypeAlias = NDArray[np.float64]
+
 MIN_SIZES = 3
 """Sizes of an op type that a fit with one left out needs."""
 CONSTANTS = "constants in ns, fitted to all sizes"
+_REWEIGHTINGS = 8
+_HUBER = 1.345
+"""Residuals beyond this many standard deviations weigh less (P. Huber, Robust Statistics, 1981)."""
 
 
 def rows_of(paths: Sequence[Path]) -> Iterator[Row]:
@@ -67,6 +73,47 @@ def left_out(times: Times, rows: Sequence[Row], device: Device) -> tuple[Floats,
     every = np.arange(len(rows))
     errors = [math.log(predicted_ns(features[k], fitted(every[every != k]), device) / measured[k]) for k in every]
     return fitted(every), np.array(errors)
+
+
+def robust_non_negative(features: Floats, target: Floats, scale: Floats) -> Floats:
+    """Non-negative weights w for which features @ w is near the target, with little influence of outliers.
+
+    Iteratively reweighted least squares with Huber's weights.
+
+    Args:
+        features: [n, k].
+        target: [n].
+        scale: [n], by which residuals are multiplied.
+
+    Returns:
+        [k].
+    """
+    scaled, scaled_target = features * scale[:, None], target * scale
+    weights = non_negative(scaled, scaled_target)
+    for _ in range(_REWEIGHTINGS):
+        residual = np.abs(scaled @ weights - scaled_target)
+        spread = max(1.4826 * float(np.median(residual)), 1e-3)  # a standard deviation, from the median of the residuals
+        trust = np.sqrt(np.minimum(1.0, _HUBER * spread / np.maximum(residual, 1e-12)))
+        weights = non_negative(scaled * trust[:, None], scaled_target * trust)
+    return weights
+
+
+def non_negative(matrix: Floats, target: Floats) -> Floats:
+    """The exact least squares solution without negative entries: the best over all subsets of the few columns."""
+    size = np.sqrt((matrix**2).sum(axis=0))
+    used = np.flatnonzero(size)
+    unit = matrix[:, used] / size[used]
+    gram, moment = unit.T @ unit, unit.T @ target
+    best, least_loss = np.zeros(matrix.shape[1]), 0.0
+    for count in range(1, len(used) + 1):
+        for chosen in map(list, itertools.combinations(range(len(used)), count)):
+            part = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], moment[chosen], rcond=None)[0]
+            # Half the squared residual, less a constant; at a least squares solution it is -moment·part / 2.
+            loss = -float(moment[chosen] @ part)
+            if np.all(part >= 0) and loss < least_loss - 1e-12:
+                best, least_loss = np.zeros(matrix.shape[1]), loss
+                best[used[chosen]] = part / size[used[chosen]]
+    return best
 
 
 def report(rows: Sequence[Row], machine: Machine, op_types: Sequence[str]) -> str:

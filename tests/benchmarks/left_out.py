@@ -21,7 +21,6 @@ from cost_models.analytic import AnalyticModel
 from cost_models.auto import auto_model
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.exports import import_json
-from cost_models.fitted import FittedModel
 from cost_models.machines import Device, parse_machine
 from cost_models.measured import MeasuredModel
 from cost_models.measurements import Table, signature_text
@@ -152,7 +151,7 @@ class WithoutOwn:
                 op_type: {text: m for text, m in table.get(op_type, {}).items() if text not in dropped} for op_type in self._types
             }
 
-        self._rest = MeasuredModel(tables, FittedModel(tables, AnalyticModel()))
+        self._rest = MeasuredModel(tables, AnalyticModel())
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
         """The cost by the measurements that remain. For most op types, all do."""
@@ -173,7 +172,7 @@ def measured_by(folder: str) -> MeasuredModel:
             device.model for at, record in records(machine) if at == folder for device in parse_machine(record["machine"]).devices
         }
         tables = {name: model.tables(name) for name in models}
-    return MeasuredModel(tables.__getitem__, FittedModel(tables.__getitem__, AnalyticModel()))
+    return MeasuredModel(tables.__getitem__, AnalyticModel())
 
 
 @cache

@@ -57,7 +57,7 @@ def costs() -> None:
         for op, row in enumerate(priced.costs.signature.tolist()):
             if row >= 0:
                 time_ns[priced.costs.sources[row][1]] += int(priced.problem.ops.time_ns[op, 1])
-        shares = [f"{time_ns[source] / time_ns.total():.0%}" for source in ("measured", "fitted", "analytic")]
+        shares = [f"{time_ns[source] / time_ns.total():.0%}" for source in ("measured", "analytic")]
         print(f"| `{name}` | {len(graph)} | {' | '.join(shares)} |")
 
 

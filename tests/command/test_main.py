@@ -143,14 +143,15 @@ def test_every_option_is_a_flag(graph: str, capsys: pytest.CaptureFixture[str]) 
         "seed": "7",
     }
     of_functions = {"sizes", "rounds", "learn_sizes"}  # a saved graph has them
-    instead = {"effort"}  # of time_limit_s
-    assert set(given) | of_functions | instead == {option.name for option in fields(Options)}
+    instead = {"effort": "50"}  # of a time limit
+    assert set(given) | of_functions | set(instead) == {option.name for option in fields(Options)}
     flags = [part for name, value in given.items() for part in ("--" + name.replace("_", "-"), value)]
     assert main(["solve", graph, *flags, "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert planned["objective"] == "total_cost"
     assert planned["totals"]["GPU:0"]["limit_bytes"] == 2**30
     assert {planned["devices"][name] for name in planned["devices"] if name.startswith("layer0/")} == {"CPU:0"}
+    assert main(["solve", graph, "--devices", "h100", "--effort", instead["effort"], "--json"]) == 0
 
 
 @pytest.mark.parametrize(

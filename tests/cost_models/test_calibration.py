@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pwd
-import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,9 +23,7 @@ from cost_models.measurements import Measurement
 from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration
 from cost_models.measuring.calls import call_times_ns, per_passed_tensor_ns, per_variable_ns
-from cost_models.measuring.chains import Bench, plain_graphs
 from cost_models.measuring.links import CopyTime, copy_times, latency_and_rate
-from cost_models.measuring.samples import common
 from cost_models.ops import UnmeasurableError, work_of
 from cost_models.store import Store
 from placer.command.main import main
@@ -57,7 +54,6 @@ def test_later_plans_use_the_calibration(
     ]
     for device in calibrated.devices:
         assert 0 < device.dispatch_ns < 10**6
-        assert 0 <= device.threads <= device.cores
         assert all(0 < rate < 1e15 for rate in (device.memory_bytes_per_s, *device.flops.values()))
     assert 0 < calibrated.call_overhead_ns < 10**8
     assert sum(Store().counts().values()) >= 5
@@ -80,20 +76,6 @@ def test_later_plans_use_the_calibration(
     monkeypatch.setenv("PLACER_CACHE", str(cache / "taken"))
     monkeypatch.setattr(Calibration, "machine", lambda _: pytest.fail("measured before the folder was checked"))
     assert main(["calibrate"]) == 1
-
-
-@pytest.mark.parametrize("budget_s", [1, 60])
-def test_the_provenance_says_that_the_constants_used_up_the_budget(
-    cache: Path, budget_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slow(measuring: Calibration) -> Machine:
-        measuring._started -= 20
-        return measuring.uncalibrated
-
-    monkeypatch.setattr(Calibration, "machine", slow)
-    monkeypatch.setattr(Calibration, "_measure", lambda *_: None)
-    remark = "; no common ops: the constants took 20 s, the budget was 1 s"
-    assert (remark in placer.calibrate(budget_s).provenance) == (remark in local_machine().provenance) == (budget_s == 1)
 
 
 def test_a_calibration_is_used_for_its_devices_only(cache: Path) -> None:
@@ -119,22 +101,6 @@ def test_a_calibration_is_used_with_fewer_devices_too(cache: Path) -> None:
     assert with_calibration(other_host) == other_host
     calibration_file(two).write_text("name = ")
     assert with_calibration(one) == one
-
-
-def test_a_calibration_from_before_names_had_the_generation_is_used_until_there_is_a_new_one(cache: Path) -> None:
-    before = replace(load_machine("h100"), call_overhead_ns=7, provenance="measured")
-    host, *others = before.devices
-    now = replace(before, devices=(replace(host, model="16 Intel(R) Xeon(R) Processor (family 6, model 143) cores"), *others))
-    file = save_calibration(before)
-    file.write_text(re.sub(r"threads_per_core.*\n", "", file.read_text("utf-8")), "utf-8")
-    now = replace(now, devices=(replace(now.devices[0], threads_per_core=1), *others))
-    uncalibrated = replace(now, call_overhead_ns=9)
-    calibrated = with_calibration(uncalibrated)
-    assert (calibrated.call_overhead_ns, calibrated.devices) == (7, now.devices)
-    assert calibrated.provenance == "measured; stored without the host's CPU generation: placer calibrate measures this host"
-    save_calibration(replace(now, call_overhead_ns=8))
-    assert with_calibration(uncalibrated) == replace(now, call_overhead_ns=8)
-    assert with_calibration(before) == before
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,11 +226,3 @@ def test_copies_that_do_not_fit_into_memory_are_left_out(monkeypatch: pytest.Mon
     assert [copy.nbytes for copy in copy_times("CPU:0", "CPU:1", (4, 2**16, 2**28), 0.01)] == [4]
     with pytest.raises(tf.errors.ResourceExhaustedError):
         copy_times("CPU:0", "CPU:1", (2**16, 2**28), 0.01)
-
-
-def test_common_ops_run_as_their_signatures_say() -> None:
-    small = [op for op, _ in zip(common(), range(34), strict=False)]
-    with plain_graphs():
-        for op in small:
-            Bench(op, "CPU:0")
-    assert len({op.op_type for op in small}) == len(small) // 2

@@ -65,9 +65,6 @@ def test_an_op_type_has_one_entry() -> None:
 
 def test_the_table_names_ops_of_tensorflow() -> None:
     assert [name for name in of_tensorflow(types_where()) if op_def_registry.get(name) is None] == []
-    fused = {fusion.op_type for name in types_where() if (fusion := entry_of(name).fusion)}
-    activations = {each for name in types_where() if (fusion := entry_of(name).fusion) for each in fusion.activations}
-    assert fused | activations <= types_where(lambda entry: entry.work)
 
 
 def test_families_are_known_by_their_names() -> None:

@@ -134,6 +134,7 @@ def test_a_placed_model_trains_as_the_plain_one(row: str) -> None:
 
 def test_whatever_runs_each_call_a_model_gives_and_saves_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_race, "SequentialTest", lambda names: RandomTest(names, seed=0))
+    monkeypatch.setattr(step_race, "FAR_SLOWER", np.inf)  # no clock decides which calls count
     plain, expected = trained("inputs by name")
     with random_races(seed=0):
         raced, found = trained("inputs by name", race="force")
@@ -150,6 +151,24 @@ def test_batches_of_other_sizes_run_by_one_plan_and_tensorboard_finds_no_graph_o
         model.train_on_batch(X[:size], Y[:size])
     model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=[keras.callbacks.TensorBoard(tmp_path, histogram_freq=1)])
     assert len(model.placement.function("train").placements) == 1
+
+
+def test_a_step_whose_code_needs_the_size_of_a_batch_races() -> None:
+    class Noisy(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            return super().train_step((x + tf.random.stateless_normal([x.shape[0], 1], seed=[1, 2]), y))
+
+    losses = []
+    for options in ({}, {"race": "force"}):
+        keras.utils.set_random_seed(0)
+        model = Noisy([keras.layers.Dense(3, "softmax", input_shape=(6,))])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        if options:
+            placer.keras.optimize(model, **options)
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH, drop_remainder=True)
+        losses.append(model.fit(data, epochs=2, verbose=0).history["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
 def test_a_pin_by_layer_takes_its_variables_and_its_ops_in_both_passes_and_in_the_optimizer() -> None:

@@ -31,13 +31,19 @@ def _reset() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], float]], None]:
-    """Gives calls made-up times: a function of what runs the call."""
+    """Gives calls made-up times: a function of what runs the call. Nothing else takes time of a budget."""
 
     def use(seconds_of: Callable[[Any], float]) -> None:
+        now_s = 0.0
+
         def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
-            return run(*args, **kwargs), seconds_of(run)
+            nonlocal now_s
+            seconds = seconds_of(run)
+            now_s += seconds
+            return run(*args, **kwargs), seconds
 
         monkeypatch.setattr(timing, "timed_call", timed)
+        monkeypatch.setattr("placer.placed.tune.monotonic", lambda: now_s)
 
     return use
 

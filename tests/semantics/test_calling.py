@@ -399,6 +399,9 @@ def test_a_method_keeps_no_instance_alive() -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
+MACHINE = two_cpus()  # made here, since AutoGraph would convert all that reads it from its file
+
+
 def picked(x: Any, i: Any) -> Any:
     return tf.gather(tf.sin(x), i) * 2.0
 
@@ -408,7 +411,7 @@ def picked_by_a_function(x: Any, i: Any) -> Any:
 
 
 def picked_by_a_placed_function(x: Any, i: Any) -> Any:
-    return placer.place(picked_by_a_function, devices=two_cpus())(x, i)
+    return placer.place(picked_by_a_function, devices=MACHINE)(x, i)
 
 
 def picked_in_a_branch(x: Any, i: Any) -> Any:
@@ -445,7 +448,7 @@ PICKING = [picked, picked_by_a_function, picked_in_a_branch, picked_in_a_loop, p
 @pytest.mark.parametrize("fn", PICKING, ids=lambda fn: fn.__name__)
 def test_an_error_names_the_lines_of_the_source_that_it_names_of_the_plain_function(fn: Any, around: Any) -> None:
     lines = []
-    for wrap in (tf.function, functools.partial(placer.place, devices=two_cpus())):
+    for wrap in (tf.function, functools.partial(placer.place, devices=MACHINE)):
         with pytest.raises(tf.errors.InvalidArgumentError) as raised:
             around(wrap(fn))(tf.ones([3]), tf.constant([7]))
         told = raised.value.message.split("Detected at")[1]  # an op on the way to several devices is told of several times

@@ -45,20 +45,20 @@ def runs_on(op: OpNode) -> list[str]:
     return [device for device in ("CPU:0", OTHER) if device.partition(":")[0] in op.kernels]
 
 
-@settings(max_examples=max(100, settings().max_examples))
+@settings(max_examples=max(60, settings().max_examples))
 @given(programs(), st.integers(0, 99), st.booleans())
 @example(every_row(), 0, False)
 def test_placed_is_plain(source: Source, seed: int, inside: bool) -> None:
     def build() -> Program:
         return with_tape_inside(source.build()) if inside else source.build()
 
-    program = build()
+    plain = build()
     try:
-        graph = placer.build_graph(program.fn, *program.args)
+        graph = placer.build_graph(plain.fn, *plain.args)
     except placer.TraceError:
         assume(not inside)  # there are programs whose gradient TensorFlow cannot trace
         raise
-    plain = build()  # TensorFlow cannot run the gradient of some either, of loops without a round above all
+    # TensorFlow cannot run the gradient of some either, of loops without a round above all
     assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
     pins = random_pins(graph, seed)
     for placed in runs_alike(lambda: replace(build(), plans={"pins": pins}), [RandomLegal(seed)]):

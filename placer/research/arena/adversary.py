@@ -15,10 +15,11 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
-from placer.solvers.base import Objective, Solver
+from placer.solvers.base import Objective, Solution, Solver
 from placer.solvers.heuristic import Rule
 from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 
 Rng: TypeAlias = np.random.Generator
 MIN_TIME_NS, MAX_TIME_NS = 1_000, 100_000
@@ -29,8 +30,8 @@ MAX_FACTOR = 4.0
 """The largest factor by which one step changes a number."""
 START_TEMPERATURE, END_TEMPERATURE = 0.1, 0.001
 """The first and the last temperature, in units of the logarithm of the ratio."""
-TIME_LIMIT_S = 0.05
-"""Time limit of a solver on each problem."""
+EFFORT = 1_500
+"""Effort of a solver on each problem, in evaluations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +102,10 @@ def adversarial(
 
 def _value_ns(chosen: Solver, problem: PlacementProblem, objective: Objective, seed: int) -> int | None:
     """The objective of a solver's answer, on a problem that it had no access to; None if no answer meets the limits."""
-    given = problem.copy()
-    if chosen.unsupported(given, objective):
+    if chosen.unsupported(problem.copy(), objective):
         return None
-    solution = chosen.solve(given, objective, time_limit_s=TIME_LIMIT_S, seed=seed)
-    if solution.assignment is None or not validate(problem, solution.assignment).ok:
+    solution = run(chosen, problem, objective, effort=EFFORT, seed=seed)
+    if not isinstance(solution, Solution) or solution.assignment is None or not validate(problem, solution.assignment).ok:
         return None
     if objective == "total_cost":
         return total_cost_ns(problem, solution.assignment)

@@ -22,24 +22,31 @@ from placer import __version__
 from placer.common.progress import progress
 from placer.common.units import check_seconds
 from placer.errors import OptionError
-from placer.options import OF_A_RUN, Options
+from placer.options import OF_A_RUN, Options, check_effort
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.comparison import Comparison
 from placer.research.arena.judge import judged
 from placer.research.arena.problems import described, named_problems
-from placer.research.arena.records import Record, add_line, key, open_lines
+from placer.research.arena.records import Limit, Record, add_line, key, limit_text, open_lines, read_lines
 from placer.research.arena.solver_code import digest
 from placer.research.arena.worker import Job
 from placer.research.instances.instance import Instance
 from placer.research.instances.solvers import INSTANCE_SOLVERS, InstanceSolver, instance_solver
 from placer.solvers.base import Solver
 from placer.solvers.heuristic import Heuristic, RandomHeuristic, Rule
-from placer.solvers.registry import solver, solvers
+from placer.solvers.registry import named_object, solver, solvers
+from placer.solvers.run import effort_s
 
+RUNNING = ("placer.research.arena.worker", "placer.research.arena.judge")
+"""The modules that run a solver and price its answer."""
 WORKER = "PLACER_WORKER"
 """The environment variable that is set in the process of a run."""
+DEFAULT_LIMIT_S = 10.0
+"""The time limit of a run, if there is no other."""
 MIN_GRACE_S = 5.0
 """A run is ended at twice its time limit, but at least this long after it."""
+MIN_EFFORT_S, MAX_SLOWNESS = 60.0, 50
+"""A run by effort is ended after so many seconds, and so many times the seconds that its work takes on a common machine."""
 
 
 def arena(
@@ -47,7 +54,8 @@ def arena(
     solvers: Iterable[str | Solver | InstanceSolver | Rule] | None = None,
     *,
     seeds: Iterable[int] = (0,),
-    time_limits_s: Iterable[float] = (10.0,),
+    time_limits_s: Iterable[float] | None = None,
+    efforts: Iterable[int] | None = None,
     results: str | Path | None = None,
     jobs: int | None = None,
     signature: str | None = None,
@@ -55,7 +63,7 @@ def arena(
     data: str | Path | None = None,
     **options: Any,
 ) -> Comparison:
-    """Runs every solver on every problem with every seed and time limit.
+    """Runs every solver on every problem with every seed and limit.
 
     Each run is a process of its own that does not load TensorFlow. A solver that crashes, runs for too long or declines gives a
     record that says so. The package prices and checks every answer itself; it takes no figure from the solver.
@@ -65,7 +73,9 @@ def arena(
         solvers: registered names, solvers, or functions from a problem, or from a problem and a `numpy.random.Generator`, to an
             assignment; by default all registered solvers for problems of the kind.
         seeds: of the solvers. A function without a generator ignores seeds and runs once.
-        time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time.
+        time_limits_s: seconds that a solver may search. Each limit is a run of its own; several show the gap over time. 10 s by
+            default, if there are no efforts.
+        efforts: evaluations that a solver may make, see `placer.solvers.run.run`; such runs are equal on every machine.
         results: a file to which each record is added when its run ends. Runs that the file has already are not repeated.
         jobs: number of runs at a time; half of the processors by default, because runs slow each other down.
         signature: of targets that are functions or SavedModels.
@@ -82,27 +92,30 @@ def arena(
         raise OptionError('arena runs this file again for a solver that it defines: call arena under if __name__ == "__main__":.')
     for name in OF_A_RUN:
         if name in options:
-            raise OptionError(f"{name}={options[name]!r} is for one run: give arena the lists solvers, seeds and time_limits_s.")
+            lists = "solvers, seeds, time_limits_s and efforts"
+            raise OptionError(f"{name}={options[name]!r} is for one run: give arena the lists {lists}.")
     chosen = None if solvers is None else [_Contestant.of(one) for one in _as_list("solvers", solvers)]
     seeds = [Options(seed=seed).seed for seed in _as_list("seeds", seeds)]
-    limits = [check_seconds("time_limits_s", limit) for limit in _as_list("time_limits_s", time_limits_s)]
+    limits = _limits(time_limits_s, efforts)
     if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
         raise OptionError(f"jobs={jobs!r} is not a whole number of at least 1.")
     objective = Options.of(options).objective
-    recorded = open_lines(results) if results is not None else []
+    recorded = read_lines(results) if results is not None else []
 
     with tempfile.TemporaryDirectory(prefix="placer-") as folder:
         runs: dict[tuple[Any, ...], tuple[Record, Job, PlacementProblem | Instance]] = {}
         named = named_problems(problems, options, signature=signature, memory_share=memory_share, data=data)
+        if results is not None:
+            open_lines(results)  # only now, so that a call that is refused leaves no file
         for k, (name, problem) in enumerate(named.items()):
             shared, file = described(name, problem, objective), Path(folder, f"{k}.problem")
             file.write_bytes(pickle.dumps(problem))
             contestants = [_Contestant.of(one) for one in _registered(problem)] if chosen is None else chosen
             for one, limit in itertools.product(contestants, limits):
                 for seed in seeds[:1] if one.rule else seeds:
-                    record = shared | one.described | {"seed": seed, "time_limit_s": limit, "placer": __version__}
-                    ends_after_s, figures = limit + max(limit, MIN_GRACE_S), Path(folder, f"{len(runs)}.json")
-                    job = Job(file, one.pickled, one.script, objective, seed, limit, ends_after_s, figures)
+                    record = shared | one.described | {"seed": seed, **limit, "placer": __version__}
+                    figures = Path(folder, f"{len(runs)}.json")
+                    job = Job(file, one.pickled, one.script, objective, seed, limit, _ends_after_s(problem, limit), figures)
                     runs.setdefault(key(record), (record, job, problem))
         done = {key(record): record for record in recorded}
         new = {identity: run for identity, run in runs.items() if identity not in done}
@@ -133,13 +146,32 @@ def _run(job: Job, problem: PlacementProblem | Instance) -> Record:
     if job.figures.exists():
         return judged(problem, job.objective, json.loads(job.figures.read_text()))
     if ended.returncode == -signal.SIGALRM:
-        return {
-            "outcome": "overran",
-            "note": f"ended after {job.ends_after_s:g} s, over its time limit of {job.time_limit_s:g} s",
-        }
+        kind = "time limit" if "time_limit_s" in job.limit else "limit"
+        note = f"ended after {job.ends_after_s:g} s, over its {kind} of {limit_text(job.limit)}"
+        return {"outcome": "overran", "note": note}
     how = f"exit code {ended.returncode}" if ended.returncode >= 0 else signal.Signals(-ended.returncode).name
     lines = ended.stderr.strip().splitlines()
     return {"outcome": "crashed", "note": ": ".join([how, *lines[-1:]])}
+
+
+def _limits(time_limits_s: Iterable[float] | None, efforts: Iterable[int] | None) -> list[Limit]:
+    """The limits of the runs. Raises OptionError if one is none."""
+    if time_limits_s is None:
+        time_limits_s = [] if efforts is not None else [DEFAULT_LIMIT_S]
+    else:
+        time_limits_s = _as_list("time_limits_s", time_limits_s)
+    limits: list[Limit] = [{"time_limit_s": check_seconds("time_limits_s", limit)} for limit in time_limits_s]
+    counts = [] if efforts is None else _as_list("efforts", efforts)
+    limits.extend({"effort": check_effort("efforts", effort)} for effort in counts)
+    return limits
+
+
+def _ends_after_s(problem: PlacementProblem | Instance, limit: Limit) -> float:
+    """The real seconds after which a run is ended."""
+    if "time_limit_s" in limit:
+        return limit["time_limit_s"] + max(limit["time_limit_s"], MIN_GRACE_S)
+    counted_s = effort_s(problem, int(limit["effort"])) if isinstance(problem, PlacementProblem) else 0.0
+    return MAX_SLOWNESS * counted_s + MIN_EFFORT_S
 
 
 def _as_list(name: str, values: Any) -> list[Any]:
@@ -170,6 +202,7 @@ class _Contestant:
 
     @classmethod
     def of(cls, given: str | Solver | InstanceSolver | Rule) -> _Contestant:
+        given = named_object(given) if isinstance(given, str) and ":" in given else given
         chosen = given if isinstance(given, InstanceSolver) else instance_solver(given) or solver(given)
         parts = [part for part in (given, chosen, *_fields(chosen).values()) if callable(part) or part is chosen]
         script = ""
@@ -188,7 +221,7 @@ class _Contestant:
         described = {
             "solver": chosen.name,
             "options": _options(chosen),
-            "code": _code_and_state({"placer.research.arena.worker", *map(_module, parts)}, pickled),
+            "code": _code_and_state({*RUNNING, *map(_module, parts)}, pickled),
         }
         return cls(described, pickled, script, isinstance(chosen, Heuristic))
 

@@ -16,7 +16,7 @@ from placer.solvers.user_function import needed_arguments
 
 
 def run_on_instance(given: Any, instance: Instance, time_limit_s: float, seed: int) -> Record:
-    """The outcome of a run, what the solver claims, and its answer; as of `placer.research.arena.worker.run`.
+    """The outcome of a run, what the solver claims, and its answer; as of `placer.research.arena.worker.claims_of`.
 
     Args:
         given: the name of a solver, an `InstanceSolver`, or a function from a `SplitProblem` or `PairwiseProblem`, or from one

@@ -20,7 +20,7 @@ def judged(problem: PlacementProblem | Instance, objective: Objective, claims: R
     Args:
         problem: as the process of this function has it. The solver had a copy, in a process of its own.
         objective: the objective of the run.
-        claims: the outcome and the claims of the run, as `placer.research.arena.worker.run` returns them.
+        claims: the outcome and the claims of the run, as `placer.research.arena.worker.claims_of` returns them.
     """
     if "assignment" not in claims:
         return claims

@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from placer.common.json_files import read_json
+from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError
 from placer.options import Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
+from placer.research.arena.target_forms import ADVERSARIAL, FAMILY, GRAPHS, PROBLEMS
 from placer.research.formats.registry import PROBLEM, format_of, read_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
 from placer.research.instances.instance import Instance
 from placer.research.instances.iopddl import load_pairwise
-from placer.research.instances.published import is_published, published
+from placer.research.instances.published import COLLECTIONS, is_published, published
 from placer.research.instances.task_graphs import SHAPES as TASK_GRAPHS
 from placer.research.instances.task_graphs import task_graph
 from placer.solvers.base import Objective
-
-FAMILY, ADVERSARIAL = "family:", "adversarial:"
+from placer.verbs.read_target import is_function_or_model, is_unknown
 
 
 def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None = None) -> PlacementProblem | Instance | None:
@@ -44,7 +45,7 @@ def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None =
         data: the folder of published instances.
 
     Raises:
-        OptionError: there is no such target.
+        OptionError: there is no such target, of a problem or of a graph.
         PlanError: a file is broken.
     """
     if target.startswith(FAMILY):
@@ -63,7 +64,18 @@ def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None =
             return load_placement(target)
         if "problem" in document:
             return Instance(load_pairwise(target), "cost")
+    if is_unknown(target):
+        names = ("family", "adversarial", "shipped", *COLLECTIONS)
+        suggestion = did_you_mean(target.partition(":")[0], [f"{name}:" for name in names])
+        raise OptionError(f"there is no target {target!r}{suggestion} A target is {GRAPHS}; or {PROBLEMS}.")
     return None
+
+
+def takes_signature(target: object) -> bool:
+    """Whether a target is a function or a SavedModel, which need a signature. All other targets have their types."""
+    if not isinstance(target, str) or target.startswith((FAMILY, ADVERSARIAL)) or is_published(target):
+        return False
+    return is_function_or_model(target)
 
 
 def _made_up(text: str) -> PlacementProblem:

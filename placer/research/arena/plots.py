@@ -10,7 +10,7 @@ import numpy as np
 
 from placer.common.gap import relative_gap
 from placer.errors import OptionError
-from placer.research.arena.records import Record
+from placer.research.arena.records import Record, limit_text
 from placer.research.arena.scores import fits, performance_profiles, scored
 from placer.research.arena.statistics import LEVEL, Blocks, rank_test
 
@@ -77,11 +77,11 @@ def gaps(records: Sequence[Record], others: Sequence[Record] = (), picture: Pict
         axes: Any = figure.add_subplot(rows, columns, k + 1)
         axes.set_title(f"{problem.problem}, {problem.record['objective']}", fontsize=8)
         for name in style:
-            points: dict[float, tuple[list[float], list[float]]] = {}
+            points: dict[str, tuple[list[float], list[float]]] = {}
             for score in problem.scores:
                 for run in score.runs:
                     if run["solver"] + run["options"] == name and fits(run) and score.bound_ns:
-                        seconds, values = points.setdefault(run["time_limit_s"], ([], []))
+                        seconds, values = points.setdefault(limit_text(run), ([], []))
                         seconds.append(run["seconds"])
                         values.append(max(MIN_DRAWN_GAP, relative_gap(run["objective_ns"], score.bound_ns)))
             at = sorted((float(np.median(seconds)), float(np.median(values))) for seconds, values in points.values())

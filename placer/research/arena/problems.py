@@ -15,7 +15,7 @@ from placer.options import Options
 from placer.plan.placement import Placement
 from placer.problem.memory import peaks
 from placer.problem.problem import PlacementProblem
-from placer.research.arena.own_targets import own_problem
+from placer.research.arena.own_targets import own_problem, takes_signature
 from placer.research.arena.records import Record
 from placer.research.formats.problem_file import fingerprint
 from placer.research.instances.instance import Instance
@@ -38,7 +38,7 @@ def named_problems(
     Args:
         problems: targets (see `problem_of`); or a mapping from names to targets, graphs, plans and problems.
         given: options as keywords. They replace those that come with a target.
-        signature: of targets that are functions or SavedModels.
+        signature: of the targets that are functions or SavedModels.
         memory_share: see `with_memory_share`; None for the limits of the problems.
         data: the folder of published instances.
 
@@ -54,7 +54,12 @@ def named_problems(
         raise OptionError("there is no problem to compare on: give at least one target.")
     if memory_share is not None and given.get("memory_limits"):
         raise OptionError("memory_share and memory_limits both limit the memory of devices: give one of them.")
-    problem_by_name = {str(name): problem_of(problem, given, signature, data) for name, problem in by_name.items()}
+    if signature is not None and not any(takes_signature(problem) for problem in by_name.values()):
+        raise OptionError(f"--signature is for functions and SavedModels; {', '.join(map(str, by_name))} need none.")
+    problem_by_name = {
+        str(name): problem_of(problem, given, signature if takes_signature(problem) else None, data)
+        for name, problem in by_name.items()
+    }
     if memory_share is None:
         return problem_by_name
     return {name: with_memory_share(problem, memory_share) for name, problem in problem_by_name.items()}

@@ -18,13 +18,21 @@ Record: TypeAlias = dict[str, Any]
 
 FORMAT = "placer.arena"
 VERSION = 1
-KEY = ("problem_hash", "objective", "solver", "options", "code", "seed", "time_limit_s", "placer")
-"""The fields that identify a run; the other fields describe the problem or the outcome."""
+KEY = ("problem_hash", "objective", "solver", "options", "code", "seed", "placer")
+LIMITS = ("time_limit_s", "effort")
+"""The fields of `KEY` and one of `LIMITS` identify a run; the other fields describe the problem or the outcome."""
+Limit: TypeAlias = dict[str, float]
+"""The limit of a run: one of `LIMITS` with its value."""
 
 
 def key(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """The values of the fields that identify a run."""
-    return tuple(record[name] for name in KEY)
+    return tuple(record[name] for name in KEY) + tuple(record.get(name) for name in LIMITS)
+
+
+def limit_text(record: Mapping[str, Any]) -> str:
+    """The limit of a run as text."""
+    return f"{record['time_limit_s']:g} s" if "time_limit_s" in record else f"{record['effort']} evaluations"
 
 
 def read_lines(path: str | Path) -> list[Record]:
@@ -73,16 +81,16 @@ def add_line(path: str | Path, record: Record) -> None:
 
 
 def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
-    """By `contestant`, a label that no other has: the solver, its options, and the time limit if there are several.
+    """By `contestant`, a label that no other has: the solver, its options, and the limit if there are several.
 
     If two would have the same, as the runs of a solver before and after a change, also the code and the version of the package.
     """
     by_contestant = {contestant(record): record for record in records}
-    several = len({record["time_limit_s"] for record in by_contestant.values()}) > 1
+    several = len({limit_text(record) for record in by_contestant.values()}) > 1
     label = {
         identity: record["solver"]
         + (f"({record['options']})" if record["options"] else "")
-        + (f" {record['time_limit_s']:g} s" if several else "")
+        + (f" {limit_text(record)}" if several else "")
         for identity, record in by_contestant.items()
     }
     count = Counter(label.values())
@@ -93,5 +101,5 @@ def labels(records: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], str]:
 
 
 def contestant(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The identity of a line in a table: a solver with its options and time limit, over all seeds."""
-    return tuple(record[name] for name in ("solver", "options", "code", "time_limit_s", "placer"))
+    """The identity of a line in a table: a solver with its options and limit, over all seeds."""
+    return tuple(record.get(name) for name in ("solver", "options", "code", *LIMITS, "placer"))

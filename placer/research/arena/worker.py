@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from placer.research.arena.records import Limit
     from placer.solvers.base import Objective
 
 MAX_START_S = 60.0
@@ -35,7 +36,7 @@ class Job:
     """The user's program if it defines the solver, else ""."""
     objective: Objective
     seed: int
-    time_limit_s: float
+    limit: Limit
     ends_after_s: float
     """Seconds after which the process ends itself."""
     figures: Path
@@ -47,13 +48,13 @@ def work(path: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, MAX_START_S)  # the default action of the signal ends the process
     if job.script:
         sys.modules["__main__"].__dict__.update(runpy.run_path(job.script, run_name="__worker__"))
-    figures = run(job)
+    figures = claims_of(job)
     written = job.figures.with_suffix(".part")
     written.write_text(json.dumps(figures))
     written.replace(job.figures)
 
 
-def run(job: Job) -> dict[str, Any]:
+def claims_of(job: Job) -> dict[str, Any]:
     """The outcome of a run, what the solver claims, and its assignment; see `placer.research.arena.judge`."""
     from placer.research.arena.instance_run import run_on_instance
     from placer.research.instances.families import synthetic
@@ -62,23 +63,29 @@ def run(job: Job) -> dict[str, Any]:
     from placer.solvers.answer import checked
     from placer.solvers.base import Solution
     from placer.solvers.registry import solver
+    from placer.solvers.run import run
 
     problem = pickle.loads(job.problem.read_bytes())
     signal.setitimer(signal.ITIMER_REAL, job.ends_after_s)
     try:
         given = pickle.loads(job.solver)
         if isinstance(problem, Instance):
-            return run_on_instance(given, problem, job.time_limit_s, job.seed)
+            if "effort" in job.limit:
+                return {"outcome": "declined", "note": "solvers of such problems take no effort, only seconds"}
+            return run_on_instance(given, problem, job.limit["time_limit_s"], job.seed)
         if instance_solver(given) is not None:
             return {"outcome": "declined", "note": "it does not solve placement problems"}
         chosen = solver(given)
         tiny = synthetic("chain", ops=4)
         with suppress(Exception):  # loads modules that are needed first here; loading is not planning
-            chosen.solve(tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
+            run(chosen, tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
         if why := chosen.unsupported(problem, job.objective):
             return {"outcome": "declined", "note": why}
         started = time.perf_counter()
-        solution: object = chosen.solve(problem, job.objective, time_limit_s=job.time_limit_s, seed=job.seed)
+        limit_s, effort = job.limit.get("time_limit_s"), job.limit.get("effort")
+        solution = run(
+            chosen, problem, job.objective, time_limit_s=limit_s, effort=None if effort is None else int(effort), seed=job.seed
+        )
         seconds = time.perf_counter() - started
         if not isinstance(solution, Solution):
             return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is not a Solution"}

@@ -38,7 +38,9 @@ class BruteForce:
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Says that there are too many assignments."""
         count = math.prod(problem.units.allowed.sum(axis=1).tolist())
-        return f"it tries at most {MAX_ASSIGNMENTS:,} assignments, and there are {count:.3g}" if count > MAX_ASSIGNMENTS else ""
+        if count <= MAX_ASSIGNMENTS:
+            return ""
+        return f"it tries at most {MAX_ASSIGNMENTS:,} assignments, and there are over 10^{int(math.log10(count))}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
         """Prices as many assignments as about the time limit allows. Exact if these are all."""

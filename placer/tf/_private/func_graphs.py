@@ -8,11 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.eager.polymorphic_function import attributes as attributes_lib
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
 
 FuncGraph = func_graph.FuncGraph
+_CONTEXT = attributes_lib.EAGER_RUNTIME_CONSTRUCTION_CONTEXT
 
 
 def unique_id() -> int:
@@ -31,8 +34,9 @@ def node_defs(graph: tf.Graph) -> dict[str, NodeDef]:
         return {op.name: op.node_def for op in graph.get_operations()}
 
 
-def registered_nodes(function: Any) -> tuple[dict[str, NodeDef], int, int]:
-    """A function's nodes by name, in creation order, and its numbers of inputs and outputs, as when it was registered.
+def registered(function: Any) -> tuple[dict[str, NodeDef], int, int, dict[str, AttrValue]]:
+    """A function's nodes by name, in creation order, its numbers of inputs and outputs, and its attributes, as when it was
+    registered.
 
     When a gradient of the function is taken, TensorFlow adds nodes, inputs and outputs to its graph, and changes the nodes of
     loops, branches and calls.
@@ -42,10 +46,12 @@ def registered_nodes(function: Any) -> tuple[dict[str, NodeDef], int, int]:
     try:
         definition = function.definition
     except Exception:  # over protobuf's limit of 2 GiB
-        return nodes, len(graph.inputs), len(graph.outputs)
+        return nodes, len(graph.inputs), len(graph.outputs), {}
     inputs, outputs = len(definition.signature.input_arg), len(definition.signature.output_arg)
+    # Copies: a part of the definition would keep all of it in memory. The construction context is set for each registration.
+    attributes = {k: AttrValue.FromString(v.SerializeToString()) for k, v in definition.attr.items() if k != _CONTEXT}
     if (len(graph.inputs), len(graph.outputs)) == (inputs, outputs):
-        return nodes, inputs, outputs
+        return nodes, inputs, outputs, attributes
     first = dict(itertools.islice(nodes.items(), inputs + len(definition.node_def)))
     for registered in definition.node_def:
         node = first.get(registered.name)
@@ -55,7 +61,7 @@ def registered_nodes(function: Any) -> tuple[dict[str, NodeDef], int, int]:
             data = [text for text in node.input if not text.startswith("^")]
             first[registered.name] = restored = NodeDef(name=node.name, op=node.op, device=node.device, attr=registered.attr)
             restored.input.extend([*data[:data_inputs], *control])
-    return first, inputs, outputs
+    return first, inputs, outputs, attributes
 
 
 def import_nodes(graph: Any, nodes: Sequence[NodeDef], inputs: Mapping[tuple[str, int], Any], versions: Any) -> None:

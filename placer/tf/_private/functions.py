@@ -77,14 +77,9 @@ def trace_type_by_identity(value: Any) -> Any:
     return default_types.Weakref(weakref.ref(value))
 
 
-def is_jit_compiled(concrete: Any) -> bool:
-    """Whether XLA compiles the function as a whole."""
-    return must_compile(concrete.inference_fn)
-
-
 def must_compile(function: Any) -> bool:
-    """Like `is_jit_compiled`, of a registered function."""
-    attribute = (function.attributes or {}).get(attributes.XLA_COMPILE)
+    """Whether XLA compiles a registered function as a whole."""
+    attribute = function.attributes.get(attributes.XLA_COMPILE)
     return bool(attribute is not None and attribute.b)
 
 

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.tf._private.func_graphs import add_function, library_function
-from placer.tf._private.functions import is_jit_compiled
 from placer.tf.rewrite.call_results import IdentityFunctions, JoinedResults, joinable_results, joining_call
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.crossings import Crossings, takes_on_host
@@ -18,6 +17,9 @@ from placer.tf.rewrite.frame_nodes import FrameNodes, keep_node
 from placer.tf.trace.bodies import LOOPS, Body, input_text, split_input
 from placer.tf.trace.op_types import functions_of, is_stateful
 from placer.tf.trace.requests import requested_device
+
+_CONTROL = LOOPS | {"If", "StatelessIf", "Switch"}
+"""Op types that can need a node before an input that is on their device."""
 
 
 class Assembly:
@@ -87,7 +89,7 @@ class Assembly:
             keep_node(new)  # the user's own copy to a device
         if children is not None:
             _name_functions(new, self._new_functions[path])
-            if not is_jit_compiled(self._copy.trace.concrete):
+            if not self._copy.trace.is_jit_compiled:
                 _run_by_parts(new)
         else:
             self._add_functions(body, node)
@@ -113,6 +115,8 @@ class Assembly:
             position, text: the input, and what the op in the trace reads for it.
         """
         source, index = self._copy.source(body, *split_input(text))
+        if new.op not in _CONTROL and self._frame_nodes.devices.get(source) == new.device:
+            return source, index
         dtype = body.operations[name].inputs[position].dtype
         children = body.children.get(name, ())
         if new.op in LOOPS:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from placer.tf.trace.bodies import input_text, split_input
+from placer.tf.trace.bodies import input_op, input_text
 from placer.tf.trace.op_types import is_stateful
 
 _KEPT = "_grappler_do_not_remove"
@@ -72,7 +72,7 @@ class FrameNodes:
             name = ends.pop()
             if name in nodes and name not in needed:
                 needed.add(name)
-                ends += [split_input(text.removeprefix("^"))[0] for text in nodes[name].input]
+                ends += map(input_op, nodes[name].input)
         for name in nodes.keys() - needed:
             nodes[name].attr.pop(_KEPT, None)
             if not anything_returned:

@@ -16,7 +16,7 @@ from placer.tf.rewrite.assembly import Assembly
 from placer.tf.rewrite.call_results import IdentityFunctions
 from placer.tf.rewrite.copying import Copy
 from placer.tf.rewrite.frame_nodes import unlike
-from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body, split_input
+from placer.tf.trace.bodies import BRANCHES, CALLS, LOOPS, Body
 
 
 class Frames:
@@ -40,8 +40,7 @@ class Frames:
                 if children[0].kind != "call":
                     new_functions[body.names[site]] = [self._register(child, graph) for child in children]
         nodes = Assembly(self._copy, frame, new_functions, self._identities).nodes()
-        used = {split_input(i) for n in nodes for i in n.input if not i.startswith("^")}
-        import_nodes(graph, nodes, {k: v for k, v in inputs.items() if k in used}, old.graph_def_versions)
+        import_nodes(graph, nodes, inputs, old.graph_def_versions)
         self._restore(frame, graph)
         return graph
 

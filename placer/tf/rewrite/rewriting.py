@@ -100,9 +100,8 @@ def _copied_function(copy: Copy) -> Any:
     graph.structured_outputs = tf.nest.map_structure(
         lambda t: new_outputs.get(id(t), t), old.structured_outputs, expand_composites=True
     )
-    old_attributes = trace.concrete.inference_fn.attributes or {}
     names_of_pair = ("forward_function_name", "backward_function_name")
-    attributes = {key: value for key, value in old_attributes.items() if key not in names_of_pair}
+    attributes = {key: value for key, value in root.attributes.items() if key not in names_of_pair}
     concrete = concrete_from_graph(graph, trace.concrete.function_type, attributes)
     copy_flat_signature(trace.concrete, concrete)
     graph.trace = trace

@@ -183,7 +183,7 @@ class _Builder:
 
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
-        self.attributes = dict(self.trace.concrete.inference_fn.attributes or {})
+        self.attributes = dict(self.trace.root.attributes)
 
     def copy(self) -> Any:
         """An unplaced copy of the function. Each kind of pair needs its own, since TensorFlow adds gradients to its graph."""

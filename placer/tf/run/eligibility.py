@@ -11,7 +11,6 @@ from placer.common.device_spec import parse
 from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import external_captures, runs_on_replica
-from placer.tf._private.functions import is_jit_compiled
 from placer.tf._private.handles import is_distributed, is_parallel, location
 from placer.tf.devices import process_devices
 from placer.tf.trace.op_types import unplaceable
@@ -31,7 +30,7 @@ def trace_if_placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _reason_against(trace: Trace) -> str:
-    if is_jit_compiled(trace.concrete):
+    if trace.is_jit_compiled:
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
     captured = [outer for body in trace.root.walk() for outer, _ in external_captures(body.graph)]
     if any(map(is_parallel, [*trace.arguments, *captured])):

@@ -11,11 +11,12 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.ops import types_where
 from placer.errors import TraceError
-from placer.tf._private.func_graphs import registered_nodes
+from placer.tf._private.func_graphs import registered
 from placer.tf.trace.op_types import names_function
 
 CALLS = types_where(lambda entry: entry.control == "call")
@@ -74,12 +75,14 @@ class Body:
     outputs: list[tuple[str, int]] = field(init=False)
     """Op name and output index of each result."""
     control_outputs: list[str] = field(init=False)
+    attributes: dict[str, AttrValue] = field(init=False)
+    """Those that the function is registered with."""
     operations: dict[str, Any] = field(init=False)
     """TensorFlow's own op objects, by name."""
 
     def __post_init__(self) -> None:
         # TensorFlow adds to these graphs when a gradient of the plain function is taken. A trace has what was there before.
-        nodes, inputs, outputs = registered_nodes(self.function)
+        nodes, inputs, outputs, self.attributes = registered(self.function)
         self.nodes = _topological(nodes)
         self.input_tensors = tuple(self.graph.inputs[:inputs])
         self.inputs = {t.op.name: i for i, t in enumerate(self.input_tensors)}
@@ -96,8 +99,9 @@ class Body:
     def results(self, name: str) -> list[Any]:
         """The output tensors of op `name`."""
         node = self.nodes[name]
-        types = "T" if node.op in LOOPS else "Tout" if node.op in CALLS | BRANCHES else ""
-        return list(self.operations[name].outputs)[: len(node.attr[types].list.type) if types else None]
+        types = "T" if node.op in LOOPS else "Tout" if node.op in CALLS or node.op in BRANCHES else ""
+        outputs: list[Any] = self.operations[name].outputs
+        return outputs[: len(node.attr[types].list.type)] if types else outputs
 
     @property
     def frame(self) -> Body:
@@ -159,6 +163,11 @@ def split_input(text: str) -> tuple[str, int]:
     return name, int(index) if index else 0
 
 
+def input_op(text: str) -> str:
+    """The op of a NodeDef's input, which may be a control edge."""
+    return text[1:] if text[0] == "^" else text.partition(":")[0]
+
+
 def input_text(name: str, index: int) -> str:
     """Output `index` of op `name` as a NodeDef writes it among its inputs."""
     return name if index == 0 else f"{name}:{index}"
@@ -192,7 +201,7 @@ def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
     """
     seen: set[str] = set()
     for name, node in nodes.items():
-        if any(_input_op(i) not in seen for i in node.input):
+        if not seen.issuperset(map(input_op, node.input)):
             break
         seen.add(name)
     else:
@@ -206,7 +215,7 @@ def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
             if name in done:
                 stack.pop()
                 continue
-            missing = [s for s in map(_input_op, nodes[name].input) if s not in done]
+            missing = [s for s in map(input_op, nodes[name].input) if s not in done]
             if not path.isdisjoint(missing):
                 raise TraceError(f"{name!r} depends on itself: its loop is TensorFlow 1 control flow, which cannot be planned")
             if missing:
@@ -217,7 +226,3 @@ def _topological(nodes: dict[str, NodeDef]) -> dict[str, NodeDef]:
                 path.discard(name)
                 stack.pop()
     return done
-
-
-def _input_op(text: str) -> str:
-    return text[1:] if text.startswith("^") else text.partition(":")[0]

@@ -54,10 +54,6 @@ class KernelIndex:
         """The index of this process, built at the first call."""
         return KernelIndex()
 
-    def has_gpu_kernels(self) -> bool:
-        """Whether TensorFlow has kernels for GPUs. A build without them (`tensorflow-cpu`) cannot plan for a GPU."""
-        return self._gpu
-
     def lookup(self, node: NodeDef) -> KernelSupport:
         """The device types that can run `node`. Attributes that it omits have their defaults."""
         op = self._ops[node.op] if node.op in self._ops else self._read(node.op)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, get_args
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from placer.common.garbage_collection import paused_collection
 from placer.errors import OptionError
-from placer.graph.assumptions import unknown_name
+from placer.graph.assumptions import check_name, is_named
 from placer.graph.seen import Seen
 from placer.graph.sizes import HIGH_SIDE, LOW_SIDE, End, Rounds, Shape, Size, Source, weakest
 from placer.tf.trace.loop_sizes import Kind
@@ -101,7 +100,7 @@ class KnownSizes:
 
     def _override(self, kind: Kind, path: str, index: int, shape: Shape) -> tuple[Shape, Source] | None:
         for glob, numbers in self._given.items():
-            if _names(glob, path):
+            if is_named(glob, path):
                 filled = _filled(shape, numbers)
                 if filled is not None:
                     self._unused.pop(glob, None)
@@ -199,7 +198,7 @@ class KnownSizes:
             OptionError: no op, argument or loop of the trace has such a name. Gradient ops are not in every trace of a function.
         """
         used = [loop for loop, known in self.rounds.known.items() if known.source == "given"]
-        unused_rounds = [name for name in self._given_rounds if not any(_names(name, loop) for loop in used)]
+        unused_rounds = [name for name in self._given_rounds if not any(is_named(name, loop) for loop in used)]
         unused = {"sizes": list(self._unused), "rounds": unused_rounds}
         if any(unused.values()):
             paths = dict.fromkeys(path for body in trace.root.walk() for path in body.names.values())
@@ -209,8 +208,7 @@ class KnownSizes:
             not_known = {"sizes": [path for path, _ in self.open_outputs()], "rounds": [*self.rounds.known]}
             for option, names in unused.items():
                 for name in names:
-                    if not name.startswith("backward/") and not any(_names(name, path) for path in paths):
-                        raise unknown_name(option, name, trace.name, not_known[option], paths)
+                    check_name(option, name, trace.name, not_known[option], paths)
         return [
             f"{name!r}: the sizes {_said(self._given[name])} are not used, they do not fit its shape {self._unfit[name]}. "
             "Give a number for each dimension, or for each open one."
@@ -242,10 +240,6 @@ def _high(likely: int | None) -> int:
 
 def _said(shape: Shape) -> str:
     return "[" + ",".join("?" if side is None else str(side) for side in shape or ()) + "]"
-
-
-def _names(glob: str, path: str) -> bool:
-    return path == glob or fnmatchcase(path, glob)
 
 
 def _filled(shape: Shape, numbers: Sequence[int]) -> Shape:

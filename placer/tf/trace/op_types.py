@@ -74,12 +74,13 @@ def functions_of(node: NodeDef) -> list[str]:
     return [name for v in values for name in ([v.func.name] if v.HasField("func") else [f.name for f in v.list.func])]
 
 
-def accepts_remote_handles(node: NodeDef) -> bool:
-    """Whether a node accepts handles of state on another device, as a dataset with functions that capture handles does.
+@functools.cache
+def accepts_remote_handles(op_type: str) -> bool:
+    """Whether ops of this type accept handles of state on another device, as datasets with functions that capture handles do.
 
     TensorFlow calls this `InputColocationExemption`: the functions run on the state's device, the dataset itself on the host.
     """
-    return entry_of(node.op).unseen_code == "dataset" and bool(function_attributes(node.op))
+    return entry_of(op_type).unseen_code == "dataset" and bool(function_attributes(op_type))
 
 
 @functools.cache

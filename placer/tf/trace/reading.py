@@ -16,7 +16,6 @@ from placer.graph.op_graph import OpGraph, Resource
 from placer.graph.sizes import Shape
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import static_value
-from placer.tf._private.functions import is_jit_compiled
 from placer.tf.devices import process_devices
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
@@ -72,7 +71,7 @@ class _Reader:
         needed = [n for n, _ in outputs] + self.stateful
         needed += [n for name in root.control_outputs for n in self.resolver.finished(root, name)]
         live = builder.ancestors(needed)
-        if is_jit_compiled(self.trace.concrete):
+        if self.trace.is_jit_compiled:
             compiled = [name for name, fields in builder.fields.items() if fields["role"] not in ("argument", "capture")]
             for name in compiled:
                 builder.groups.join(compiled[0], name, "XLA compiles the function as a whole")
@@ -152,7 +151,7 @@ class _Reader:
             flags=tuple(flags),
             body=body.frame.path,
         )
-        handle_binds = not accepts_remote_handles(node)
+        handle_binds = not accepts_remote_handles(op_type)
         for position, source in enumerate(sources):
             builder.edge(source, path, position, handle_binds)
         if waits:

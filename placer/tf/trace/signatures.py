@@ -34,7 +34,7 @@ class Signatures:
 
     def __init__(self, shape_of: ShapeOf | None) -> None:
         self._shape_of = shape_of
-        self._specs: dict[TensorSpec, TensorSpec] = {}
+        self._specs: dict[tuple[str, Shape], TensorSpec] = {}
         self._attributes: dict[bytes, Attributes] = {}
         self._signatures: dict[Any, OpSignature] = {}
 
@@ -44,8 +44,10 @@ class Signatures:
         if shape is None:
             traced = tensor.shape
             shape = None if traced.rank is None else tuple(traced.as_list())
-        spec = TensorSpec(tensor.dtype.name, shape)
-        return self._specs.setdefault(spec, spec)
+        dtype = tensor.dtype.name
+        if (dtype, shape) not in self._specs:
+            self._specs[dtype, shape] = TensorSpec(dtype, shape)
+        return self._specs[dtype, shape]
 
     def attributes(self, node: NodeDef) -> tuple[bytes, Attributes]:
         """A node's attributes that a cost can depend on, and a key: equal keys, equal attributes."""

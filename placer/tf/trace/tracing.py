@@ -55,6 +55,11 @@ class Trace:
         """The name of the user's function."""
         return str(self.concrete.graph.name)
 
+    @property
+    def is_jit_compiled(self) -> bool:
+        """Whether XLA compiles the function as a whole."""
+        return "_XlaMustCompile" in self.root.attributes and bool(self.root.attributes["_XlaMustCompile"].b)
+
     @cached_property
     def captured_datasets(self) -> dict[str, DatasetSize | None]:
         """By placeholder of a capture: what is known of the captured dataset. To find one, every Python object is looked at."""

@@ -176,7 +176,7 @@ TERMS = (
     ),
     Term(
         "source of a cost",
-        "Where the time of an op comes from: measured, fitted to measurements, from a formula, or given by the user.",
+        "Where the time of an op comes from: measured, from a formula, or given by the user.",
         "`placer profile` turns costs from a formula into measured ones.",
         in_report=True,
     ),

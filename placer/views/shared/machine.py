@@ -44,8 +44,8 @@ def _rate(link: Link) -> str:
 
 
 def _ops(devices: Sequence[Device]) -> str:
-    """The times beside an op's work, and how many ops run at the same time."""
-    head = ["ops on", "start", "start without kernel", "shortest kernel", "first of its type", "all cores asleep", "ops at once"]
+    """The times beside an op's work."""
+    head = ["ops on", "start", "start without kernel", "shortest kernel", "first of its type", "all cores asleep"]
     rows = [
         [
             d.name,
@@ -54,7 +54,6 @@ def _ops(devices: Sequence[Device]) -> str:
             format_ns(d.min_kernel_ns) if d.min_kernel_ns else "",
             f"+ {format_ns(d.cold_ns)}" if d.cold_ns else "",
             f"+ {format_ns(d.wake_ns)}" if d.wake_ns else "",
-            str(d.threads or d.cores) if d.kind == "CPU" else "",
         ]
         for d in devices
     ]
@@ -65,7 +64,7 @@ def _ops(devices: Sequence[Device]) -> str:
 def _products(devices: Sequence[Device]) -> Iterator[str]:
     """A line for each CPU with several threads: the products that it makes on one core."""
     for d in devices:
-        if d.kind == "CPU" and (d.threads or d.cores) > 1:
+        if d.kind == "CPU" and d.cores > 1:
             threads = f" of {d.threads_per_core} threads" if d.threads_per_core > 1 else ""
             yield f"{d.name} makes matrix products of up to {format_bytes(d.core_cache_bytes)} of data on one core{threads}"
 

@@ -13,7 +13,6 @@ from placer.solvers.base import Status
 COST_SOURCES = {
     "measured": "measured",
     "harvested": "measured within whole steps",
-    "fitted": "fitted to measurements",
     "analytic": "from a formula",
     "analytic-fallback": "from bytes only (no formula)",
     "user": "given by you",

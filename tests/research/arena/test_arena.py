@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import placer
+from placer.command.main import main
 from placer.errors import OptionError, PlanError
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
@@ -21,7 +22,9 @@ from placer.research.arena import arena as arena_module
 from placer.research.arena import solver_code as code
 from placer.research.arena.records import KEY
 from placer.research.instances.families import synthetic
+from placer.solvers.base import Solution
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 from tests.helpers.graphs import layers
 from tests.helpers.solvers_that_fail import Failing, drawn, first_allowed, without_tensorflow
 
@@ -35,9 +38,11 @@ def outcomes(problems: Any, solvers: Any, **options: Any) -> dict[str, dict[str,
 
 
 def test_a_record_tells_what_the_solver_found() -> None:
-    records = outcomes({"small": SMALL}, ["annealing", "m_etf", "greedy_benefit"], objective="total_cost", seeds=[3])
+    options: dict[str, Any] = {"objective": "total_cost", "seeds": [3], "efforts": [500], "time_limits_s": None}
+    records = outcomes({"small": SMALL}, ["annealing", "m_etf", "greedy_benefit"], **options)
     for name, record in records.items():
-        solution = solver(name).solve(SMALL, "total_cost", time_limit_s=0.2, seed=record["seed"])
+        solution = run(solver(name), SMALL, "total_cost", effort=record["effort"], seed=record["seed"])
+        assert isinstance(solution, Solution)
         assert solution.assignment is not None
         report = validate(SMALL, solution.assignment)
         assert (record["objective_ns"], record["total_cost_ns"]) == (solution.objective_ns, report.total_cost_ns)
@@ -213,6 +218,11 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("with an accelerator", OptionError, {"p": layers()}, None, {"memory_share": 0.5, "devices": "cpu2"}),
         ("seed=-1", OptionError, {"p": SMALL}, None, {"seeds": [-1]}),
         ("time_limits_s=0", OptionError, {"p": SMALL}, None, {"time_limits_s": [0]}),
+        ("efforts=0.5", OptionError, {"p": SMALL}, None, {"efforts": [0.5]}),
+        (r"no target 'famly:chain'; did you mean family:\? A target is .*\.npz", OptionError, ["famly:chain"], None, {}),
+        ("no target 'detector'.*shipped:NAME.*iopddl:B", OptionError, ["detector"], None, {}),
+        ("family:chain need none", OptionError, ["family:chain"], None, {"signature": "float32[8]"}),
+        ("'no_module:rule'.* cannot be loaded", OptionError, {"p": SMALL}, ["no_module:rule"], {}),
         ("jobs=0", OptionError, {"p": SMALL}, None, {"jobs": 0}),
         ("is for one run", OptionError, {"p": SMALL}, None, {"seed": 1}),
         ("top level of a module", OptionError, {"p": SMALL}, [lambda problem: Assignment(problem.ops.unit)], {}),
@@ -220,4 +230,49 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(tmp_path: Path) ->
         ("cannot be written", PlanError, {"p": SMALL}, ["all_cpu"], {"results": tmp_path / "no" / "folder"}),
     ]:
         with pytest.raises(error, match=message):
-            placer.arena(problems, solvers, **options)
+            placer.arena(problems, solvers, **{"results": tmp_path / "never.jsonl"} | options)
+    assert not (tmp_path / "never.jsonl").exists()
+
+
+def test_a_limit_by_effort_is_a_run_of_its_own_and_the_same_again() -> None:
+    options: dict[str, Any] = {"seeds": [4], "time_limits_s": [0.2], "efforts": [50, 300], "jobs": 2}
+    first, again = (placer.arena({"small": SMALL}, ["annealing"], **options) for _ in range(2))
+    limits = [(record.get("time_limit_s"), record.get("effort")) for record in first.records]
+    assert limits == [(0.2, None), (None, 50), (None, 300)]
+    for one, other in zip(first.records[1:], again.records[1:], strict=True):
+        assert (one["assignment"], one["objective_ns"], one["note"]) == (
+            other["assignment"],
+            other["objective_ns"],
+            other["note"],
+        )
+    assert "annealing 300 evaluations" in first.table()
+
+
+MINE = """
+import tensorflow as tf
+from placer.problem.problem import Assignment
+from placer.solvers.exact.min_cut import MinCut
+
+def rule(problem):
+    return Assignment(problem.units.allowed.argmax(axis=1))
+
+def maker():
+    return MinCut()
+
+step = tf.function(lambda x: x @ x)
+"""
+
+
+def test_solvers_and_typed_targets_are_named_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine_in_here.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    targets = ["shipped:detector", "mine_in_here:step"]
+    options = ["--signature", "float32[8,8]", "--devices", "h100", "--objective", "total_cost", "--efforts", "10", "--json"]
+    assert main(["compare", *targets, "--solvers", "mine_in_here:rule,mine_in_here:maker", *options]) == 0
+    records = json.loads(capsys.readouterr().out)["records"]
+    assert [(record["problem"], record["solver"], record["outcome"]) for record in records] == [
+        (target, name, "answered") for target in targets for name in ("rule", "min_cut")
+    ]
+    assert main(["solve", "shipped:detector", "--solver", "mine_in_here:rule", "--json"]) == 0
