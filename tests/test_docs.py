@@ -206,7 +206,7 @@ def test_the_study_on_the_page_of_papers_makes_its_files(tmp_path: Path) -> None
     page = (ROOT / "docs" / "paper.md").read_text()
     (tmp_path / "noisy_finish.py").write_text(code(page, "python", containing="def noisy_finish"))
     study = code(page, "python", containing="placer.arena(")
-    for whole, part in (("range(5)", "range(1)"), (', "series_parallel", "towers")', ")"), ("[1]", "[0.2]")):
+    for whole, part in (("range(5)", "range(1)"), (', "series_parallel", "towers")', ")"), ("[5_000]", "[500]")):
         assert whole in study
         study = study.replace(whole, part)
     (tmp_path / "study.py").write_text(study)
