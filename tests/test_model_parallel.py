@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,12 @@ def planned(name: str) -> Assignment:
     return solution.assignment
 
 
+def minimised_ns(problem: PlacementProblem, assignment: Assignment) -> float:
+    """What a search for several GPUs minimises: the step time, and an extra cost of copies between GPUs."""
+    copied_ns = handed_ns(problem, assignment, np.array(on_gpus(problem)))
+    return Simulator(problem).step_ns(assignment) + problem.devices.unhidden_percent / 100 * copied_ns
+
+
 def devices_of_parts(name: str, op_type: str) -> dict[int, set[str]]:
     """Where the ops of a type are, by their part."""
     program, graph, problem = posed(name)
@@ -67,12 +73,7 @@ def devices_of_parts(name: str, op_type: str) -> dict[int, set[str]]:
 @pytest.mark.parametrize("name", SMALL)
 def test_no_split_by_hand_and_no_heuristic_beats_the_plan(name: str) -> None:
     program, graph, problem = posed(name)
-    weight = problem.devices.unhidden_percent / 100
-
-    def score(assignment: Assignment) -> float:
-        return Simulator(problem).step_ns(assignment) + weight * handed_ns(problem, assignment, np.array(on_gpus(problem)))
-
-    plan, step_ns = planned(name), Simulator(problem).step_ns
+    plan, step_ns, score = planned(name), Simulator(problem).step_ns, partial(minimised_ns, problem)
     hands = [a for a in by_hand(program, graph, problem) if not excess(problem, a).any()]
     assert 0.999 * step_ns(plan) <= min(map(step_ns, hands))
     assert 0.995 * score(plan) <= min(map(score, hands))  # copies of a two-hundredth are not searched for to the last
@@ -100,10 +101,11 @@ def test_eight_towers_are_whole_and_side_by_side_on_four_gpus() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp_40_training", "table_and_towers_2_training"])
-def test_without_limits_no_plan_is_longer(name: str) -> None:
+def test_without_limits_no_plan_is_worse(name: str) -> None:
     problem = posed(name)[2]
     free = solver("auto").solve(changed(problem, devices_memory_limit_bytes=np.full(problem.num_devices, -1)), "step_time")
-    assert free.objective_ns <= Simulator(problem).step_ns(planned(name))
+    assert free.assignment is not None
+    assert minimised_ns(problem, free.assignment) <= minimised_ns(problem, planned(name))
 
 
 def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
@@ -142,4 +144,5 @@ def test_what_is_spread_computes_the_same_where_it_was_planned(name: str, ran: d
     # TensorFlow joins and simplifies some of the encoder's scalars.
     assert len(found["not predicted"]) + len(found["not made"]) <= found["copies"] // 100
     assert len(found["devices"]) == devices
-    assert len(found["variables"]) > 2
+    if not name.startswith("mlp_training"):  # the weights of a small MLP are cheap to copy
+        assert len(found["variables"]) > 2

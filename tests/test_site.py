@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
+import placer
 from placer import Options, Placement, optimized_placement, place
 from placer.command.main import main
 
@@ -52,6 +54,14 @@ def test_check_fails_if_a_step_takes_longer_than_allowed(
     else:
         assert printed["change"] == 0
         assert printed["difference"]["step_time_ns"] == [step_ns, step_ns]
+
+
+def test_check_does_not_compare_given_sizes_with_assumed_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, target, batch = str(tmp_path / "plan.json"), str(tmp_path / "graph.json"), tf.TensorSpec([None, 4], name="x")
+    placer.solve(placer.build_graph(tf.tanh, batch, devices="h100", sizes={"x": 128}), "h100").save(saved)
+    placer.build_graph(tf.tanh, batch, devices="h100").save(target)
+    assert main(["check", saved, target]) == 2
+    assert "assumes nothing, so their step times cannot be compared" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("function", [optimized_placement, place])

@@ -9,7 +9,8 @@ from typing import Any
 
 from placer.command.arguments import add_option_flags, add_target, load_plan, options_given
 from placer.common.units import format_ns
-from placer.errors import WorsePlanError
+from placer.errors import OptionError, WorsePlanError
+from placer.graph.assumptions import assumed_in_short
 from placer.verbs.read_target import of_plan, read_target
 
 HELP = "Plan a function anew, and fail if its step is predicted to take longer than in a saved plan."
@@ -36,6 +37,11 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
     _, options_of_plan = of_plan(saved)
     given = {"devices": options_of_plan.devices, **options_given(args)}
     graph, options = read_target(args.target, args.signature, given)
+    if (assumed := assumed_in_short(graph)) and not assumed_in_short(saved.graph):
+        raise OptionError(
+            f"{args.target} is planned {assumed}, and {args.plan} assumes nothing, so their step times cannot be compared: "
+            "give the sizes and rounds that the saved plan was made with, such as --sizes x=128."
+        )
     new = solve(graph, options=replace(options, **given))
     difference = saved.diff(new)
     change = new.step_time_ns / saved.step_time_ns - 1

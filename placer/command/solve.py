@@ -19,7 +19,7 @@ HELP = "Plan a function, a SavedModel or a saved graph; or solve a problem of pl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser, problems=True)
-    parser.add_argument("--out", type=Path, metavar="PLAN", help="save the plan there")
+    parser.add_argument("--out", type=Path, metavar="PLAN", help="save the plan there, or the answer to a problem")
     add_option_flags(parser)
 
 

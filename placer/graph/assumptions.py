@@ -36,7 +36,12 @@ def assumptions(graph: OpGraph) -> tuple[Assumption, ...]:
             kind: Literal["argument", "op"] = "argument" if op.role == "argument" else "op"
             begun.append(Assumption(kind, name, f"{kind} {name!r}: {_sizes(graph, name)}"))
     loops = [
-        Assumption("loop", loop, f"loop {loop!r}: how often it runs cannot be read from the graph and counts as {rounds.value}.")
+        Assumption(
+            "loop",
+            loop,
+            f"loop {loop!r}: how often it runs cannot be read from the graph and counts as {rounds.value}. "
+            "Learn from a call, or give the rounds, for true costs.",
+        )
         for loop, rounds in graph.rounds.items()
         if rounds.source == "assumed" and _runs(graph, loop)
     ]
@@ -74,7 +79,7 @@ def values_at(graph: OpGraph, end: End) -> str:
         shape = next((shape for size in of_node if size and (shape := size.at(end)) is not None), None)
         if shape is not None and graph.op(name).count and _begins(graph, name, _OPEN):
             sizes.append(f"sizes [{','.join(map(str, shape))}] of {name!r}")
-    return _all(rounds + sizes)
+    return _all(rounds + sizes) or f"the {'smallest' if end == 'low' else 'largest'} likely sizes"
 
 
 def depends_on_open(graph: OpGraph, name: str) -> bool:
@@ -102,7 +107,8 @@ def known_in_short(graph: OpGraph, source: Literal["seen", "given"]) -> str:
         parts += [f"{branch!r} took {_all([*map(str, times)], len(times))} times" for branch, times in graph.taken.items()]
     ops = [name for name, sizes in graph.sizes.items() if any(size and size.source == source for size in sizes)]
     begun = [name for name in ops if _begins(graph, name, frozenset([source]))]
-    return _all(parts + [f"sizes {_shape_of(graph, name, source)} of {name!r}" for name in begun])
+    shapes = {name: shape for name in begun if (shape := _shape_of(graph, name, source))}
+    return _all(parts + [f"sizes {shape} of {name!r}" for name, shape in shapes.items()])
 
 
 def without_bound(graph: OpGraph) -> tuple[str, ...]:
@@ -172,8 +178,10 @@ def check_name(option: str, name: str, function: str, unknown: Sequence[str], na
 
 
 def _shape_of(graph: OpGraph, name: str, source: Source) -> str:
+    """The shape of an op's first output of known sizes with this source; "" if there is none."""
     sizes = zip(graph.op(name).signature.outputs, graph.sizes[name], strict=True)
-    return next(f"[{','.join(map(str, spec.shape or ()))}]" for spec, size in sizes if size and size.source == source)
+    known = (spec.shape or () for spec, size in sizes if size and size.source == source and not _is_open(spec))
+    return next((f"[{','.join(map(str, shape))}]" for shape in known), "")
 
 
 def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:

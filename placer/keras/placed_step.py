@@ -102,7 +102,7 @@ class PlacedStep:
 
         for function in self._functions.values():
             for signature in function.signatures.known():
-                if signature.current is not None:
+                if signature.current is not None and signature.current.run is not None:
                     release_variables(signature.current.run)
 
     def starts_anew(self, batch: Any, specs: Any = None) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
 from placer.graph.sizes import Shape
 from placer.plan.placement import Placement
@@ -31,8 +30,6 @@ class CallPlan:
     """By device, in bytes: the most that the plan holds there at once, and the limit of the planning; -1 for no limit."""
     verdict: Verdict | None
     """What calls took under this and other placements. None for a plan that is only predicted."""
-    is_plain: bool
-    """Whether the plain function has each op on the same device: it is TensorFlow's default and relaxes no `tf.device` scope."""
     make: Callable[[], Placement]
     """Gives the whole plan."""
     seen: Seen | None = None
@@ -53,7 +50,6 @@ class CallPlan:
             options=placement.options,
             memory={device: (totals.peak_bytes, totals.limit_bytes) for device, totals in placement.totals.items()},
             verdict=placement.verdict,
-            is_plain=all(op.device == op.default for op in placement.ops.values()) and has_requested_devices(graph),
             make=lambda: placement,
             seen=seen,
             memory_key=memory_key,
@@ -83,7 +79,6 @@ class CallPlan:
             "result_shapes": list(self.result_shapes),
             "options": dict(self.options),
             "races": self.races,
-            "is_plain": self.is_plain,
             "verdict": None if self.verdict is None else self.verdict.to_json(),
             "memory": {device: list(held) for device, held in self.memory.items()},
             "seen": None if self.seen is None else self.seen.to_json(),
@@ -104,7 +99,6 @@ class CallPlan:
             options=dict(data["options"]),
             verdict=None if data["verdict"] is None else Verdict.from_json(data["verdict"]),
             memory={device: (int(peak), int(limit)) for device, (peak, limit) in data["memory"].items()},
-            is_plain=bool(data["is_plain"]),
             make=make,
             seen=None if data["seen"] is None else Seen.from_json(data["seen"]),
             memory_key=memory_key,

@@ -13,7 +13,7 @@ import numpy as np
 from cost_models.machines import Machine, MachineError, load_machine
 from cost_models.transfers import copy_costs
 from placer.errors import OptionError
-from placer.problem.arrays import Floats, Ints, Part
+from placer.problem.arrays import Bools, Floats, Ints, Part
 from placer.problem.attributes import Attributes
 from placer.problem.machine_devices import devices_of
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
@@ -31,12 +31,13 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
     devices, links = _network_parts(machine) if isinstance(machine, nx.Graph) else _machine_parts(machine)
     order = _execution_order(dag)
     nodes = [Attributes(f"node {name!r}", dag.nodes[name]) for name in order]
-    unit, units = _units(nodes, devices)
+    stated = np.array([node.by_device("time_ns", devices.names, devices.kinds) for node in nodes], np.float64)
+    unit, units = _units(nodes, devices, np.isfinite(stated))
     number = {name: op for op, name in enumerate(order)}
     tensors, controls = _edges(dag, order, number)
 
     count = np.array([node.number("count", 1) for node in nodes], np.float64)
-    time = np.nan_to_num(_times(nodes, devices))
+    time = np.nan_to_num(stated)  # no number where an op may not be
     dispatch = _by_device(nodes, "dispatch_ns", devices, np.zeros_like(time))
     computed = np.where(devices.asynchronous, time, np.maximum(0, time - dispatch))
     workspace = _by_device(nodes, "workspace_bytes", devices, np.zeros_like(time))
@@ -148,12 +149,6 @@ def _execution_order(dag: nx.DiGraph) -> list[Any]:
         raise OptionError(f"the graph has a circle: {' -> '.join(shown)}.") from None
 
 
-def _times(nodes: Sequence[Attributes], devices: Devices) -> Floats:
-    """[N, D]: NaN where the op has no time on the device."""
-    rows = [node.by_device("time_ns", devices.names, devices.kinds) for node in nodes]
-    return np.array(rows, np.float64)
-
-
 def _by_device(nodes: Sequence[Attributes], name: str, devices: Devices, default: Floats) -> Floats:
     """[N, D]: an attribute of each op on each device; the default where it has none."""
     absent: list[int | None] = [None] * len(devices)
@@ -162,10 +157,9 @@ def _by_device(nodes: Sequence[Attributes], name: str, devices: Devices, default
     return np.where(np.isnan(given), default, given)
 
 
-def _units(nodes: Sequence[Attributes], devices: Devices) -> tuple[Ints, Units]:
-    """The unit of each op, [N], and the units: the ops of a group, or a single op."""
-    allowed = np.isfinite(_times(nodes, devices))
-    allowed &= np.array([node.chosen_devices("devices", devices.names, devices.kinds) for node in nodes])
+def _units(nodes: Sequence[Attributes], devices: Devices, timed: Bools) -> tuple[Ints, Units]:
+    """The unit of each op, [N], and the units: the ops of a group, or a single op. ``timed`` [N, D]: whether an op has a time."""
+    allowed = timed & np.array([node.chosen_devices("devices", devices.names, devices.kinds) for node in nodes])
     numbers: dict[tuple[str, int], int] = {}
     groups = [node.text("group") for node in nodes]
     unit = np.array(

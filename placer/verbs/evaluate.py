@@ -122,7 +122,7 @@ def evaluate(problem: PlacementProblem, assignment: Assigned) -> Evaluation:
     >>> problem = placer.problem("shipped:detector")
     >>> on_cpu = placer.evaluate(problem, problem.units.allowed.argmax(axis=1))
     >>> on_cpu.step_time_ns, on_cpu.total_cost_ns, len(on_cpu.crossings)
-    (10609452, 14882977, 24)
+    (10609452, 14909166, 24)
     """
     if not isinstance(problem, PlacementProblem):
         raise OptionError(f"evaluate takes a PlacementProblem, not a {type(problem).__name__}: placer.problem makes one.")

@@ -316,8 +316,9 @@ INTRA_OPERATOR_SECTION = """\
 
 Instances of the ASPLOS 2025 contest (M. D. Moffitt, P. Fegade, The ASPLOS 2025 / EuroSys 2025 contest on intra-operator
 parallelism for distributed deep learning, 2025, github.com/google/iopddl). Each op has one choice; there are costs of pairs
-of choices, and a limit on memory over time. The time limits are those of the contest and include reading the file. "Best
-score" and "its bound" are the best known of the contest; "over best" says by how much placer's cost exceeds that score.
+of choices, and a limit on memory over time. The time limits are those of the contest and include reading the file. They are
+CPU time (`--cpu-time`), because other work shared the cores. The solver has one thread. "Best score" and "its bound" are the
+best known of the contest; "over best" says by how much placer's cost exceeds that score.
 
 | instance | best score | its bound | placer | over best | bound | gap | s | limit, s |
 |---|---|---|---|---|---|---|---|---|

@@ -250,7 +250,7 @@ def crossings(placement: Placement, partitions: Sequence[Any]) -> dict[str, int]
 KIB, MIB = 2**10, 2**20
 SMALL: dict[str, Callable[[], Program]] = {
     "recommender": lambda: recommender(4, 40_000, 32, 512, 256, 8 * MIB),
-    "adam": lambda: adam(3, 512, 256, 14 * MIB),
+    "adam": lambda: adam(3, 512, 256, 12 * MIB),
     "giant": lambda: giant(1_024, 4_096, 128, 15 * MIB),
     "deep": lambda: deep(8, 256, 64, 1_950 * KIB),
     "forty": lambda: deep(40, 64, 32, 600 * KIB),

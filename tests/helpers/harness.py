@@ -101,9 +101,11 @@ SPLITS: tuple[Solver | str, ...] = ("auto", RandomLegal(0))
 
 def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
     """Everything that must hold for a function that can run here; see `plans`, `runs_alike` and `with_tape_inside`."""
+    elsewhere = build()
+    elsewhere = replace(elsewhere, fn=traceable(elsewhere.fn))  # traced once
     for machine in ("h100", "2xh100"):
-        plan(build(), machine)
-    has_kernels_where_it_is_sent(build(), "h100")
+        plan(elsewhere, machine)
+    has_kernels_where_it_is_sent(elsewhere, "h100")
     runs_alike(build, solvers)
     if build().gradients:
         has_kernels_where_it_is_sent(with_tape_inside(build()), "h100")
@@ -140,13 +142,21 @@ def has_kernels_where_it_is_sent(program: Program, machine: str) -> None:
         assert not kind or kind in kernels, f"{node.name} ({node.op}) is on a {kind} and has no such kernel"
 
 
-def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list[PlacedFunction]:
+def runs_alike(
+    build: Builder, solvers: Sequence[Solver | str] = SPLITS, accept: Callable[[dict[str, Any]], None] = lambda expected: None
+) -> list[PlacedFunction]:
     """Placed on two devices with soft placement off, it does what the plain function does, where the plan says; so does the
     plain function afterwards. Returns the placed functions, one for each solver.
+
+    Args:
+        build: the program.
+        solvers: of the plans.
+        accept: called with the behaviour of the plain function; raises where that leaves nothing to compare.
     """
     reference = build()
     plain = traceable(reference.fn)
     expected = behaviour(reference, plain)
+    accept(expected)
     raises = isinstance(outcome(reference, plain), Exception)  # the call that is observed below
     later = behaviour(reference, plain)
     found = []
@@ -167,16 +177,23 @@ def runs_alike(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> list
     return found
 
 
-def races_alike(build: Builder, solver: Solver | str, race: AbstractContextManager[None]) -> PlacedFunction:
+def races_alike(
+    build: Builder,
+    solver: Solver | str,
+    race: AbstractContextManager[None],
+    accept: Callable[[dict[str, Any]], None] = lambda expected: None,
+) -> PlacedFunction:
     """While its calls race, and after the races, it does what the plain function does. Returns the placed function.
 
     Args:
         build: the program.
         solver: of the plan.
         race: decides the races.
+        accept: see `runs_alike`.
     """
     reference, program = build(), build()
     expected = behaviour(reference, traceable(reference.fn), RACED_CALLS, RACED_GRADIENTS)
+    accept(expected)
     options = {"devices": DEVICES, "solver": solver, "learn_sizes": False, "race": "force", **program.plans}
     placed = placer.place(program.fn, **options)
     with race:  # with soft placement, without which TensorFlow refuses some functions that placed ones run

@@ -344,6 +344,10 @@ def test_a_model_planned_for_another_machine_has_plans_for_it_and_runs_here_as_k
     assert f"<pre>{markup(str(model.placement.train.view('layers')))}</pre>" in model.placement._repr_html_()
     assert f"sizes [{BATCH},6] of 'x'" in model.placement.train.summary()
     assert not isinstance(model.train_function, step_race.StepRace)
+    placer.keras.optimize(model, devices="h100", pins={"dense": "CPU:0"})  # replaces the options of a step that was only planned
+    with pytest.warns(placer.PlacementWarning, match="planned for GPU:0"):
+        model.fit(X, Y, batch_size=BATCH, verbose=0)
+    assert all(op.device == "CPU:0" for name, op in model.placement.train.ops.items() if name.startswith("sequential/dense/"))
 
 
 def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -45,6 +46,11 @@ def runs_on(op: OpNode) -> list[str]:
     return [device for device in ("CPU:0", OTHER) if device.partition(":")[0] in op.kernels]
 
 
+def has_a_gradient(expected: dict[str, Any]) -> None:
+    """TensorFlow cannot run the gradients of some programs, of loops without a round above all."""
+    assume(not isinstance(expected.get("gradient 0"), Exception))
+
+
 @settings(max_examples=max(60, settings().max_examples))
 @given(programs(), st.integers(0, 99), st.booleans())
 @example(every_row(), 0, False)
@@ -58,10 +64,8 @@ def test_placed_is_plain(source: Source, seed: int, inside: bool) -> None:
     except placer.TraceError:
         assume(not inside)  # there are programs whose gradient TensorFlow cannot trace
         raise
-    # TensorFlow cannot run the gradient of some either, of loops without a round above all
-    assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
     pins = random_pins(graph, seed)
-    for placed in runs_alike(lambda: replace(build(), plans={"pins": pins}), [RandomLegal(seed)]):
+    for placed in runs_alike(lambda: replace(build(), plans={"pins": pins}), [RandomLegal(seed)], accept=has_a_gradient):
         assert pins.items() <= {op: plan.device for op, plan in placed.placement.ops.items()}.items()
 
 
@@ -73,12 +77,11 @@ def test_raced_is_plain(source: Source, seed: int, inside: bool) -> None:
 
     plain = build()
     try:
-        assume(inside or not isinstance(taped_outside(plain, traceable(plain.fn)), Exception))
         placer.build_graph(plain.fn, *plain.args)
     except placer.TraceError:
         assume(not inside)
         raise
-    races_alike(build, RandomLegal(seed), random_races(seed))
+    races_alike(build, RandomLegal(seed), random_races(seed), accept=has_a_gradient)
 
 
 @settings(max_examples=settings().max_examples // 2)

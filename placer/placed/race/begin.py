@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from placer.common.units import three_digits
+from placer.graph.requested_devices import has_requested_devices
 from placer.placed.memory import remember
 from placer.placed.race.calls import AroundBackward, Dispatch, PairRace, Race, Runner, Watch
 from placer.placed.race.candidates import Candidate, beyond_doubt, candidates
@@ -35,7 +36,6 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     """
     solved, plan, run = prepared.solved, prepared.planned, prepared.run
     prepared = replace(prepared, solved=None)
-    alone = prepared.concrete if _is_plain(signatures, plan) else run
     may_try = plan.verdict is None and (plan.races if solved is None else may_move(signatures, solved))
     if not is_wanted(signatures) or not may_try:
         signatures.unasked.stop()
@@ -45,8 +45,9 @@ def begin(signatures: Signatures, prepared: Prepared) -> Prepared:
     if not is_wanted(signatures):
         return prepared
     if plan.verdict is not None:
-        return decided(signatures, prepared, alone)
-    dispatch = Dispatch(alone, _first_taped_calls(signatures, prepared), run)
+        is_plain = plan.verdict.used == DEFAULT and not signatures.options.pins
+        return decided(signatures, prepared, prepared.concrete if is_plain else run)
+    dispatch = Dispatch(run, _first_taped_calls(signatures, prepared), run)
     if solved is not None:
         if solved.problem.num_devices == 1:
             remember(plan.changed(plan.placement))
@@ -106,11 +107,6 @@ def asks_for_race(options: Options) -> bool:
     return options.race == "force" or (options.race == "auto" and not chosen_by_user)
 
 
-def _is_plain(signatures: Signatures, plan: CallPlan) -> bool:
-    """Whether the plain function runs as the plan says, and does what the options ask for."""
-    return plan.is_plain and not signatures.options.pins
-
-
 def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
     """Whether there are several candidates, and one is predicted to gain what it must gain to be used."""
     default_ns = next(each.predicted_ns for each in entrants if each.name == DEFAULT)
@@ -162,11 +158,10 @@ def _runner(signatures: Signatures, prepared: Prepared, candidate: Candidate) ->
     """The function that runs a candidate. TensorFlow's default is the plain function where that can do what the options ask."""
     if candidate.name == PLAN:
         return prepared.run  # type: ignore[no-any-return]
-    plan = CallPlan.of(candidate.placement)
-    if _is_plain(signatures, plan):
+    if candidate.name == DEFAULT and not signatures.options.pins and has_requested_devices(prepared.plan.graph):
         return prepared.concrete  # type: ignore[no-any-return]
     assert prepared.trace is not None
-    return signatures.rewritten(prepared, prepared.trace, plan)
+    return signatures.rewritten(prepared, prepared.trace, CallPlan.of(candidate.placement))
 
 
 def _race(signatures: Signatures, prepared: Prepared, entrants: list[Candidate]) -> Race:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from placer.research.arena.records import Record
 from placer.research.instances.instance import Instance
 from placer.research.instances.solvers import InstanceSolution, InstanceSolver, instance_solver
 from placer.solvers.base import Solver, Status
+from placer.solvers.primitives import or_tools
 from placer.solvers.user_function import needed_arguments
 
 
@@ -34,7 +34,7 @@ def run_on_instance(given: Any, instance: Instance, time_limit_s: float, seed: i
             return {"outcome": "declined", "note": why}
     elif isinstance(chosen, str | Solver):
         return {"outcome": "declined", "note": "it solves placement problems only"}
-    import_module("ortools.sat.python.cp_model")  # loading is not solving
+    or_tools.load()  # loading is not solving
     started = time.perf_counter()
     if isinstance(chosen, InstanceSolver):
         found = chosen.solve(instance, time_limit_s=time_limit_s, seed=seed)

@@ -15,7 +15,7 @@ from placer.options import Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.adversary import adversarial
 from placer.research.arena.target_forms import ADVERSARIAL, FAMILY, GRAPHS, PROBLEMS
-from placer.research.formats.registry import PROBLEM, format_of, read_problem
+from placer.research.formats.registry import PROBLEM, format_of, format_of_json, read_problem
 from placer.research.instances.dnn_partitioning import load_placement
 from placer.research.instances.families import SHAPES, synthetic
 from placer.research.instances.instance import Instance
@@ -55,15 +55,14 @@ def own_problem(target: str, given: Mapping[str, Any], data: str | Path | None =
     if is_published(target):
         return published(target, data)
     path, _, keyword = target.partition(",")
-    if path.endswith(PROBLEM) or format_of(path) is not None:
+    document = read_json(path) if path.removesuffix(".gz").endswith(".json") and Path(path).exists() else {}
+    if path.endswith(PROBLEM) or (format_of_json(document) if document else format_of(path)) is not None:
         keywords = _arguments(f"file:{target}", 1, read_problem, "the name of a file")[1] if keyword else {}
         return read_problem(path, given.get("devices"), **keywords)
-    if target.removesuffix(".gz").endswith(".json") and Path(target).exists():
-        document = read_json(target)
-        if "maxFPGAs" in document:
-            return load_placement(target)
-        if "problem" in document:
-            return Instance(load_pairwise(target), "cost")
+    if "maxFPGAs" in document:
+        return load_placement(target)
+    if "problem" in document:
+        return Instance(load_pairwise(target), "cost")
     if is_unknown(target):
         names = ("family", "adversarial", "shipped", *COLLECTIONS)
         suggestion = did_you_mean(target.partition(":")[0], [f"{name}:" for name in names])

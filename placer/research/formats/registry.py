@@ -5,14 +5,15 @@ A format is a module of this room: see `Format`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import networkx as nx
 
-from cost_models.documents import parse_json
 from cost_models.files import FileError, read_whole, write_whole
 from cost_models.machines import Machine
+from placer.common.json_files import read_json
 from placer.errors import OptionError, PlanError
 from placer.problem.problem import PlacementProblem
 from placer.research.formats import dax, graphml, saga, stg, wfcommons
@@ -61,13 +62,12 @@ def format_of(path: str | Path) -> Format | None:
             return found
     if name.endswith(".xml"):
         return dax
-    if name.endswith(".json") and Path(path).exists():
-        try:
-            document = parse_json(read_whole(path), str(path))
-        except FileError as error:
-            raise PlanError(str(error)) from error
-        return wfcommons if wfcommons.recognises(document) else saga if saga.recognises(document) else None
-    return None
+    return format_of_json(read_json(path)) if name.endswith(".json") and Path(path).exists() else None
+
+
+def format_of_json(document: Mapping[str, Any]) -> Format | None:
+    """The format of a JSON document; None if it has none of these formats."""
+    return wfcommons if wfcommons.recognises(document) else saga if saga.recognises(document) else None
 
 
 def read_problem(

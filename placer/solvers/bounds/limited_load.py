@@ -1,4 +1,4 @@
-"""A lower bound on the step time under memory limits: the least load of the busiest resource."""
+"""A lower bound on the step time: the least load of the busiest resource, with copies and memory limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 from placer.common.clock import TimeUpError, limit, now, remaining_s
 from placer.problem.arrays import Floats
 from placer.problem.parts import Links
+from placer.problem.price import transfers
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
+from placer.solvers.answer import limits_can_bind
 from placer.solvers.bounds.memory_prices import MAX_CUTS, MemoryPrices
 from placer.solvers.bounds.step_bound import loads
 from placer.solvers.primitives.cp_model import Model
@@ -21,9 +23,9 @@ from placer.solvers.primitives.two_sided_relaxation import sides, two_sided_rela
 from placer.solvers.reductions.reduce import reduce
 from placer.solvers.reductions.reduced import choices
 
-WEIGHT_UPDATES = 5
+WEIGHT_UPDATES = 8
 """Number of updates of the multiplicative weights."""
-LEARNING_RATE = 4.0
+LEARNING_RATE = 2.0
 """Exponent of the multiplicative weights: how fast they follow the loads."""
 SCALE = 1024
 """Weighted loads are rounded down to 1/`SCALE` ns."""
@@ -35,9 +37,10 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
     """A lower bound on the step time of the assignments that meet the memory limits, in ns.
 
     As in `least_load_ns`, any weights of the resources with sum 1 give a bound: the least weighted load of an assignment that
-    fits. A weighted load is a total cost without copies, so bounds on the total cost apply: memory prices, then constraint
-    programming with the limits at the moments that have a price. More than two devices are replaced by the two of
-    `two_sided_relaxation`; the bound is 0 if there is no such relaxation.
+    fits. Resources are also the links between the own memories of two devices, and copies occupy the threads that feed streams.
+    So a weighted load is a total cost, and bounds on the total cost apply: a minimum cut, or, if limits can bind, memory prices,
+    then constraint programming with the limits at the moments that have a price. More than two devices are replaced by the two
+    of `two_sided_relaxation`; the bound is 0 if there is no such relaxation.
 
     Args:
         seconds: the time limit.
@@ -51,29 +54,94 @@ def limited_load_ns(simulator: Simulator, *, seconds: float) -> int:
 
 def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
     """Yields bounds on the least load of the busiest resource, in ns, for weights that follow the loads."""
-    problem = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
-    if problem is None:
+    relaxation = two_sided_relaxation(simulator.problem) if simulator.problem.num_devices > 1 else None
+    if relaxation is None:
         return
-    load = _shared_loads(simulator)
-    weight = np.full(load.shape[2], 1 / load.shape[2])
-    first = np.unique(problem.ops.unit, return_index=True)[1]
+    resources, limited = _Resources(simulator, relaxation), limits_can_bind(simulator.problem)
+    weight = _Resources.FIRST_WEIGHT
     for k in range(WEIGHT_UPDATES):
-        weighted = np.zeros_like(problem.ops.time_ns)
-        weighted[first] = np.floor(SCALE * (load @ weight) * (1 - 1e-9))
-        free = np.zeros_like(problem.links.latency_ns)
-        relaxation = replace(
-            problem,
-            ops=replace(problem.ops, time_ns=weighted),
-            links=Links(latency_ns=free, ns_per_byte=free.astype(np.float64)),
-        )
-        bound, assignment = _least_cost(relaxation, remaining_s() / (WEIGHT_UPDATES - k))
-        yield bound // SCALE
-        busy = load[np.arange(len(load)), assignment.device].sum(axis=0)
+        weighted = resources.weighted(weight)
+        if limited:
+            bound, assignment = _least_cost(weighted, remaining_s() / (WEIGHT_UPDATES - k))
+        else:
+            cut = minimum_cut(weighted)
+            bound, assignment = cut.bound_ns, cut.assignment
+        yield bound // SCALE - resources.slack_ns(weight)
+        busy = resources.busy(assignment)
         weight = weight * np.exp(LEARNING_RATE * busy / max(1.0, float(np.max(busy))))
         weight /= weight.sum()
 
 
-def _shared_loads(simulator: Simulator) -> Floats:
+class _Resources:
+    """The resources of the two sides: threads and all cores of side 0; the threads that feed side 1, and its streams; links."""
+
+    FEEDER = 2
+    FIRST_WEIGHT = np.array([0.24, 0.24, 0.24, 0.24, 0.02, 0.02])
+    """Links are seldom the busiest."""
+
+    def __init__(self, simulator: Simulator, relaxation: PlacementProblem) -> None:
+        problem, side = simulator.problem, sides(simulator.problem)
+        self._load = shared_loads(simulator)
+        self._first = np.unique(problem.ops.unit, return_index=True)[1]
+        accelerators, hosts = np.flatnonzero(side == 1), np.flatnonzero(side == 0)
+        streamed = problem.devices.asynchronous[accelerators].all()
+        # What an op without work sends or takes can occupy a thread when all ops have ended, so it does not count.
+        idle = (simulator.tables.host_only & (problem.ops.time_ns == 0))[:, accelerators].any(axis=1)
+        free = relaxation.tensors.free | idle[relaxation.tensors.op]
+        np.logical_or.at(free, relaxation.consumers.tensor, idle[relaxation.consumers.op])
+        kept = ~(idle[relaxation.ops.control_src] | idle[relaxation.ops.control_dst])
+        self._relaxation = replace(
+            relaxation,
+            tensors=replace(relaxation.tensors, free=free),
+            ops=replace(
+                relaxation.ops,
+                control_src=relaxation.ops.control_src[kept],
+                control_dst=relaxation.ops.control_dst[kept],
+            ),
+        )
+        places = [hosts, accelerators, hosts + problem.num_devices, accelerators + problem.num_devices]
+        interval = np.array([[problem.links.interval_ns[np.ix_(a, b)].min() for b in places] for a in places], np.float64)
+        from_accelerator, to_stream = np.arange(4) % 2 == 1, np.arange(4) == 1
+        times = (from_accelerator[:, None].astype(np.float64) + to_stream) * streamed
+        self._handled = np.maximum(0, interval - 1) * times * ~np.eye(4, dtype=np.bool_) / len(accelerators)
+        self._moved = np.zeros((2, 4, 4))
+        if problem.links.contention:
+            for k, (a, b) in enumerate(((0, 1), (1, 0))):
+                self._moved[k, a, b] = relaxation.links.ns_per_byte[a, b] / (len(hosts) * len(accelerators))
+        edges = simulator.edges
+        places_of = np.minimum(np.bincount(edges.message, minlength=len(edges.op)), 2 * problem.num_devices)
+        most = np.ceil(edges.count * float(problem.links.interval_ns.max(initial=0))) * places_of
+        self._slack_ns = np.bincount(edges.op, most, problem.num_ops).max(initial=0) + len(edges.op)
+
+    def weighted(self, weight: Floats) -> PlacementProblem:
+        """The problem whose total cost is the weighted load, in units of 1/`SCALE` ns."""
+        time_ns = np.zeros_like(self._relaxation.ops.time_ns)
+        time_ns[self._first] = np.floor(SCALE * (self._load @ weight[:4]) * (1 - 1e-9))
+        per_byte = SCALE * (weight[4:, None, None] * self._moved).sum(axis=0) * (1 - 1e-9)
+        return replace(
+            self._relaxation,
+            ops=replace(self._relaxation.ops, time_ns=time_ns),
+            links=Links(latency_ns=np.floor(SCALE * weight[self.FEEDER] * self._handled).astype(np.int64), ns_per_byte=per_byte),
+        )
+
+    def slack_ns(self, weight: Floats) -> int:
+        """What a weighted load can exceed the step by: copies that are sent after the last op, and a ns for each message."""
+        return int(weight[self.FEEDER] * self._slack_ns + weight[4:].sum() * len(self._relaxation.tensors)) + 1
+
+    def busy(self, assignment: Assignment) -> Floats:
+        """[6]: the load of each resource in an assignment of the relaxation, in ns."""
+        busy = np.append(self._load[np.arange(len(self._load)), assignment.device].sum(axis=0), [0.0, 0.0])
+        copies = transfers(self._relaxation, assignment)
+        tensor = copies.tensor
+        sent = tensor >= 0
+        count, nbytes = self._relaxation.tensors.count[tensor], self._relaxation.tensors.copy_bytes[tensor]
+        busy[self.FEEDER] += (np.where(sent, count, 1) * self._handled[copies.src, copies.dst]).sum()
+        for k in range(2):
+            busy[4 + k] = (np.where(sent, count * nbytes, 0) * self._moved[k][copies.src, copies.dst]).sum()
+        return busy
+
+
+def shared_loads(simulator: Simulator) -> Floats:
     """[U, 2, 4]: for each unit and side of the relaxation, the least of its `loads` on the side's devices, in ns.
 
     It is divided by the number of these devices: the busiest of them has at least the sum over the units on that side.

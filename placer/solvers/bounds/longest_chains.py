@@ -27,8 +27,7 @@ class LongestChains:
         self._second = np.where(self._streamed, problem.ops.compute_ns, 0)
         wait, self._copy_ns = simulator.edges.pairs(problem)
         self._early = wait == ISSUED
-        control = np.array(simulator.edges.is_control_list, np.bool_)[:, None]
-        self._follows = self._early & ~control & self._streamed[simulator.edges.producer]
+        self._follows = self._early & self._streamed[simulator.edges.producer]
 
     def end_ns(self, allowed: Bools) -> Ints:
         """[K]: the end for each of K sets of allowed devices, [K, U, D], in ns. Time: K E D²."""

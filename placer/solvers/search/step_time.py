@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.common.clock import TimeUpError, limit, now, remaining_s
+from placer.common.clock import TimeUpError, add_work_s, limit, now, remaining_s
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
@@ -20,13 +20,19 @@ from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.bounds.step_branching import branch
+from placer.solvers.bounds.step_program import step_program_ns
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
+from placer.solvers.heuristics.gdl import gdl_schedule
 from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
 from placer.solvers.heuristics.heft import SOURCE as HEFT
 from placer.solvers.heuristics.heft import heft_schedule
+from placer.solvers.heuristics.max_min import max_min_schedule
+from placer.solvers.heuristics.min_min import min_min_schedule
+from placer.solvers.heuristics.msbc import msbc_schedule
 from placer.solvers.heuristics.peft import SOURCE as PEFT
 from placer.solvers.heuristics.peft import peft_schedule
+from placer.solvers.heuristics.sufferage import sufferage_schedule
 from placer.solvers.heuristics.tf_default import default_assignment
 from placer.solvers.primitives.coarsening import KARYPIS
 from placer.solvers.primitives.device_subset import halved
@@ -45,14 +51,18 @@ from placer.solvers.sources import own_work, references
 CUT_VARIANTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
 """Minimum cuts to start from: the weight of copies, and whether dispatch is ignored. The total cost counts work that overlaps in
 the step, and ignores queues, so other weights can give a shorter step."""
+LIST_SCHEDULES = (gdl_schedule, sufferage_schedule, msbc_schedule, min_min_schedule, max_min_schedule)
+"""Starts on devices of one kind."""
 MAX_OPS_ALL_STARTS = 5_000
 """Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
 OP_RUNS_PER_S = 400_000
 """Effort per second of a time limit. Counting ops instead of reading the clock makes equal runs give equal results."""
-BOUND_S, BOUND_SHARE = 0.5, 0.2
-"""Time for the bound under memory limits: seconds if there is no time limit, enough for some hundred ops; its share of one."""
+BOUND_S, BOUND_SHARE = 0.5, 0.1
+"""Time for each bound: seconds if there is no time limit, enough for some hundred ops; its share of one."""
+PROGRAM_S = 0.001
+"""Time of the linear program of a bound for each op, in seconds."""
 MAX_EFFORT_FACTOR = 4
 """Limit of the factor of the effort, which grows with the number of accelerators."""
 MAX_RELAXATION_STARTS = 20
@@ -62,7 +72,7 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
-DESCENT_SHARE = 0.4
+DESCENT_SHARE = 0.2
 """Limit of the share of the time before the other searches run."""
 OTHER_SHARE = 0.7
 """Limit of the share of the time that remains of each other search."""
@@ -71,6 +81,9 @@ MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 REHEATED, MAX_REHEATS = 0.2, 3
 """At the end the best assignment is annealed again, from a share of the usual first temperature, until so many runs in turn find
 nothing better."""
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT = 100_000, 20
+"""Without a time limit and with several accelerators, the best is annealed with this effort, in ops run, if that suffices for
+so many moves of each unit."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -159,6 +172,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     reason = _descend(search, run_searches, shares[0])
     if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         reason = _branch(search) or reason
+    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+        _raise_bound(search, time_limit_s)
     for subset, share in zip(subsets, shares[1:], strict=True):
         if reason is StopReason.PROVED_OPTIMAL:
             break
@@ -172,6 +187,12 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
         for assignment in others:
             search.offer(assignment)
         reason = _run_searches(search, seconds, seed)
+        _raise_bound(search, time_limit_s)
+        return reason
+    annealed = ANNEALED_RUNS / max(1, problem.num_ops)
+    if not seconds and others and search.best is not None and annealed >= ANNEALED_MOVES_PER_UNIT * choices(problem):
+        search.effort = min(search.effort, annealed)
+        _anneal_best(search, reason, seed, warmth=1.0)
     return reason
 
 
@@ -188,7 +209,7 @@ def _time_shares(descents: int, run_searches: bool) -> list[float]:
 def _bound_ns(problem: PlacementProblem, time_limit_s: float | None) -> int:
     """A lower bound on the step time of the assignments that meet the memory limits."""
     bound_ns = step_bound_ns(Simulator(problem))
-    if limits_can_bind(problem) and (time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+    if not limits_can_bind(problem) or time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS:
         bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
         bound_ns = max(bound_ns, limited_load_ns(Simulator(problem), seconds=bound_s))
     return bound_ns
@@ -289,18 +310,37 @@ def _branch(search: HillClimbing) -> StopReason | None:
     return None if branching.assignment is None else _climb(search, 1, search.effort)
 
 
+def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
+    """Raises the bound by a linear program, if there is time for it."""
+    assert search.best is not None
+    program_s = PROGRAM_S * search.problem.num_ops
+    if program_s <= (BOUND_S if time_limit_s is None else remaining_s()):
+        add_work_s(program_s)
+        search.bound_ns = max(search.bound_ns, step_program_ns(search.simulator, min(map(search.step_ns, search.ranked()))))
+
+
 def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason:
     """Offers the results of `genetic` and `annealing`, makes moves from the best, and anneals it again; returns why it ended."""
     for result in _search_results(search.problem, seconds, seed, search):
         search.offer_fitting(result)
-    reason = _climb(search, MAX_CLIMBS, search.effort)
+    return _anneal_best(search, _climb(search, MAX_CLIMBS, search.effort), seed, REHEATED)
+
+
+def _anneal_best(search: HillClimbing, reason: StopReason, seed: int, warmth: float) -> StopReason:
+    """Anneals the best assignment, until `MAX_REHEATS` runs in turn find nothing better; returns why that ended.
+
+    Args:
+        reason: why the search before ended. If it has found no local optimum, nothing is done.
+        seed: of the moves.
+        warmth: multiplies all temperatures.
+    """
     rng, failures = np.random.default_rng(seed + 1), 0
     while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM:
         best = search.best
         assert best is not None
         moves = min(MAX_MOVES_PER_UNIT * choices(search.problem), int(search.effort))
         search.effort -= moves
-        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=REHEATED)
+        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=warmth)
         search.offer(found)
         if search.best is not best:
             reason = _climb(search, 1, search.effort)
@@ -345,6 +385,9 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         yield heft_schedule(problem).assignment
         yield peft_schedule(problem).assignment
         yield greedy_assignment(problem)
+        if len(set(problem.devices.kinds)) == 1:  # cuts and partitions are for a host and its accelerators
+            for schedule in LIST_SCHEDULES:
+                yield schedule(problem).assignment
 
 
 solver = StepTime

@@ -211,6 +211,8 @@ class OpSizes:
                 self.origins[output] = by_shape | self._union(self.value_origins, deciding) or by_value
             else:
                 self._decide(output, "assumed")
+        if saying and any(undecided):
+            self.sources.setdefault(path, "assumed")  # of a value that says sizes, whatever its own sizes follow from
 
     def _limits_data(self, node: NodeDef, op: Any, inputs: Sequence[Output], results: Sequence[Any]) -> bool:
         """Whether an op gives a few numbers that data decides and a constant limits."""

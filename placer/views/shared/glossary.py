@@ -97,7 +97,8 @@ TERMS = (
     ),
     Term(
         "step time",
-        "The time of one call as the execution model predicts it: ops and copies on different devices and links overlap.",
+        "The time of one call as the execution model predicts it: ops and copies on different devices and links overlap. It "
+        "includes what each call takes besides its ops, such as starting them.",
         "1 ms on the CPU and 1 ms on the GPU at the same time: a step time of 1 ms.",
         in_report=True,
     ),

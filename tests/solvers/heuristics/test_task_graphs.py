@@ -16,6 +16,7 @@ import pytest
 
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import simulate
+from placer.research.instances.task_graphs import task_graph
 from placer.solvers.primitives.list_scheduling import Schedule
 from placer.solvers.registry import solver
 from tests.helpers.changed import changed
@@ -80,3 +81,12 @@ def test_the_makespan_on_the_page_is_the_one_that_is_found(capsys: pytest.Captur
     (found,) = [text for text in program if "gdl_schedule" in text]
     exec(found, {})
     assert f"# {capsys.readouterr().out.strip()}\n" in found
+
+
+@pytest.mark.parametrize(("shape", "ccr"), [("out_trees", 4.0), ("train", 1.0), ("predict", 1.0)])
+def test_no_list_schedule_has_a_shorter_step_than_the_search(shape: str, ccr: float) -> None:
+    problem = task_graph(shape, ops=40, ccr=ccr, seed=7)
+    step_ns = solver("step_time").solve(problem, "step_time").objective_ns
+    for name in AS_IT_IS:
+        if not solver(name).unsupported(problem, "step_time"):
+            assert step_ns <= solver(name).solve(problem, "step_time").objective_ns

@@ -21,6 +21,7 @@ from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import MIN_GAIN, Status, StopReason
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
+from placer.solvers.bounds.step_program import step_program_ns
 from placer.solvers.registry import solver, solvers
 from placer.solvers.search.step_time import StepTime
 from tests.helpers.changed import changed
@@ -31,19 +32,20 @@ from tests.solvers.test_optima import with_another
 @settings(deadline=None, max_examples=150)
 @given(problems() | uneven(most=6))
 def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
-    simulator = Simulator(problem)
-    bound = step_bound_ns(simulator)
-    for assignment in assignments(problem):
-        assert simulator.step_ns(assignment) >= bound
+    simulator = Simulator(problem.without_memory_limits())
+    steps_ns = [simulator.step_ns(assignment) for assignment in assignments(problem)]
+    assert max(step_bound_ns(simulator), step_program_ns(simulator, min(steps_ns))) <= min(steps_ns)
+    assert step_program_ns(simulator, 2 * max(steps_ns)) <= min(steps_ns)
 
 
 @settings(deadline=None, max_examples=40)
 @given(problems(limits=True) | alike(), st.sampled_from([0.01, 1.0]))
 def test_no_step_that_fits_goes_under_the_bound_that_knows_the_limits(problem: PlacementProblem, seconds: float) -> None:
-    bound = limited_load_ns(Simulator(problem), seconds=seconds)
+    simulator = Simulator(problem)
+    bound = max(limited_load_ns(simulator, seconds=seconds), step_program_ns(simulator, 10**7))
     for assignment in assignments(problem):
         if validate(problem, assignment).ok:
-            assert Simulator(problem).step_ns(assignment) >= bound
+            assert simulator.step_ns(assignment) >= bound
 
 
 @settings(deadline=None, max_examples=40)

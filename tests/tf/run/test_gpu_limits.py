@@ -85,6 +85,7 @@ def begin(start: str, parts: int = 1) -> None:
 
 def filled(start: str) -> dict[str, Any]:
     """What plans may use of a GPU, and how much was held of it when TensorFlow refused more."""
+    from placer.problem.formulate import limits
     from placer.tf.devices import local_machine
 
     begin(start)
@@ -100,7 +101,7 @@ def filled(start: str) -> dict[str, Any]:
         pass
     return {
         "memory_bytes": memory,
-        "usable_bytes": memory - machine.reserve_bytes["GPU:0"],
+        "usable_bytes": limits(machine, {})["GPU:0"],
         "held_bytes": tf.config.experimental.get_memory_info("GPU:0")["current"],
     }
 

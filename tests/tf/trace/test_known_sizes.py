@@ -407,6 +407,18 @@ def test_rows_of_split_strings_follow_from_the_number_of_strings() -> None:
     assert graph.op(graph.outputs[0][0]).signature.outputs[0].shape == (5, 6)
 
 
+def test_words_of_an_unknown_number_of_strings_are_planned_and_only_what_was_given_is_said() -> None:
+    def fn(lines: Any) -> Any:
+        return tf.strings.length(tf.strings.split(lines).to_tensor(""))
+
+    def summary(**given: Any) -> str:
+        return placer.solve(placer.build_graph(fn, tf.TensorSpec([None], tf.string), devices="h100", **given), "h100").summary()
+
+    assert "assuming sizes of 'lines'" in summary()
+    assert "with , " not in summary()
+    assert re.findall("^given .*", summary(sizes={"lines": 8}), re.MULTILINE) == ["given      sizes [8] of 'lines'"]
+
+
 def test_a_plan_says_in_its_first_line_what_it_assumes() -> None:
     plan = placer.solve(placer.build_graph(batch, BATCH), "h100")
     first = plan.summary().splitlines()[0]
