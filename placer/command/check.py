@@ -10,7 +10,6 @@ from typing import Any
 from placer.command.arguments import add_option_flags, add_target, load_plan, options_given
 from placer.common.units import format_ns
 from placer.errors import OptionError, WorsePlanError
-from placer.graph.assumptions import assumed_in_short
 from placer.verbs.read_target import of_plan, read_target
 
 HELP = "Plan a function anew, and fail if its step is predicted to take longer than in a saved plan."
@@ -31,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
+    from placer.graph.assumptions import assumed_in_short
     from placer.verbs.solve import solve
 
     saved = load_plan(args.plan)
