@@ -51,7 +51,7 @@ def has_a_gradient(expected: dict[str, Any]) -> None:
     assume(not isinstance(expected.get("gradient 0"), Exception))
 
 
-@settings(max_examples=max(60, settings().max_examples))
+@settings(max_examples=max(100, settings().max_examples))
 @given(programs(), st.integers(0, 99), st.booleans())
 @example(every_row(), 0, False)
 def test_placed_is_plain(source: Source, seed: int, inside: bool) -> None:
