@@ -12,6 +12,7 @@ from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
 from placer.plan.notes import (
+    assumed,
     limits_above_memory,
     rates_not_measured,
     results_that_may_differ,
@@ -86,6 +87,7 @@ def expand(
         chosen_because=solution.chosen_because,
         notes=(
             *rates_not_measured(machine),
+            *assumed(machine),
             *used_by_others(machine),
             *graph.notes,
             *constraints.notes,
