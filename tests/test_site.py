@@ -64,6 +64,11 @@ def test_check_does_not_compare_given_sizes_with_assumed_ones(tmp_path: Path, ca
     assert "assumes nothing, so their step times cannot be compared" in capsys.readouterr().err
 
 
+def test_check_of_a_folder_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path), "shipped:detector"]) == 2
+    assert "is a folder; PLAN is the file of one plan" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("function", [optimized_placement, place])
 def test_help_lists_every_option(function: Any) -> None:
     lines = inspect.getdoc(function).splitlines()
