@@ -13,6 +13,7 @@ from placer.options import Options
 from placer.plan.baselines import price_baselines
 from placer.plan.if_moved import gain_of_moving
 from placer.plan.notes import (
+    assumed,
     limits_above_memory,
     rates_not_measured,
     results_that_may_differ,
@@ -87,6 +88,7 @@ def expand(
         chosen_because=solution.chosen_because,
         notes=(
             *rates_not_measured(machine),
+            *assumed(machine),
             *used_by_others(machine),
             *graph.notes,
             *constraints.notes,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.base import CostModel
-from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
+from cost_models.machine_files import load_machine, shipped_machines
+from cost_models.machines import Machine, MachineError
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.clock import counted
 from placer.common.escaping import brief
