@@ -19,7 +19,7 @@ from placer.command.main import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md"))]
+PAGES = [DOCS / "index.md", DOCS / "steps.md", DOCS / "objectives.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -62,6 +62,11 @@ def test_check_does_not_compare_given_sizes_with_assumed_ones(tmp_path: Path, ca
     placer.build_graph(tf.tanh, batch, devices="h100").save(target)
     assert main(["check", saved, target]) == 2
     assert "assumes nothing, so their step times cannot be compared" in capsys.readouterr().err
+
+
+def test_check_of_a_folder_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path), "shipped:detector"]) == 2
+    assert "is a folder; PLAN is the file of one plan" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("function", [optimized_placement, place])

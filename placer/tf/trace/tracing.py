@@ -52,8 +52,8 @@ class Trace:
 
     @property
     def name(self) -> str:
-        """The name of the user's function."""
-        return str(self.concrete.graph.name)
+        """The name of the user's function, also where it is a signature of a SavedModel."""
+        return str(self.concrete.graph.name).removeprefix("signature_wrapper_")
 
     @property
     def is_jit_compiled(self) -> bool:
