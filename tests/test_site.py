@@ -8,7 +8,7 @@ import re
 import runpy
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import tensorflow as tf
@@ -16,6 +16,7 @@ import tensorflow as tf
 import placer
 from placer import Options, Placement, optimized_placement, place
 from placer.command.main import main
+from placer.problem.reasons import ReasonKind
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -134,3 +135,9 @@ def test_help_lists_every_option(function: Any) -> None:
         (line,) = (line for line in lines if line.strip().startswith(f"- {option.name} ("))
         assert option.metadata["help"] in line
         assert "Default: " in line
+
+
+def test_the_page_on_why_an_op_is_on_the_cpu_lists_every_kind_of_reason() -> None:
+    page = (DOCS / "how-to" / "why-on-the-cpu.md").read_text()
+    kinds = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert kinds == set(get_args(ReasonKind))
