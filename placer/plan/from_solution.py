@@ -11,6 +11,7 @@ from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
+from placer.plan.if_moved import gain_of_moving
 from placer.plan.notes import (
     assumed,
     limits_above_memory,
@@ -93,6 +94,7 @@ def expand(
             *constraints.notes,
             *sizes_without_bound(graph, options),
             *limits_above_memory(machine, problem.devices.memory_limit_bytes),
+            *gain_of_moving(graph, machine, options, problem, schedule.step_ns),
             *variables_to_move(graph, options, problem, op_device),
             *results_that_may_differ(graph, problem, op_device, default_device),
         ),
