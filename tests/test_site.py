@@ -19,7 +19,7 @@ from placer.command.main import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [DOCS / "index.md", DOCS / "steps.md", *sorted((DOCS / "how-to").glob("*.md"))]
+PAGES = [DOCS / "index.md", DOCS / "steps.md", DOCS / "objectives.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
