@@ -10,7 +10,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from cost_models.machines import Machine, MachineError, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine, MachineError
 from cost_models.transfers import copy_costs
 from placer.errors import OptionError
 from placer.problem.arrays import Bools, Floats, Ints, Part
@@ -101,6 +102,7 @@ def _network_parts(network: nx.Graph) -> tuple[Devices, Links]:
     devices = Devices(
         names=names,
         kinds=kinds,
+        tasks=tuple(node.text("task") for node in nodes),
         memory_limit_bytes=np.array([node.whole("memory_bytes", -1, least=-1) for node in nodes]),
         asynchronous=np.array([node.flag("asynchronous", kind == "GPU") for node, kind in zip(nodes, kinds, strict=True)]),
         threads=np.array([node.whole("threads", 1, least=1) for node in nodes]),
@@ -133,8 +135,8 @@ NETWORK_FIELDS = tuple(f.name for f in fields(Devices) if "axes" not in f.metada
 
 
 def _kind_of_name(name: str) -> str:
-    """The kind that a name such as "GPU:0" begins with; "CPU" for other names."""
-    kind, colon, _ = name.partition(":")
+    """The kind in a name such as "GPU:0" or "worker:1/GPU:0"; "CPU" for other names."""
+    kind, colon, _ = name.rpartition("/")[2].partition(":")
     return kind if colon else "CPU"
 
 
