@@ -195,6 +195,8 @@ def signature_text(concrete: Any) -> str:
         if isinstance(value, tf.TensorSpec):
             shape = "?" if value.shape.rank is None else ",".join("?" if d is None else str(d) for d in value.shape.as_list())
             return f"{value.dtype.name}[{shape}]"
+        if replicas := getattr(value, "_value_specs", ()):  # a value of each replica of a strategy
+            return f"{len(replicas)} x {text(replicas[0])}"
         if isinstance(value, (list, tuple)):
             return f"({', '.join(map(text, value))})"
         if isinstance(value, dict):
