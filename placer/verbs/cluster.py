@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cost_models.calibrations import with_calibration
 from cost_models.cluster import JOB, Network, joined, misread_address
 from cost_models.machine_files import load_cluster
 from cost_models.machines import Machine, MachineError, task_of
 from placer.errors import DeviceError, OptionError, PlanError
+
+if TYPE_CHECKING:
+    from placer.tf.connecting import Worker
 
 
 def cluster(description: str | os.PathLike[str] | None = None, *, workers: Sequence[str] = ()) -> Machine:
@@ -19,7 +23,7 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
     A worker is a server of TensorFlow on another host, a `tf.distribute.Server`. It runs whatever anyone sends to its port: use
     workers in a private network only.
 
-    A second call connects to other workers instead. Tensors and variables on the first ones are lost then.
+    A second call for other workers connects to those instead. Tensors and variables on the first ones are lost then.
 
     Args:
         description: a TOML file with the workers' addresses and machines, see docs/cluster.md; or
@@ -34,18 +38,22 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
         PlanError: the file cannot be read, or its description is invalid.
         DeviceError: a worker does not answer within 20 s, or a device of the description is not there.
     """
+    from placer.tf.connecting import ask, connect
+
     if (description is None) == (not workers):
         raise OptionError('give one of the two: a file, placer.cluster("cluster.toml"), or addresses, workers=["host1:2222"].')
-    if description is not None:
-        try:
-            described = load_cluster(description)
-        except MachineError as error:
-            raise PlanError(f"{error}.") from error
-        addresses = _by_task(described.addresses)
-        _check_devices(described.machine, addresses, _connected(addresses))
-        return described.machine
-    addresses = _by_task(_checked(workers))
-    return _machine_of(_connected(addresses))
+    if description is None:
+        found = ask(_by_task(_checked(workers)))
+        connect(found.values())
+        return _machine_of(found.values())
+    try:
+        described = load_cluster(description)
+    except MachineError as error:
+        raise PlanError(f"{error}.") from error
+    found = ask(_by_task(described.addresses))
+    _check_devices(described.machine, found)
+    connect(found.values())
+    return described.machine
 
 
 def _by_task(addresses: Sequence[str]) -> dict[str, str]:
@@ -64,46 +72,37 @@ def _checked(workers: Sequence[str]) -> Sequence[str]:
     return workers
 
 
-def _connected(addresses: Mapping[str, str]) -> dict[str, dict[str, tuple[str, int]]]:
-    """Connects to workers; their devices as of `devices_by_task`."""
-    from placer.tf.connecting import connect, devices_by_task
-
-    devices = devices_by_task(addresses)
-    connect(addresses)
-    return devices
-
-
-def _check_devices(machine: Machine, addresses: Mapping[str, str], found: Mapping[str, Mapping[str, object]]) -> None:
+def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
     """Raises DeviceError if this process or a worker lacks a device of the machine."""
     from placer.tf.devices import process_devices
 
-    present: Mapping[str, Sequence[str]] = {"": process_devices(), **{task: [*devices] for task, devices in found.items()}}
+    present: dict[str, Collection[str]] = {"": process_devices(), **{task: worker.devices for task, worker in workers.items()}}
     for device in machine.devices:
         task, name = task_of(device.name), device.name.rpartition("/")[2]
         if name not in present[task]:
-            who = f"{task} at {addresses[task]}" if task else "this process"
+            who = f"{task} at {workers[task].address}" if task else "this process"
             raise DeviceError(
                 f"{who} has no {name}, which {machine.name!r} gives it; it has {', '.join(present[task])}. Way out: describe the "
                 "devices that are there."
             )
 
 
-def _machine_of(found: Mapping[str, Mapping[str, tuple[str, int]]]) -> Machine:
-    """The machine of this process and of workers that have these devices, on hosts like this one."""
+def _machine_of(workers: Iterable[Worker]) -> Machine:
+    """The machine of this process and of workers, on hosts like this one."""
     from placer.tf.devices import local_machine, machine_of
 
     client = local_machine()
     host = client.device("CPU:0")
-    workers = [
+    machines = [
         machine_of(
-            cpus=sum(name.startswith("CPU") for name in devices),
-            gpus=[described for name, described in devices.items() if name.startswith("GPU")],
+            cpus=sum(name.startswith("CPU") for name in worker.devices),
+            gpus=[described for name, described in worker.devices.items() if name.startswith("GPU")],
             cores=host.cores,
             host_bytes=host.memory_bytes,
             threads_per_core=host.threads_per_core,
             core_cache_bytes=host.core_cache_bytes,
         )
-        for devices in found.values()
+        for worker in workers
     ]
-    machine = joined("cluster", client, [*map(with_calibration, workers)], Network(), {})
+    machine = joined("cluster", client, [*map(with_calibration, machines)], Network(), {})
     return replace(machine, assumed=f"the hosts of workers are like this one; {machine.assumed}")
