@@ -157,7 +157,7 @@ def exchanged_bytes(graph: OpGraph) -> tuple[int, int]:
         for name in flows.successors(handle.name):
             update = graph.op(name)
             if update.op_type.startswith(_SPARSE_UPDATES):
-                rows += update.count * sum(spec.nbytes or 0 for spec in update.signature.inputs if spec.shape)
+                rows += round(update.count * sum(spec.nbytes or 0 for spec in update.signature.inputs if spec.shape))
             elif update.op_type.startswith(_UPDATES) and _is_target(graph, handle.name, name):
                 whole[handle.resource] = graph.resources[handle.resource].nbytes
     return sum(whole.values()), rows

@@ -56,7 +56,7 @@ def test_what_is_exchanged_are_the_gradients() -> None:
     assert exchanged_bytes(shipped("encoder_training")) == (10_545_056, 0)  # not the optimizer's state, twice as much
     assert exchanged_bytes(shipped("resnet50_training"))[0] == pytest.approx(4 * 25.6e6, rel=0.01)
     whole, rows = exchanged_bytes(shipped("recommender_training"))  # 26 tables, of which 8192 rows each are updated
-    assert rows == 26 * 8192 * (32 * 4 + 4)
+    assert rows == 26 * 8192 * (32 * 4 + 8)
     assert 0 < whole < 3 * 2**20
     assert exchanged_bytes(shipped("detector")) == (0, 0)
 
