@@ -29,10 +29,12 @@ from placer.command import (
     place,
     predict,
     profile,
+    scale,
     show,
     solve,
     solvers,
     tune,
+    worker,
 )
 from placer.common.escaping import printable
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
@@ -69,10 +71,12 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "convert": convert,
     "predict": predict,
+    "scale": scale,
     "tune": tune,
     "calibrate": calibrate,
     "profile": profile,
     "measurements": measurements,
+    "worker": worker,
     "cache": cache,
     "show": show,
     "diff": diff,
