@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
     from placer.verbs.profile import profile
+    from placer.verbs.scale import Scaling, scale
     from placer.verbs.simulate import simulate
     from placer.verbs.solve import solve
 
@@ -68,6 +69,7 @@ _HOME = {
     "PlacerError": "placer.errors",
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
+    "Scaling": "placer.verbs.scale",
     "TraceError": "placer.errors",
     "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
@@ -83,6 +85,7 @@ _HOME = {
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "scale": "placer.verbs.scale",
     "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
@@ -112,6 +115,7 @@ __all__ = [
     "PlacerError",
     "PlanError",
     "RewriteError",
+    "Scaling",
     "TraceError",
     "apply",
     "arena",
@@ -128,6 +132,7 @@ __all__ = [
     "predict",
     "problem",
     "profile",
+    "scale",
     "serve",
     "simulate",
     "solve",
