@@ -48,7 +48,7 @@ class Trace:
     concrete: Any
     root: Body
     arguments: tuple[Any, ...]
-    """The flat tensors of the example call as `Argument`s; empty without an example."""
+    """The flat tensors of the example call as `Argument`s, or its types where it has no tensors; empty without an example."""
 
     @property
     def name(self) -> str:
@@ -152,10 +152,28 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
         try:
             flat = tuple(map(_argument, flat_arguments(concrete, args, kwargs or {})))
         except (TypeError, ValueError, AttributeError):
-            flat = ()  # specs instead of values: they say no more than the signature
+            flat = _flat_specs(concrete, args, kwargs or {})
     root = read_root(concrete.inference_fn)
     root.outer_scope = device_scope()
     return Trace(concrete, root, flat)
+
+
+def _flat_specs(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The types of a call that has a `tf.TensorSpec` of known sizes for each tensor, in the order of the graph's inputs.
+
+    Empty for any other call. The types can say more than the trace: TensorFlow lets one trace serve all types that it covers,
+    such as [8, None] for [8, 4].
+    """
+    try:
+        specs = tuple(concrete.function_type.bind(*args, **kwargs).arguments.values())
+    except TypeError:
+        return ()
+    inputs = concrete.inputs[: len(concrete.inputs) - len(concrete.captured_inputs)]
+    return specs if len(specs) == len(inputs) and all(map(_is_of_known_size, specs)) else ()
+
+
+def _is_of_known_size(spec: Any) -> bool:
+    return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined() and spec.dtype not in (tf.resource, tf.variant)
 
 
 def _argument(value: Any) -> Any:
