@@ -4,7 +4,7 @@
 
 For each version of Python that is named, and for the oldest and the newest dependencies: an environment is made, the wheel is
 installed, dependencies are checked, and placer plans and runs functions there. uv finds the oldest releases that the metadata
-allows (`--resolution lowest-direct`). `make installs` installs uv and runs this.
+allows (`--resolution lowest-direct`); releases that only other packages ask for are the newest. `make installs` installs uv and runs this.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def checked_install(wheel: Path, python: str, resolution: str, folder: Path) -> 
     run([str(UV), "venv", "--quiet", "--python", python, str(folder)], wheel.parent)
     bin_folder = folder / "bin"
     install = [str(UV), "pip", "install", "--quiet", "--python", str(bin_folder / "python"), "--resolution", resolution]
-    run([*install, str(wheel)], folder)
+    run([*install, "--requirements", str(ROOT / "pyproject.toml"), str(wheel)], folder)
     run([str(UV), "pip", "check", "--quiet", "--python", str(bin_folder / "python")], folder)
     printed = run([str(bin_folder / "python"), "-c", USE], folder)
     run([str(bin_folder / "placer"), "examples", "--out", "."], folder)
