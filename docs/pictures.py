@@ -54,8 +54,8 @@ def save(figure: Figure, name: str) -> None:
 
 
 def speedup() -> Figure:
-    """The steps of users in the table of docs/race.md: TensorFlow's default divided by the step after its race."""
-    page = (DOCS / "race.md").read_text()
+    """The steps of users in the table of docs/data/race.md: TensorFlow's default divided by the step after its race."""
+    page = (DOCS / "data" / "race.md").read_text()
     rows = re.findall(r"^\| (\w+)(?: \*)? \|(.*)\|$", page[page.index("| step |") :], re.MULTILINE)
     cells = {name: [cell.strip(" *") for cell in line.split("|")] for name, line in rows}
     column = cells.pop("step").index("raced")

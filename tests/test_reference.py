@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import placer
 from docs import reference
 from placer.command.main import _parser
 
@@ -37,6 +38,12 @@ def test_the_page_of_environment_variables_names_those_that_are_read_or_set() ->
     used = {name for path in sources for name in _environment_variables(ast.parse(path.read_text()))}
     listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "environment.md").read_text(), re.MULTILINE)
     assert set(listed) == used
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    listed = re.findall(r"^\.\. auto\w+:: placer\.([\w.]+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    errors = {name for name in placer.__all__ if getattr(placer, name).__module__ == "placer.errors"}
+    assert set(listed) - {"errors", "keras.optimize"} == set(placer.__all__) - errors
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

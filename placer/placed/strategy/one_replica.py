@@ -120,10 +120,13 @@ class OneReplica:
         return self._replicas.number(name) is None and self._fixed.get(name, HOST) in (self._device, HOST)
 
     def _unstamped(self, op: OpNode) -> OpNode:
-        if self._replicas.number(op.name) is None:
-            return replace(op, requested_device=self._fixed.get(op.name, "") if op.requested_device else "")
+        if not op.requested_device:
+            return op
+        if op.name in self._fixed:
+            return replace(op, requested_device=self._fixed[op.name])
         return replace(op, requested_device="") if parse(op.requested_device).short == self._device else op
 
     def _stamped(self, op: OpNode) -> OpNode:
-        of_strategy = self._replicas.number(op.name) is None
-        return self._unstamped(op) if of_strategy or not op.requested_device else replace(op, requested_device=self._left_on(op))
+        if op.name in self._fixed or not op.requested_device:
+            return self._unstamped(op)
+        return replace(op, requested_device=self._left_on(op))
