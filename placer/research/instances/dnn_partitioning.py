@@ -101,6 +101,12 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> Spli
     order = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
     nodes = [workload["nodes"][place[i]] for i in order]
     number = {i: op for op, i in enumerate(order)}
+    parts = [(f"node {node['id']}", node, ("cpuLatency", "fpgaLatency", "size")) for node in nodes]
+    parts += [(f"edge {edge['sourceId']} -> {edge['destId']}", edge, ("cost",)) for edge in workload["edges"]]
+    for part, values, keys in parts:
+        for key in keys:
+            if not 0 <= values.get(key, 0.0) < math.inf:
+                raise ValueError(f"{part} has the {key} {values[key]}")
     units: dict[tuple[str, int], int] = {}
     op_unit = [
         units.setdefault(("id", node["id"]) if node.get("colorClass") is None else ("colour", node["colorClass"]), len(units))
