@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.cluster import cluster
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
     from placer.verbs.profile import profile
@@ -74,6 +75,7 @@ _HOME = {
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "cluster": "placer.verbs.cluster",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
     "load_machine": "cost_models.machine_files",
@@ -119,6 +121,7 @@ __all__ = [
     "arena",
     "build_graph",
     "calibrate",
+    "cluster",
     "evaluate",
     "load",
     "load_machine",

@@ -119,7 +119,7 @@ class OpGraph:
     group_reasons: Mapping[str, str]
     """By group: why its nodes must share a device, as text."""
     process_devices: tuple[str, ...]
-    """Devices of the process that read the graph ("CPU:0", "GPU:0")."""
+    """Devices of the process that read the graph ("CPU:0", "GPU:0"), and of the tasks that it was connected to."""
     rounds: Mapping[str, Rounds]
     """By loop: the number of rounds of one run of the loop."""
     outputs: tuple[tuple[str, int], ...]

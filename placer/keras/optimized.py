@@ -160,7 +160,7 @@ def _is_asked_for(options: Options) -> bool:
 
 def _missing_devices(options: Options) -> list[str]:
     """The devices of the machine to plan for that this process does not have."""
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices
 
     machine = machine_named(options.devices)
-    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(process_devices()))
+    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(connected_devices()))

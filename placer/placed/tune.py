@@ -17,6 +17,7 @@ from placer.options import check_choice
 from placer.placed.compiled_candidates import CompiledCandidates
 from placer.placed.contest import Contest, Entrant
 from placer.placed.memory import remember
+from placer.placed.present_devices import check_devices
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
@@ -116,7 +117,7 @@ class _Tuning:
         signatures.unasked.undo("it was tuned")
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
-        signatures.check_devices(self._prepared.planned)
+        check_devices(signatures.name, self._prepared.planned)
         assert self._prepared.trace is not None
         self._trace: Trace = self._prepared.trace
         creating.initialise_variables(self._trace.concrete)
