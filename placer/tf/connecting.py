@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from cost_models.cluster import JOB
 from placer.common.device_spec import parse
-from placer.errors import DeviceError
+from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
@@ -21,6 +21,8 @@ from placer.tf.devices import process_devices
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
+LATE_S = 5.0
+"""How long a worker has to answer after a call has failed, in seconds."""
 WATCH_EVERY_S = 5.0
 """How often workers are asked whether they are alive, in seconds."""
 
@@ -90,11 +92,11 @@ def connect(workers: Iterable[Worker]) -> None:
     lost.clear()
 
 
-def failures(tasks: Collection[str], timeout_s: float = 5.0) -> dict[str, str]:
+def failures(tasks: Collection[str]) -> dict[str, str]:
     """Why calls with ops on these tasks cannot run: by task that does not answer or was started again, in words."""
     connected = {task: worker for task, worker in _by_task().items() if task in tasks}
     found = {}
-    for task, answer in answers({t: worker.address for t, worker in connected.items()}, timeout_s, wait=False).items():
+    for task, answer in answers({t: worker.address for t, worker in connected.items()}, LATE_S, wait=False).items():
         worker = connected[task]
         who = f"{task} at {worker.address}"
         if isinstance(answer, NoAnswer):
@@ -106,6 +108,15 @@ def failures(tasks: Collection[str], timeout_s: float = 5.0) -> dict[str, str]:
     lost.difference_update(connected)
     lost.update(found)
     return found
+
+
+def check_all_answer() -> None:
+    """Raises WorkerError if a worker does not answer.
+
+    TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
+    """
+    if lost and (found := failures(_by_task())):
+        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 
 def _by_task() -> dict[str, Worker]:

@@ -17,7 +17,8 @@ import sys
 import tensorflow as tf
 
 config = tf.compat.v1.ConfigProto(device_count={"CPU": int(sys.argv[1])})
-server = tf.distribute.Server({"worker": [f"127.0.0.1:{sys.argv[2]}"]}, job_name="worker", task_index=0, protocol="grpc", config=config)
+cluster = {"worker": [f"127.0.0.1:{sys.argv[2]}"]}
+server = tf.distribute.Server(cluster, job_name="worker", task_index=0, protocol="grpc", config=config)
 print(server.target.removeprefix("grpc://"), flush=True)
 server.join()
 """
