@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.bench_strategy --json strategy.json
 
-The replicas run on all GPUs; without a GPU, on two logical CPU devices beside the host's, with a small model. Each variant makes
-the same model, takes the same steps and runs in a process of its own. "placed" is what `placer.place` does by itself; "plan" runs
-the best plan even if its gain is not beyond doubt (race="off"). Ends within 200 s.
+The replicas run on all GPUs, or on two logical ones if there is one GPU. Without a GPU they run on two logical CPU devices beside
+the host's, with a small model. Each variant makes the same model, takes the same steps and runs in a process of its own. "placed"
+is what `placer.place` does by itself; "plan" runs the best plan even if its gain is not beyond doubt (race="off"). Ends within
+200 s.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ LOSSES = 10
 """Steps whose losses are compared."""
 TIMED_S, ROUND_STEPS = 8.0, 10
 BATCHES = 4
+LOGICAL_MIB = 20_000
+"""Memory of each of the two logical GPUs of a single one."""
 FULL = {"batch": 4_096, "fields": 8, "history": 20, "rows": 50_000, "columns": 32, "layers": (1_024, 512, 256)}
 SMALL = {"batch": 64, "fields": 2, "history": 5, "rows": 500, "columns": 8, "layers": (32,)}
 """The batch of each replica, columns of strings, the most items of a history, rows and columns of each table, layers."""
@@ -89,7 +92,10 @@ def measured(variant: str) -> dict[str, Any]:
     from tests.helpers.machines import cpus
 
     gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:
+    if len(gpus) == 1:
+        half = tf.config.LogicalDeviceConfiguration(memory_limit=LOGICAL_MIB)
+        tf.config.set_logical_device_configuration(gpus[0], [half, half])
+    for gpu in gpus[1:] and gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     if not gpus:
         host = tf.config.list_physical_devices("CPU")[0]
