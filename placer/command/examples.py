@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import placer
-from cost_models.files import write_whole
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlacerError
 
@@ -52,6 +51,8 @@ def _first_line(path: Path) -> str:
 
 
 def _written(files: list[Path], folder: Path) -> tuple[Any, str]:
+    from cost_models.files import write_whole
+
     if folder.exists():
         raise OptionError(f"{folder} exists: give another folder with --out.")
     try:

@@ -4,7 +4,7 @@
 
 For each version of Python that is named, and for the oldest and the newest dependencies: an environment is made, the wheel is
 installed, dependencies are checked, and placer plans and runs functions there. uv finds the oldest releases that the metadata
-allows (`--resolution lowest-direct`). Packages that only others ask for are the newest. `make installs` installs uv and runs this.
+allows (`--resolution lowest-direct`). Packages that only others need are the newest. `make installs` installs uv and runs this.
 """
 
 from __future__ import annotations
