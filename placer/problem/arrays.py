@@ -146,10 +146,12 @@ def read_only(value: T) -> T:
 
 def _fixed(value: T) -> T:
     """An array as one that nobody can make writeable; another value as of `read_only`."""
-    return _of_bytes(value) if isinstance(value, np.ndarray) else read_only(value)
+    fixed: Any = _of_bytes(value) if isinstance(value, np.ndarray) else read_only(value)
+    result: T = fixed
+    return result
 
 
-def _of_bytes(array: NDArray[Any]) -> Any:
+def _of_bytes(array: NDArray[Any]) -> NDArray[Any]:
     """A copy whose memory is a bytes object, so that `setflags` cannot make it writeable."""
     return np.ndarray(array.shape, array.dtype, buffer=array.tobytes())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -111,4 +110,4 @@ class Attributes:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, Real) and abs(value) < math.inf  # false for nan, too
+    return type(value) is not bool and isinstance(value, Real)
