@@ -80,8 +80,8 @@ better; the number of the best assignments from which rounds start."""
 ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
-ANNEALING_SHARE, MAX_ROUNDS = 0.95, 30
-"""Share of the time that remains for annealing and the moves after it; limit of the number of its rounds."""
+ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.9, 0.6, 30
+"""Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -166,8 +166,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
     search.bound_ns = _bound_ns(problem, time_limit_s)
     reason = _descend(search, run_searches, shares[0])
-    if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
-        reason = _branch(search) or reason
+    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+        reason = _branch(search, BRANCH_SHARE) or reason
     if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         _raise_bound(search, time_limit_s)
     for subset, share in zip(subsets, shares[1:], strict=True):
@@ -182,9 +182,16 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        _raise_bound(search, time_limit_s)
-        with limit(ANNEALING_SHARE * remaining_s()):
-            return _anneal(search, seed, MOVES_PER_CHOICE * choices(problem))
+        share = ANNEALING_SHARE if choices(problem) > MAX_BRANCHED_UNITS else BRANCHED_ANNEALING_SHARE
+        try:
+            with limit(share * remaining_s()):
+                reason = _anneal(search, seed, MOVES_PER_CHOICE * choices(problem))
+        except TimeUpError:
+            reason = StopReason.TIME_LIMIT
+        if reason is not StopReason.PROVED_OPTIMAL:
+            _raise_bound(search, time_limit_s)
+            reason = _branch(search, ANNEALING_SHARE) or reason
+        return reason
     annealed = ANNEALED_RUNS / max(1, problem.num_ops)
     wanted = not seconds and others and reason is StopReason.LOCAL_OPTIMUM
     if wanted and annealed >= ANNEALED_MOVES_PER_UNIT * choices(problem):
@@ -290,14 +297,17 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
     return reason
 
 
-def _branch(search: HillClimbing) -> StopReason | None:
-    """Looks for the shortest step of a small problem by branch and bound; returns why that ended, None if it found nothing."""
+def _branch(search: HillClimbing, share: float) -> StopReason | None:
+    """Looks for the shortest step of a small problem by branch and bound, with a share of the time and of the effort that remain.
+
+    Returns why that ended, None if it found nothing.
+    """
     assert search.best is not None
     if choices(search.problem) > MAX_BRANCHED_UNITS:
         return None
     shortest_ns = min(map(search.step_ns, search.ranked()))
-    ends = now() + BRANCH_SHARE * remaining_s()
-    branching = branch(search.simulator, shortest_ns, effort=BRANCH_SHARE * search.effort, ends=ends)
+    ends = now() + share * remaining_s()
+    branching = branch(search.simulator, shortest_ns, effort=share * search.effort, ends=ends)
     search.effort -= branching.effort
     search.bound_ns = max(search.bound_ns, branching.bound_ns)
     if branching.assignment is not None:
