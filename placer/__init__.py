@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cost_models.machines import Machine, load_machine
+    from cost_models.machine_files import load_machine
+    from cost_models.machines import Machine
     from placer import keras as keras
     from placer.errors import (
         ConstraintError,
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.cluster import cluster
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
     from placer.verbs.profile import profile
+    from placer.verbs.scale import Scaling, scale
     from placer.verbs.simulate import simulate
     from placer.verbs.solve import solve
 
@@ -66,20 +69,23 @@ _HOME = {
     "PlacerError": "placer.errors",
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
+    "Scaling": "placer.verbs.scale",
     "TraceError": "placer.errors",
     "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "cluster": "placer.verbs.cluster",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
-    "load_machine": "cost_models.machines",
+    "load_machine": "cost_models.machine_files",
     "optimized_placement": "placer.placed.decorators",
     "place": "placer.placed.decorators",
     "place_saved_model": "placer.placed.saved_model",
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "scale": "placer.verbs.scale",
     "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
@@ -109,11 +115,13 @@ __all__ = [
     "PlacerError",
     "PlanError",
     "RewriteError",
+    "Scaling",
     "TraceError",
     "apply",
     "arena",
     "build_graph",
     "calibrate",
+    "cluster",
     "evaluate",
     "load",
     "load_machine",
@@ -124,6 +132,7 @@ __all__ = [
     "predict",
     "problem",
     "profile",
+    "scale",
     "serve",
     "simulate",
     "solve",

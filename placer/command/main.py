@@ -25,14 +25,17 @@ from placer.command import (
     demo,
     devices,
     diff,
+    examples,
     measurements,
     place,
     predict,
     profile,
+    scale,
     show,
     solve,
     solvers,
     tune,
+    worker,
 )
 from placer.common.escaping import printable
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
@@ -62,6 +65,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "demo": demo,
+    "examples": examples,
     "devices": devices,
     "solvers": solvers,
     "solve": solve,
@@ -69,10 +73,12 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "convert": convert,
     "predict": predict,
+    "scale": scale,
     "tune": tune,
     "calibrate": calibrate,
     "profile": profile,
     "measurements": measurements,
+    "worker": worker,
     "cache": cache,
     "show": show,
     "diff": diff,
