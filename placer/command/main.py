@@ -25,6 +25,7 @@ from placer.command import (
     demo,
     devices,
     diff,
+    examples,
     measurements,
     place,
     predict,
@@ -64,6 +65,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "demo": demo,
+    "examples": examples,
     "devices": devices,
     "solvers": solvers,
     "solve": solve,

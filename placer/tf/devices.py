@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from tensorflow.python.eager import context
 
 from cost_models.calibrations import with_calibration
 from cost_models.cpu_names import cpu_name
-from cost_models.host_cores import core_cache_bytes, threads_per_core
+from cost_models.host_cores import core_cache_bytes, threads_per_core, usable_cores
 from cost_models.host_memory import host_bytes
 from cost_models.machine_files import load_machine, shipped_machines
 from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine, task_of
@@ -74,7 +73,7 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     uncalibrated = machine_of(
         cpus=sum(name.startswith("CPU") for name in process_devices()),
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         host_bytes=host_bytes(),
         host_model=_processor(),
         threads_per_core=threads_per_core(),

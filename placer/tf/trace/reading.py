@@ -88,6 +88,7 @@ class _Reader:
             outputs=outputs,
             taken=self.sizes.seen.taken,
             notes=(*self.sizes.notes(self.trace), *self.notes),
+            kernel_snapshot=self.kernels.snapshot,
         )
         return replace(read, notes=(*assumption_notes(read), *read.notes))
 
