@@ -65,3 +65,35 @@ def test_the_replica_of_one_device(in_function: bool) -> None:
     assert placed.placement.ops["Cos"].device
     assert "A distribution strategy runs it on CPU:1" in placed.placement.notes[0]
     assert any(plan is placed.placement for plan in placed.placements.values())
+
+
+def test_values_of_replicas_cannot_be_tuned_and_racing_is_off() -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+    values = strategy.experimental_distribute_values_from_function(lambda context: X)
+    placed = placer.place(lambda x: tf.sin(x @ x), devices=two_cpus(), race="force")
+    for _ in range(3):
+        for result in strategy.experimental_local_results(strategy.run(placed, (values,))):
+            np.testing.assert_allclose(result, tf.sin(X @ X), rtol=1e-5)
+    assert placed.placement.verdict is None
+    assert "do not race" in placed.placement.notes[0]
+    with pytest.raises(placer.PlanError, match="time whole steps"):
+        placed.tune(values)
+    with strategy.scope(), pytest.raises(placer.PlanError, match="outside of functions, tapes and distribution strategies"):
+        placed.tune(X)
+
+
+@pytest.mark.filterwarnings("ignore::placer.PlacementWarning")
+def test_a_plan_of_a_replica_is_saved_and_applied(tmp_path: Path) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.sin(x @ x))
+
+    placed = placer.place(replica, devices=two_cpus(), pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
+    want = strategy.experimental_local_results(strategy.run(placed, (X,)))
+    path = tmp_path / "plan.json"
+    placed.placement.save(path)
+    again = placer.apply(replica, placer.Placement.load(path))
+    for have, result in zip(strategy.experimental_local_results(strategy.run(again, (X,))), want, strict=True):
+        np.testing.assert_allclose(have, result, rtol=1e-6)
+    assert again.placement.ops["Sin"].device == "CPU:0"
