@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PlanError,
         RewriteError,
         TraceError,
+        WorkerError,
     )
     from placer.graph.op_graph import OpGraph
     from placer.options import Options
@@ -71,6 +72,7 @@ _HOME = {
     "RewriteError": "placer.errors",
     "Scaling": "placer.verbs.scale",
     "TraceError": "placer.errors",
+    "WorkerError": "placer.errors",
     "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
@@ -117,6 +119,7 @@ __all__ = [
     "RewriteError",
     "Scaling",
     "TraceError",
+    "WorkerError",
     "apply",
     "arena",
     "build_graph",
