@@ -23,6 +23,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from cost_models.machine_files import load_machine
 from placer.common.device_spec import parse
 from placer.tf import connecting
 from tests.helpers.workers import machine_file
@@ -241,6 +242,27 @@ def small_functions_stay_with_the_client(addresses: list[str]) -> None:
         placed(tf.ones([32, 64]))
         assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
     assert weights.device == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@scenario
+def the_network_is_measured_and_small_functions_stay(addresses: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_CACHE", folder)
+        machine = placer.calibrate_network(workers=addresses, budget_s=1.0)
+        assert machine == placer.cluster(workers=addresses)  # which reads what was kept
+        assert machine.assumed == "the hosts of workers are like this one"
+        link, back = machine.link("CPU:0", FAR), machine.link(FAR, "worker:1/CPU:0")
+        assert link
+        assert back
+        assert 1_000 < link.latency_ns == back.latency_ns < 1e8
+        assert machine.device(FAR).call_ns > machine.device("CPU:0").call_ns
+        in_file = load_machine(described(addresses))
+        assert in_file.link("CPU:0", FAR).latency_ns == 50_000  # the file says it
+        assert in_file.link("CPU:0", FAR).bytes_per_s == link.bytes_per_s
+    weights = tf.Variable(tf.random.normal([64, 64]))
+    placed = placer.place(lambda x: tf.nn.relu(tf.nn.relu(x @ weights) @ weights), devices=machine, race="off")
+    placed(tf.ones([32, 64]))
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
 
 
 @scenario
