@@ -281,6 +281,22 @@ def what_is_on_a_worker_needs_the_cluster(addresses: list[str]) -> None:
 
 
 @scenario
+def nothing_goes_to_a_worker_without_work(addresses: list[str]) -> None:
+    def step(x: Any) -> Any:
+        kept, rounds = tf.boolean_mask(x, x > 0), 0.0
+        while rounds < tf.reduce_sum(kept):
+            rounds += 1.0
+            kept = tf.sqrt(kept)
+        return tf.sort(kept)
+
+    x = tf.random.normal([4, 8])
+    placed = placer.place(step, devices=placer.cluster(described(addresses)), pins={"*Sqrt": FAR}, race="off")
+    for _ in range(2):  # the first call learns sizes
+        np.testing.assert_allclose(placed(x), tf.function(step)(x), rtol=1e-5)
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0", FAR}
+
+
+@scenario
 def two_processes(addresses: list[str]) -> None:
     machine = placer.cluster(workers=addresses[1:])
     assert [device.name for device in machine.devices] == ["CPU:0", "worker:0/CPU:0", "worker:0/CPU:1"]
