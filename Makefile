@@ -68,10 +68,12 @@ test-tensorflow: $(BIN)/.uv
 	$(BIN)/uv pip install --quiet --python $(VENV)-$(TF)/bin/python --editable '.[viz]' --group dev 'tensorflow==$(TF).*' 'tf_keras==$(TF).*'
 	$(VENV)-$(TF)/bin/python -m pytest -q $(QUICK) tests/semantics
 
-# Plans for GPUs by the package tensorflow-cpu, which has no GPU kernels, against those by the package tensorflow.
+# Plans for GPUs by the package tensorflow-cpu, which has no GPU kernels, against those by the package tensorflow of the same version.
 cpu-build: $(BIN)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-cpu
-	$(BIN)/uv pip install --quiet --python $(VENV)-cpu/bin/python fastjsonschema networkx 'ortools==9.14.6206' 'tensorflow-cpu==2.21.*'
+	echo 'tensorflow; python_version < "3"' > $(VENV)-cpu/overrides.txt
+	$(BIN)/uv pip install --quiet --python $(VENV)-cpu/bin/python --editable . --overrides $(VENV)-cpu/overrides.txt \
+		tensorflow-cpu==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("tensorflow"))')
 	$(BIN)/python -m tests.benchmarks.cpu_build $(VENV)-cpu/bin/python
 
 clean:

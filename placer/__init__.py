@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PlanError,
         RewriteError,
         TraceError,
+        WorkerError,
     )
     from placer.graph.op_graph import OpGraph
     from placer.options import Options
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.calibrate_network import calibrate_network
     from placer.verbs.cluster import cluster
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
@@ -71,10 +73,12 @@ _HOME = {
     "RewriteError": "placer.errors",
     "Scaling": "placer.verbs.scale",
     "TraceError": "placer.errors",
+    "WorkerError": "placer.errors",
     "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "calibrate_network": "placer.verbs.calibrate_network",
     "cluster": "placer.verbs.cluster",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
@@ -117,10 +121,12 @@ __all__ = [
     "RewriteError",
     "Scaling",
     "TraceError",
+    "WorkerError",
     "apply",
     "arena",
     "build_graph",
     "calibrate",
+    "calibrate_network",
     "cluster",
     "evaluate",
     "load",

@@ -76,11 +76,16 @@ def tune(
         PlanError: the function is left as it is, or runs by plans that were given.
         PlacerError: planning failed, or the function cannot be run.
     """
-    from placer.tf.run.calling import runs_on_its_own
+    from placer.tf.run.calling import has_values_of_replicas, runs_on_its_own
 
     check_seconds("budget_s", budget_s)
     check_choice("compile", compiling, ("try", "off"))
     check_choice("side_effects", side_effects, ("refuse", "allow"))
+    if has_values_of_replicas(args, kwargs):
+        raise PlanError(
+            f"{signatures.name} cannot be tuned with values of replicas, which run in step with each other: time whole steps, "
+            'once of the plain function and once with race="off", which runs the plan.'
+        )
     if not runs_on_its_own():
         raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
     if signatures.plans:

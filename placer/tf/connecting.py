@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Thread
 
 import tensorflow as tf
 
+from cost_models.cluster import JOB
 from placer.common.device_spec import parse
-from placer.errors import DeviceError
-from placer.tf._private.worker_status import devices_of_workers
+from placer.errors import DeviceError, WorkerError
+from placer.tf._private.runtime import connect_again
+from placer.tf._private.sockets import cut
+from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import process_devices
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
+LATE_S = 5.0
+"""How long a worker has to answer after a call has failed, in seconds."""
+WATCH_EVERY_S = 5.0
+"""How often workers are asked whether they are alive, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +38,10 @@ class Worker:
     """A number that its server drew when it started."""
 
 
-_connected: list[tuple[str, int]] = []
-"""Address and incarnation of the workers that this process is connected to, by task."""
+_connected: list[Worker] = []
+"""The workers that this process is connected to, by task."""
+lost: set[str] = set()
+"""Tasks that did not answer when they were last asked."""
 
 
 def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
@@ -54,7 +66,8 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
 def connect(workers: Iterable[Worker]) -> None:
     """Connects to workers, unless this process is connected to them already; those of an earlier call are left.
 
-    Tensors and variables on workers that are left are lost. So are those on a worker that was started again.
+    Tensors and variables on workers that are left are lost. So are those on a worker that was started again; if the addresses
+    are the same, those on other workers are kept.
 
     Args:
         workers: by task.
@@ -64,13 +77,65 @@ def connect(workers: Iterable[Worker]) -> None:
     """
     if not process_devices():
         raise DeviceError("this process is a task of a cluster itself, so it cannot be the client of another one.")
-    wanted = [(worker.address, worker.incarnation) for worker in workers]
-    if wanted == _connected:
+    wanted = list(workers)
+    if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:
         return
-    addresses = [address for address, _ in wanted]
-    spec = tf.train.ClusterSpec({"worker": addresses, "localhost": [_own_address(addresses)]})
-    tf.config.experimental_connect_to_cluster(spec, protocol="grpc", make_master_device_default=False)
+    addresses = [worker.address for worker in wanted]
+    if addresses == [worker.address for worker in _connected]:
+        connect_again()
+    else:
+        spec = tf.train.ClusterSpec({JOB: addresses, "localhost": [_own_address(addresses)]})
+        tf.config.experimental_connect_to_cluster(spec, protocol="grpc", make_master_device_default=False)
+    if not _connected:
+        Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
     _connected[:] = wanted
+    lost.clear()
+
+
+def failures(tasks: Collection[str]) -> dict[str, str]:
+    """Why calls with ops on these tasks cannot run: by task that does not answer or was started again, in words."""
+    connected = {task: worker for task, worker in _by_task().items() if task in tasks}
+    found = {}
+    for task, answer in answers({t: worker.address for t, worker in connected.items()}, LATE_S, wait=False).items():
+        worker = connected[task]
+        who = f"{task} at {worker.address}"
+        if isinstance(answer, NoAnswer):
+            found[task] = f"{who} does not answer ({answer.why})"
+        elif answer[0].incarnation != worker.incarnation:
+            devices = [parse(d.name).short.rpartition("/")[2] for d in answer]
+            other = "" if devices == list(worker.devices) else f", with other devices than before: {', '.join(devices)}"
+            found[task] = f"{who} was started again{other}; what it held is lost"
+    lost.difference_update(connected)
+    lost.update(found)
+    return found
+
+
+def check_all_answer() -> None:
+    """Raises WorkerError if a worker does not answer.
+
+    TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
+    """
+    if lost and (found := failures(_by_task())):
+        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
+
+
+def _by_task() -> dict[str, Worker]:
+    return {f"{JOB}:{k}": worker for k, worker in enumerate(_connected)}
+
+
+def _watch() -> None:
+    """Ends the connections to workers that hang, for ever. TensorFlow itself would wait for their answers without limit.
+
+    A worker that dies needs no watching: the host ends its connections, and TensorFlow raises an error.
+    """
+    while True:
+        time.sleep(WATCH_EVERY_S)
+        addresses = {task: worker.address for task, worker in _by_task().items()}
+        for task, answer in answers(addresses, ANSWER_S, wait=False).items():
+            if isinstance(answer, NoAnswer) and answer.late:
+                lost.add(task)
+                with suppress(OSError):
+                    cut(addresses[task])
 
 
 def _model(description: str) -> str:

@@ -22,7 +22,7 @@ EFFORT = 2000
 
 
 def plans() -> dict[str, dict[str, Any]]:
-    """By function and machine: the fingerprint of the graph, the device of each op, the predicted step, and the first note."""
+    """By function and machine: the graph's fingerprint, the device of each op, the predicted step time, and the snapshot used."""
     made = {}
     for name, build in {**WORKLOADS, **MORE}.items():
         work = build("small")

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.installs [3.11 3.13]
 
-For each version of Python that is named, and for the oldest and the newest dependencies: an environment is made, the wheel is
-installed, dependencies are checked, and placer plans and runs functions there. uv finds the oldest releases that the metadata
-allows (`--resolution lowest-direct`). Packages that only others need are the newest. `make installs` installs uv and runs this.
+For each version of Python that is named, this installs the wheel in two environments: one with the oldest dependencies that its
+metadata allows (`--resolution lowest-direct` of uv), one with the newest. In each, dependencies are checked, a function is
+planned and run, and an example and the demo run. `make installs` installs uv and runs this.
 """
 
 from __future__ import annotations

@@ -17,28 +17,34 @@ import sys
 import tensorflow as tf
 
 config = tf.compat.v1.ConfigProto(device_count={"CPU": int(sys.argv[1])})
-server = tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0, protocol="grpc", config=config)
+cluster = {"worker": [f"127.0.0.1:{sys.argv[2]}"]}
+server = tf.distribute.Server(cluster, job_name="worker", task_index=0, protocol="grpc", config=config)
 print(server.target.removeprefix("grpc://"), flush=True)
 server.join()
 """
 
 
+def begun(cpus: int, port: int = 0) -> subprocess.Popen[str]:
+    """Begins to start a worker with so many CPU devices."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", _SERVER, str(cpus), str(port)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """The address of a worker, as soon as it listens."""
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address, "a worker ended before it listened"
+    return address
+
+
 @contextmanager
 def workers(cpus: Sequence[int]) -> Iterator[list[str]]:
     """Starts a worker for each number, with so many CPU devices; yields their addresses. Ends them with the block."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    started = [
-        subprocess.Popen([sys.executable, "-c", _SERVER, str(n)], stdout=subprocess.PIPE, text=True, env=environment)
-        for n in cpus
-    ]
+    started = [begun(n) for n in cpus]
     try:
-        addresses = []
-        for process in started:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            assert address, "a worker ended before it listened"
-            addresses.append(address)
-        yield addresses
+        yield [address_of(process) for process in started]
     finally:
         for process in started:
             process.kill()
