@@ -224,6 +224,14 @@ def draws(level: int) -> None:
     raw.StatelessMultinomial(logits=tf.zeros([rows, row]), num_samples=samples, seed=key)
 
 
+def losses(level: int) -> None:
+    rows, classes = ((32, 10), (256, 100), (1024, 65), (512, 1000), (1024, 8192))[level]
+    logits = tf.zeros([rows, classes])
+    raw.SoftmaxCrossEntropyWithLogits(features=logits, labels=logits)
+    raw.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=tf.zeros([rows], tf.int32))
+    raw.LogSoftmax(logits=logits)
+
+
 def thin_products(level: int) -> None:
     """Products with a side of less than a vector of a core or a tile of a GPU."""
     products = (
@@ -284,6 +292,7 @@ FAMILIES: tuple[Callable[[int], None], ...] = (
     scatters,
     segment_sums,
     draws,
+    losses,
     thin_products,
     small,
     large_linear_algebra,
