@@ -6,28 +6,8 @@ them up. To add an op, register its entry in the module of its family.
 
 from __future__ import annotations
 
-from cost_models.ops import (
-    control,
-    convolution,
-    data,
-    dense,
-    elementwise,
-    gather_scatter,
-    image,
-    layout,
-    linear_algebra,
-    lists,
-    normalization,
-    pooling,
-    random_numbers,
-    recurrent,
-    reduction,
-    selection,
-    shape,
-    slicing,
-    state,
-    strings,
-)
+from importlib import import_module
+
 from cost_models.ops.optype import Difference, OpType, View
 from cost_models.ops.recipes import UnmeasurableError
 from cost_models.ops.table import (
@@ -44,27 +24,10 @@ from cost_models.ops.table import (
 )
 from cost_models.ops.work import Work, in_host_memory
 
-FAMILIES = (
-    control,
-    convolution,
-    data,
-    dense,
-    elementwise,
-    gather_scatter,
-    image,
-    layout,
-    linear_algebra,
-    lists,
-    normalization,
-    pooling,
-    random_numbers,
-    recurrent,
-    reduction,
-    selection,
-    shape,
-    slicing,
-    state,
-    strings,
+FAMILIES = tuple(
+    import_module(f"cost_models.ops.{name}")
+    for name in """control convolution data dense elementwise gather_scatter image layout linear_algebra lists normalization pooling
+    random_numbers recurrent reduction selection shape slicing state strings""".split()
 )
 """The modules whose import fills the table."""
 
