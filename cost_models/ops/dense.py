@@ -18,6 +18,12 @@ _UNALIGNED, _TRANSPOSED = 0.4, 0.65
 """Shares of a GPU's best rate if rows do not start at a multiple of 16 bytes, and if the left factor is transposed."""
 _FILL_NS = 4_000.0
 """Time until a GPU's matrix units are busy."""
+_BATCH_NS = 30_000.0
+"""Time in which a CPU's library prepares products of a batch."""
+_ROW_NS, _MATRIX_NS = 0.04, 1.0
+"""Time of a GPU for each row of the products, and for each product of a batch, however short."""
+_ROW_FLOPS, _MATRIX_FLOPS = 400.0, 8_000.0
+"""Operations that a CPU could do in a large product while it handles a row, or a product of a batch."""
 
 
 def _matmul(op: OpSignature) -> Work:
@@ -28,13 +34,18 @@ def _matmul(op: OpSignature) -> Work:
     outputs = elements(op.outputs[:1])
     tensors = op.inputs[:2] + op.outputs[:1]
     aligned = all((sides((spec,), 0) or (1,))[-1] % SIDES_MULTIPLE == 0 for spec in tensors)
+    shape = sides(op.outputs, 0)
+    rows, matrices = math.prod(shape[:-1]), math.prod(shape[:-2])
+    flops, batched = 2.0 * outputs * depth, op.op_type.startswith("Batch")
     return Work(
-        flops=2.0 * outputs * depth,
+        flops=flops,
         nbytes=nbytes(op.inputs) + nbytes(op.outputs),
         is_product=True,
         efficiency=(1.0 if aligned else _UNALIGNED) * (_TRANSPOSED if transposed else 1.0),
-        one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES,
-        gpu_serial_ns=_FILL_NS,
+        cpu_efficiency=min(1.0, max(flops, 1.0) / (_ROW_FLOPS * rows + _MATRIX_FLOPS * matrices)),
+        one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES and not batched,
+        cpu_serial_ns=_BATCH_NS if batched else 0.0,
+        gpu_serial_ns=_FILL_NS + _ROW_NS * rows + _MATRIX_NS * matrices,
     )
 
 
