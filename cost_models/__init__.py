@@ -8,7 +8,8 @@ cost = cost_model("analytic").op_cost(signature, machine.device("GPU:0"))
 
 from cost_models.analytic import AnalyticModel
 from cost_models.base import CostModel, OpCost, OpSignature, TensorSpec
-from cost_models.machines import Device, Link, Machine, MachineError, load_machine, parse_machine, shipped_machines
+from cost_models.machine_files import load_machine, shipped_machines
+from cost_models.machines import Device, Link, Machine, MachineError, parse_machine
 from cost_models.overrides import Override, OverrideModel
 from cost_models.registry import UnknownCostModelError, cost_model, cost_models
 from cost_models.transfers import copy_costs

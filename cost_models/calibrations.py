@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cost_models.cache import cache_folder, listed, tell_once
 from cost_models.files import write_whole
-from cost_models.machines import Device, Link, Machine, MachineError, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Device, Link, Machine, MachineError
 
 
 def calibration_file(machine: Machine) -> Path:

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from importlib import resources
-from pathlib import Path
+from itertools import permutations
 
-from cost_models.documents import MAX_TOML_BYTES, parse_toml
-from cost_models.files import read_whole
+from cost_models.documents import parse_toml
 from cost_models.toml_records import record_of, records_of, toml_pairs, toml_scalars
 
 KINDS = ("CPU", "GPU")
@@ -39,7 +36,7 @@ class Device:
     """
 
     name: str
-    """TensorFlow's short name: "CPU:0", "GPU:1"."""
+    """TensorFlow's short name, "GPU:1"; in a cluster, that of another task's device starts with the task: "worker:0/GPU:1"."""
     kind: str
     """The device type whose kernels it runs: "CPU" or "GPU"."""
     model: str
@@ -87,7 +84,8 @@ class Device:
     """Extra host time of the first op of each type in a step, because the op's code is in no cache yet."""
 
     def __post_init__(self) -> None:
-        _require(bool(re.fullmatch(r"[A-Z]+:\d+", self.name)), f'device name {self.name!r} must look like "GPU:0"')
+        named = re.fullmatch(r"([a-z]\w*:\d+/)?[A-Z]+:\d+", self.name, re.ASCII)
+        _require(bool(named), f'device name {self.name!r} must look like "GPU:0" or "worker:1/GPU:0"')
         _require(self.kind in KINDS, f"{self.name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
         listed = ", ".join(self.flops) or "nothing"
         _require("default" in self.flops, f'{self.name}: flops needs a "default" rate; it lists {listed}')
@@ -133,20 +131,34 @@ class Link:
             _require_within(f"{where}: unpinned_bytes_per_s", self.unpinned_bytes_per_s, MIN_RATE_PER_S, MAX_RATE_PER_S)
 
 
+def task_of(device: str) -> str:
+    """The task in a device's name: "worker:1" of "worker:1/GPU:0", "" of "GPU:0"."""
+    return device.rpartition("/")[0]
+
+
+def host_of(device: str) -> str:
+    """The CPU whose memory is host memory for a device: "worker:1/CPU:0" for "worker:1/GPU:0"."""
+    task = task_of(device)
+    return f"{task}/CPU:0" if task else "CPU:0"
+
+
 @dataclass(frozen=True)
 class Machine:
     """Devices in TensorFlow's order, CPU:0 first, with the links between them and the constants that price a call.
 
+    A cluster is one machine. The devices of the process that calls come first, then those of each worker.
+
     A call takes the time of its ops and copies and, beside that, `call_overhead_ns` plus the constants below that apply to it.
 
     Raises:
-        MachineError: an unknown or repeated name, a number out of range, or a GPU without links to and from CPU:0.
+        MachineError: an unknown or repeated name, a number out of range, or a link that is missing: each GPU needs links to and
+            from the CPU:0 of its task, and the CPU:0 of each task needs links to and from those of all other tasks.
     """
 
     name: str
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
-    """At most one for each ordered pair of devices. Between devices without a link, copies go through the host."""
+    """At most one for each ordered pair of devices. Between devices without a link, copies go through their hosts."""
     call_overhead_ns: int
     """Fixed time of a call with all its ops on CPU:0, no argument, and one result that is fetched."""
     host_hop_ns: int
@@ -172,6 +184,8 @@ class Machine:
     """Bytes of each device's memory that other programs held when the machine was read, by device name."""
     used_by_others: str = ""
     """What other programs used of its GPUs when it was read, in words. Every plan for it says so."""
+    assumed: str = ""
+    """What is assumed of it, in words: neither measured nor from data sheets. Every plan for it says so."""
 
     def __post_init__(self) -> None:
         names = [device.name for device in self.devices]
@@ -183,10 +197,15 @@ class Machine:
             for name in (src, dst):
                 _require(name in names, f"link {src} -> {dst}: no device is called {name!r}; {known}")
             _require(pairs.count((src, dst)) == 1, f"link {src} -> {dst} is given twice")
+        hosts = [name for name in names if name == host_of(name)]
         for device in self.devices:
-            for pair in ((device.name, "CPU:0"), ("CPU:0", device.name)):
+            host = host_of(device.name)
+            _require(host in names, f"{device.name}: there is no {host}; {known}")
+            for pair in ((device.name, host), (host, device.name)):
                 present = device.kind == "CPU" or pair in pairs
-                _require(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from CPU:0")
+                _require(present, f"link {' -> '.join(pair)} is missing; every {device.kind} needs one to and from {host}")
+        for pair in permutations(hosts, 2):
+            _require(pair in pairs, f"link {' -> '.join(pair)} is missing; the CPU:0 of each task needs one to each other task's")
         for key in ("call_overhead_ns", "host_hop_ns", "split_ns", "argument_ns", "passed_ns", "waiting_ns"):
             _require_within(key, getattr(self, key), 0, MAX_NS)
         for name, reserved in self.reserve_bytes.items():
@@ -240,36 +259,6 @@ class Machine:
         for link in self.links:
             lines += ["", "[[links]]", *toml_scalars(link)]
         return "\n".join(lines) + "\n"
-
-
-def shipped_machines() -> tuple[str, ...]:
-    """Names of the machines that come with the package, sorted."""
-    names = (entry.name for entry in resources.files("cost_models").joinpath("profiles").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
-
-
-def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """A shipped machine by name ("h100"), or a machine from a TOML file.
-
-    A string is a path if it ends in ".toml" or contains a path separator.
-
-    Raises:
-        MachineError: no shipped machine has that name, the file cannot be read, or its description is invalid.
-    """
-    if isinstance(name_or_path, str) and not name_or_path.endswith(".toml") and not re.search(r"[/\\]", name_or_path):
-        if name_or_path not in shipped_machines():
-            raise MachineError(
-                f"no shipped machine is called {name_or_path!r}; "
-                f"there are {', '.join(shipped_machines())}, or give the path of a TOML file"
-            )
-        source = f"{name_or_path}.toml"
-        return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
-    path = Path(name_or_path)
-    try:
-        text = read_whole(path, MAX_TOML_BYTES).decode()
-    except ValueError as error:
-        raise MachineError(f"{path}: cannot be read as a machine's TOML file: {str(error).removesuffix('.')}") from error
-    return parse_machine(text, str(path))
 
 
 def parse_machine(text: str, source: str = "<string>") -> Machine:

@@ -9,6 +9,15 @@ from typing import Any, TypeVar
 
 _Record = TypeVar("_Record")
 
+
+class RecordError(ValueError):
+    """A table is no record. `key` is the key at fault, "" where it is none in particular."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
 _TYPE_WORDS = {"int": "a whole number", "str": "a string", "bool": "true or false"}
 
 
@@ -29,19 +38,22 @@ def record_of(record: type[_Record], table: Mapping[str, Any], where: str) -> _R
         where: a name for the table in error messages.
 
     Raises:
-        ValueError: a key is unknown or missing, a value has the wrong type, or the dataclass refuses its values.
+        RecordError: a key is unknown or missing, a value has the wrong type, or the dataclass refuses its values.
     """
     declared = {f.name: f for f in fields(record)}  # type: ignore[arg-type]  # mypy has no type for the class of a dataclass
     if unknown := [key for key in table if key not in declared]:
-        raise ValueError(f"{where}: unknown key {unknown[0]!r}; allowed are {', '.join(declared)}")
+        raise RecordError(f"{where}: unknown key {unknown[0]!r}; allowed are {', '.join(declared)}", unknown[0])
     required = [name for name, f in declared.items() if f.default is MISSING and f.default_factory is MISSING]
     if missing := [name for name in required if name not in table]:
-        raise ValueError(f"{where}: key {missing[0]!r} is missing; required are {', '.join(required)}")
-    values = {key: _checked(value, declared[key].type, f"{where}: {key}") for key, value in table.items()}
+        raise RecordError(f"{where}: key {missing[0]!r} is missing; required are {', '.join(required)}", missing[0])
+    key, values = "", dict[str, Any]()
     try:
+        for key, value in table.items():
+            values[key] = _checked(value, declared[key].type, key)
+        key = ""
         return record(**values)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise RecordError(f"{where}: {error}", getattr(error, "key", key)) from error
 
 
 def _checked(value: Any, annotation: Any, where: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.machines import Link, Machine
+from cost_models.machines import Link, Machine, host_of
 
 LATENCY_IN_A_STEP = 1.96
 """How many times as long the latency of a copy is in a step as `placer calibrate` measures it.
@@ -20,8 +20,9 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
     Place ``d`` is the memory of device d itself. Place ``D + d`` is host memory as device d sees it. A CPU's memory is host
     memory, so for a CPU the rows and columns of both places are equal.
 
-    A copy uses the link between the two memories, or goes through the host if there is no such link. A tensor in host memory
-    is handed to another device in ``host_hop_ns`` without moving a byte, unless two CPU devices have a link.
+    A copy uses the link between the two memories, or goes through the host if there is no such link: through both hosts, and
+    the link between them, if the devices are of two tasks of a cluster. A tensor in host memory is handed to another device of
+    the host in ``host_hop_ns`` without moving a byte, unless two CPU devices have a link.
 
     Returns:
         Three arrays of shape [2·D, 2·D]: latency in ns, ns per byte, and least interval in ns. A copy of n bytes from a to b
@@ -51,14 +52,17 @@ def _copy_cost(machine: Machine, a: int, b: int) -> tuple[int, float, int]:
     src_is_own, dst_is_own = a < count or src.kind == "CPU", b < count or dst.kind == "CPU"
     if src_is_own and dst_is_own and (direct := machine.link(src.name, dst.name)):
         return direct.latency_ns, 1e9 / direct.bytes_per_s, direct.interval_ns
-    host = machine.devices[0]
+    src_host, dst_host = host_of(src.name), host_of(dst.name)
     legs: list[Link] = []
     if not src_on_host:
-        legs += filter(None, [machine.link(src.name, host.name)])
+        legs += filter(None, [machine.link(src.name, src_host)])
+    if src_host != dst_host:
+        legs += filter(None, [machine.link(src_host, dst_host)])
     if not dst_on_host:
-        legs += filter(None, [machine.link(host.name, dst.name)])
-    # The link to the host reaches host memory as this device sees it; to another device's view of it takes one hop more.
-    hop = src_on_host != dst_on_host and (dst if dst_on_host else src) not in (host, src if dst_on_host else dst)
+        legs += filter(None, [machine.link(dst_host, dst.name)])
+    # A link ends in host memory as the host's CPU and the link's device see it; to another device's view it takes one hop more.
+    seen_by = (dst if dst_on_host else src).name
+    hop = src_on_host != dst_on_host and seen_by not in (host_of(seen_by), (src if dst_on_host else dst).name)
     latency = machine.host_hop_ns if hop or not legs else 0
     return (
         latency + sum(leg.latency_ns for leg in legs),

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cost_models.machines import Machine, load_machine
+    from cost_models.machine_files import load_machine
+    from cost_models.machines import Machine
     from placer import keras as keras
     from placer.errors import (
         ConstraintError,
@@ -73,7 +74,7 @@ _HOME = {
     "calibrate": "placer.verbs.calibrate",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
-    "load_machine": "cost_models.machines",
+    "load_machine": "cost_models.machine_files",
     "optimized_placement": "placer.placed.decorators",
     "place": "placer.placed.decorators",
     "place_saved_model": "placer.placed.saved_model",

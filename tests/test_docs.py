@@ -9,7 +9,6 @@ import runpy
 import subprocess
 import sys
 import textwrap
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,8 @@ from tests.solvers.test_grid import KNOW_LIMITS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+INDEX = (ROOT / "docs" / "index.md").read_text()
+SUMMARY = (ROOT / "docs" / "summary.md").read_text()
 SOLVERS = (ROOT / "docs" / "solvers.md").read_text()
 VIEWS = (ROOT / "docs" / "views.md").read_text()
 ARENA = (ROOT / "docs" / "arena.md").read_text()
@@ -52,10 +53,10 @@ def test_the_architecture_page_names_every_room_and_no_other() -> None:
     assert named == rooms
 
 
-def test_the_summary_in_the_readme_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_on_its_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "shipped:detector"]) == 0
-    printed, shown = capsys.readouterr().out, code(README, "", containing="TensorFlow's default:")
-    assert "`placer solve shipped:detector` prints" in README
+    printed, shown = capsys.readouterr().out, code(SUMMARY, "", containing="TensorFlow's default:")
+    assert "`placer solve shipped:detector` prints" in SUMMARY
     seconds = re.compile(r"\d+\.\d\d s;")
     assert seconds.sub("", printed).strip() == seconds.sub("", shown).strip()
 
@@ -122,9 +123,15 @@ def test_the_page_of_serving_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "placer place model placed --devices h100 --sizes x=32" in page
 
 
-def test_the_five_lines_of_the_readme_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = run(code(README, "python"), tmp_path)
-    assert capsys.readouterr().out.strip() == names["step"].placement.summary()
+def test_the_readme_shows_the_programs_of_the_start_page_and_what_they_print(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The programs of the start page run in test_site.py."""
+    assert len(README.splitlines()) < 120
+    programs = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert programs == re.findall(r"^```python\n(.*?)^```$", INDEX, re.MULTILINE | re.DOTALL)
+    run(programs[0], tmp_path)
+    assert capsys.readouterr().out.startswith(code(README, "", containing="TensorFlow's default:"))
 
 
 def test_figures_of_ones_own_are_given_as_the_page_of_costs_says(tmp_path: Path) -> None:
@@ -133,16 +140,6 @@ def test_figures_of_ones_own_are_given_as_the_page_of_costs_says(tmp_path: Path)
     product = placement.ops["layer0/MatMul"]
     assert (product.time_ns["CPU:0"], product.cost_sources["CPU:0"]) == (50_000, "user")
     assert product.cost_sources["GPU:0"] != "user"
-
-
-def test_the_readme_shows_a_summary_as_it_is_printed() -> None:
-    def labels(summary: str) -> list[str]:
-        return [line.split("  ")[0] for line in summary.splitlines()[2:] if not line.startswith("note: ")]
-
-    shown, printed = code(README, "", containing="peak memory"), placer.solve(layers(), "h100").summary()
-    assert labels(shown.strip()) == [*labels(printed), ""]
-    form = r"\w+: predicted .* TensorFlow's default: [\d.]+ \w+ per step.*\n\d+ ops on h100(, \d+ of them constants)?\n"
-    assert all(re.match(form, text) for text in (shown, printed))
 
 
 def test_the_page_of_races_shows_a_verdict_as_it_is_printed_and_states_the_limits() -> None:
@@ -158,25 +155,18 @@ def test_the_page_of_races_shows_a_verdict_as_it_is_printed_and_states_the_limit
     assert f"more than {Watch.SLOWER} times the time of the verdict" in text
 
 
-@pytest.mark.parametrize("page", [README, COSTS])
-def test_the_step_that_a_page_simulates_has_its_ops_where_the_page_says(page: str) -> None:
+def test_the_step_that_the_page_of_costs_simulates_has_its_ops_where_the_page_says() -> None:
     import tensorflow as tf
 
     def step(images: Any, labels: Any) -> Any:
         with tf.name_scope("dense"):
             return tf.matmul(images, labels, name="MatMul")
 
-    names = {"placer": placer, "step": step, "step_fn": step, "images": tf.ones([8, 8]), "labels": tf.ones([8, 8])}
-    for line in re.findall(r"^ *(\w+ = placer\.(?:build_graph|simulate)\(.*)$", page, re.MULTILINE):
+    names = {"placer": placer, "step": step, "images": tf.ones([8, 8]), "labels": tf.ones([8, 8])}
+    for line in re.findall(r"^ *(\w+ = placer\.(?:build_graph|simulate)\(.*)$", COSTS, re.MULTILINE):
         exec(line, names)
     (plan,) = (value for value in names.values() if isinstance(value, placer.Placement))
     assert plan.assigned == {"dense/MatMul": "CPU:0"}
-    assert plan.device_of("dense/MatMul") == "CPU:0"
-
-
-def test_the_readme_lists_every_option() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
-    assert listed == [option.name for option in fields(placer.Options)]
 
 
 def test_the_program_on_the_arena_page_compares_and_its_records_have_the_fields_listed(tmp_path: Path) -> None:
@@ -255,7 +245,7 @@ def test_the_program_on_the_page_of_keras_trains_a_model_by_plan(tmp_path: Path,
 
 def test_the_glossary_is_as_the_table_of_terms_says_and_linked() -> None:
     assert (ROOT / "docs" / "glossary.md").read_text() == glossary.markdown()
-    assert "(docs/glossary.md)" in README
+    assert "/docs/glossary.md)" in README
     assert "(glossary.md)" in VIEWS
 
 

@@ -93,6 +93,8 @@ def load_plan(path: Path) -> Placement:
     from placer.plan.placement import Placement
 
     check_there(path)
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder; PLAN is the file of one plan, which placer solve TARGET --out PLAN writes.")
     return Placement.load(path)
 
 

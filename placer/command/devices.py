@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
-    from cost_models.machines import shipped_machines
+    from cost_models.machine_files import shipped_machines
     from placer.tf.run.starting import start
     from placer.views.shared.machine import describe
 

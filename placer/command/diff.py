@@ -13,8 +13,8 @@ HELP = "Compare two saved plans: which ops move, and what that does to time, tra
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", type=Path)
-    parser.add_argument("second", metavar="B", type=Path)
+    parser.add_argument("first", metavar="PLAN", type=Path, help="the first saved plan")
+    parser.add_argument("second", metavar="OTHER", type=Path, help="the second")
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:

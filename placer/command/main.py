@@ -33,6 +33,7 @@ from placer.command import (
     solve,
     solvers,
     tune,
+    worker,
 )
 from placer.common.escaping import printable
 from placer.errors import ConstraintError, DeviceError, InfeasibleError, OptionError, PlacementWarning, PlacerError
@@ -73,6 +74,7 @@ COMMANDS: dict[str, Command] = {
     "calibrate": calibrate,
     "profile": profile,
     "measurements": measurements,
+    "worker": worker,
     "cache": cache,
     "show": show,
     "diff": diff,

@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cost_models.machines import Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine
 from placer.common.progress import progress
 from placer.common.units import format_ns
 from placer.errors import OptionError, PlacerError

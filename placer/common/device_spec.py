@@ -11,9 +11,10 @@ from placer.errors import OptionError
 _TYPES = ("CPU", "GPU", "TPU", "CUSTOM", "EPU")
 """Device types that need no "device:" before them and may be written in lower case."""
 
-_EXAMPLES = 'devices look like "GPU:0", "/CPU" or "/job:a/task:0/device:GPU:1"'
+_EXAMPLES = 'devices look like "GPU:0", "/CPU", "worker:1/GPU:0" or "/job:a/task:0/device:GPU:1"'
 _JOB = re.compile(r"job:([a-zA-Z]\w*)", re.ASCII)
 _NUMBER = re.compile(r"(replica|task):(\d+)", re.ASCII)
+_TASK = re.compile(r"([a-zA-Z]\w*):(\d+)", re.ASCII)
 _DEVICE = re.compile(rf"(?:device:(\w+)|((?i:{'|'.join(_TYPES)})))(?::(\d+|\*))?", re.ASCII)
 
 
@@ -33,16 +34,22 @@ class DeviceSpec:
         return DeviceSpec(*(outside if inside is None else inside for inside, outside in pairs))
 
     def matches(self, device_name: str) -> bool:
-        """Whether it allows the device `device_name`. A name without a job is a device of this process."""
+        """Whether it allows the device `device_name`. A name without a job is a device of this process.
+
+        A spec such as "GPU:0", which names one device and no task, allows that device of this process alone. "GPU" allows the
+        GPUs of every task.
+        """
         device = parse(device_name).merge(_LOCAL)
-        return self.merge(device) == device
+        is_of_process = self.index is not None and self.job is None and self.task is None
+        return (self.merge(_LOCAL) if is_of_process else self).merge(device) == device
 
     @property
     def short(self) -> str:
-        """The device within its process: "GPU:0", "GPU" for any GPU, "" if no type is named."""
+        """The short name: "GPU:0" of this process, "worker:1/GPU:0" of another task, "GPU" for any GPU, "" without a type."""
         if self.type is None:
             return ""
-        return self.type if self.index is None else f"{self.type}:{self.index}"
+        task = "" if self.job in (None, _LOCAL.job) else f"{self.job}:{self.task or 0}/"
+        return f"{task}{self.type}" if self.index is None else f"{task}{self.type}:{self.index}"
 
     @property
     def full(self) -> str:
@@ -65,6 +72,8 @@ _LOCAL = DeviceSpec(job="localhost", replica=0, task=0)
 def parse(text: str) -> DeviceSpec:
     """Parses "/job:a/replica:0/task:1/device:GPU:0" or any part of it: "/GPU:0", "gpu:0", "CPU", "/device:GPU:*", "".
 
+    A short name may start with a task: "a:1/GPU:0" is "/job:a/task:1/device:GPU:0".
+
     Raises:
         OptionError: `text` is no text, has a part that is none of these, or names two devices.
     """
@@ -82,6 +91,8 @@ def parse(text: str) -> DeviceSpec:
             kind, index = device[1] or device[2], device[3]
             parts["type"] = kind.upper() if kind.upper() in _TYPES else kind
             parts["index"] = None if index in (None, "*") else int(index)
+        elif (task := _TASK.fullmatch(part)) and text.startswith(f"{part}/"):
+            parts["job"], parts["task"] = task[1], int(task[2])
         else:
             raise OptionError(f"cannot read {part!r}; {_EXAMPLES}")
     return DeviceSpec(**parts)

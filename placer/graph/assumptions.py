@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cost_models.base import TensorSpec
 from cost_models.ops import entry_of
@@ -122,25 +122,38 @@ def without_bound(graph: OpGraph) -> tuple[str, ...]:
     )
 
 
-def check_given(graph: OpGraph, sizes: Iterable[str], rounds: Iterable[str]) -> None:
-    """Checks the names of given sizes and rounds against a graph that was made before.
+def check_given(graph: OpGraph, sizes: Mapping[str, Any], rounds: Mapping[str, Any]) -> None:
+    """Checks given sizes and rounds, as `Options` has them, against a graph that was made before.
 
     Raises:
-        OptionError: nothing in the graph has such a name, or it would change the graph, which was made without it.
+        OptionError: nothing in the graph has such a name, or the graph was made without these numbers.
     """
-    for name in sizes:
-        named = [size for node, of_node in graph.sizes.items() if is_named(name, node) for size in of_node if size]
-        _check_given(graph, "sizes", name, graph.sizes, not named or any(size.source == "given" for size in named))
-    for name in rounds:
-        named_rounds = [known for loop, known in graph.rounds.items() if is_named(name, loop)]
-        is_used = all(known.source in ("given", "exact") for known in named_rounds)
-        _check_given(graph, "rounds", name, graph.rounds, is_used)
+    for name, numbers in sizes.items():
+        named = [
+            (size, spec.shape)
+            for node, of_node in graph.sizes.items()
+            if is_named(name, node)
+            for size, spec in zip(of_node, graph.op(node).signature.outputs, strict=True)
+            if size
+        ]
+        is_used = any(size.source == "given" and _has_numbers(shape, numbers) for size, shape in named)
+        _check_given(graph, "sizes", name, graph.sizes, not named or is_used)
+    for name, number in rounds.items():
+        named_rounds = [known for loop, known in graph.rounds.items() if is_named(name, loop) and known.source != "exact"]
+        is_used = any(known == (number, "given") for known in named_rounds)
+        _check_given(graph, "rounds", name, graph.rounds, not named_rounds or is_used)
+
+
+def _has_numbers(shape: Sequence[int | None] | None, numbers: Sequence[int]) -> bool:
+    """Whether a shape has the given numbers, in their order: one for each dimension, or for each that was open."""
+    dimensions = iter(shape or ())
+    return all(number in dimensions for number in numbers)
 
 
 def _check_given(graph: OpGraph, option: str, name: str, likely_meant: Iterable[str], is_used: bool) -> None:
     if not is_used:
         raise OptionError(
-            f"the {option} given for {name!r} are not those of the graph: it was made without them, or they do not fit. For "
+            f"the {option} given for {name!r} are not those of the graph: it was made with others, or they do not fit. For "
             "a size, give a number for each dimension, or for each open one; build_graph(function, *args, sizes=..., rounds=...) "
             "takes them."
         )

@@ -116,10 +116,17 @@ class PlacedFunction(TfFunction):
         prepared = signatures.by_call.get(key) if key is not None else None
         if prepared is None:
             from placer.placed import learn, unplaced
+            from placer.placed.strategy.replicated_signatures import signatures_of_one_device
 
+            if (of_replica := signatures_of_one_device(signatures)) is not None:
+                return self._with(of_replica)(*args, **kwargs)
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
-            if self._background is not None and (run := self._background.plain_function(key, args, kwargs)) is not None:
+            if (
+                self._background is not None
+                and not signatures.of_replicas
+                and (run := self._background.plain_function(key, args, kwargs)) is not None
+            ):
                 return run(*args, **kwargs)
             with signatures.lock:  # a second thread waits until the first has initialised the variables
                 try:

@@ -114,7 +114,13 @@ def serve(fn: Callable[..., Any], *types: Any, batch_sizes: tuple[int, int], **o
     from placer.tf.trace.tracing import concrete_function, traceable
 
     checked, (low, high) = checked_options(options), _range(batch_sizes)
-    concrete = concrete_function(traceable(fn), types)
+    try:
+        concrete = concrete_function(traceable(fn), types)
+    except TypeError as error:
+        raise OptionError(
+            f"{error}. Give serve a type for each argument, with None for the size of the batch: "
+            "placer.serve(fn, tf.TensorSpec([None, 224, 224, 3]), batch_sizes=(1, 64))."
+        ) from error
     trace, reason = trace_if_placeable(concrete, (), {})
     name = getattr(fn, "__name__", "the function")
     if trace is None:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 class Signatures:
     """The signatures of one placed function, and what is needed to prepare another one."""
 
+    of_replicas = False
+    """Whether its calls run the replicas of a distribution strategy."""
+
     def __init__(self, function: Callable[..., Any], name: str, options: Options, plans: Sequence[Placement]) -> None:
         """Args:
         function: the plain function.
@@ -62,6 +65,8 @@ class Signatures:
         self._traced: set[Hashable] = set()
         """Trace keys of calls that were traced, where plans may move variables."""
         self._warned: set[str] = set()
+        self.replicated: dict[Hashable, Signatures] = {}
+        """Of calls that replicas of distribution strategies run together."""
 
     @cached_property
     def traceable(self) -> Any:
@@ -75,12 +80,12 @@ class Signatures:
         return [signature for signature in tuple(self._signatures.values()) if signature.current is not None]
 
     def call_plans(self) -> dict[str, CallPlan]:
-        """What calls run by, by signature: of calls without a tape, then of calls under one."""
+        """What calls run by, by signature: of calls without a tape, of calls under one, of calls under a strategy."""
         signatures = tuple(self._signatures.values())
         prepared = [signature.current for signature in signatures if signature.current is not None]
         plans = {p.signature.text: p.call_plan for p in prepared if p.call_plan is not None}
-        for signature in signatures:
-            plans |= signature.taped
+        for others in (*(each.taped for each in signatures), *(each.call_plans() for each in self.replicated.values())):
+            plans |= others
         return plans
 
     def warn_once(self, key: str, text: str) -> None:
@@ -141,12 +146,13 @@ class Signatures:
 
     def plan_and_create(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         """Plans a call, then creates variables where the plan has them: deferred ones, and those that the first trace makes."""
+        from placer.tf.devices import full_names
         from placer.tf.state.creating import forget_deleted
 
         with deferred.tracing(self.traceable):
             concrete = self.traced_function(args, kwargs)
         prepared = self._planned(concrete, args, kwargs)
-        deferred.create(prepared.trace, _full_names(prepared.call_plan) if prepared.call_plan else {})
+        deferred.create(prepared.trace, full_names(prepared.call_plan.device_of) if prepared.call_plan else {})
         forget_deleted(concrete.graph)
         return prepared
 
@@ -217,7 +223,7 @@ class Signatures:
         signature = self.signature_of(concrete)
         if signature.current is None:
             self.unasked.end_trial()  # it is planned for the places of variables that they keep
-            trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
+            trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs, of_replicas=self.of_replicas)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 # It runs here, so not by a trace for a machine with other devices.
@@ -324,12 +330,13 @@ class Signatures:
         then the call without a tape gets a new plan.
         """
         from placer.tf._private.gradients import is_recording
+        from placer.tf.devices import full_names
         from placer.tf.state import moving, variables
 
         pair_plan = run.pair_plan() if is_recording() else None
-        moves = variables.needed_moves(trace, _full_names(plan if pair_plan is None else pair_plan))
+        moves = variables.needed_moves(trace, full_names((pair_plan or plan).device_of))
         moving.move(moves, run, plan.options.get("stale", "repoint"), watched)
-        if variables.needed_moves(trace, _full_names(plan)):
+        if variables.needed_moves(trace, full_names(plan.device_of)):
             plan, _ = self._plan_of(trace, prepared.signature)
             run = self.rewritten(prepared, trace, plan).with_pairs_of(run)
             moving.move([], run)
@@ -390,10 +397,3 @@ class Signatures:
             self.forget(signature)
 
         return Taping(plan, on_call, on_unplaced, report, on_moved)
-
-
-def _full_names(plan: CallPlan) -> dict[str, str]:
-    """The full device name of each op."""
-    from placer.tf.devices import full_names
-
-    return full_names(plan.device_of)

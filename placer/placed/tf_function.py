@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
-from typing import Any
+from typing import Any, Self
 
 from placer.placed.signatures import Signatures
 
@@ -124,8 +125,22 @@ class TfFunction:
         return self._around._get_concrete_function_garbage_collected(*args, **kwargs)
 
     def _clone(self, python_function: Any) -> Any:
-        """The plain function with other code, for the replicas of a distribution strategy."""
+        """What runs all replicas of a distribution strategy. TensorFlow asks for it where a strategy runs this function.
+
+        Args:
+            python_function: runs the replicas.
+        """
+        from placer.placed.strategy.replicated_signatures import signatures_of_threads
         from placer.placed.unplaced import leave_to_strategy
 
+        function = self._traceable._clone(python_function)
+        if (of_replicas := signatures_of_threads(self.signatures, function)) is not None:
+            return self._with(of_replicas)
         leave_to_strategy(self.signatures)
-        return self._traceable._clone(python_function)
+        return function
+
+    def _with(self, signatures: Signatures) -> Self:
+        """This function with other signatures, of its calls under a distribution strategy."""
+        function = copy.copy(self)
+        function.signatures = signatures
+        return function

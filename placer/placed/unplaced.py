@@ -24,7 +24,7 @@ def function_for_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Map
         return signatures.traceable  # type: ignore[no-any-return]
     if calling.runs_eagerly():
         return signatures.traceable  # type: ignore[no-any-return]
-    if calling.in_replica():
+    if calling.in_replica() and not signatures.of_replicas:
         leave_to_strategy(signatures)
         # Inside a function of its own a replica could not wait for the others.
         return calling.converted_like_caller(signatures.function)  # type: ignore[no-any-return]
@@ -69,7 +69,11 @@ def initialising_function(signatures: Signatures, error: TraceError) -> Callable
 
 def leave_to_strategy(signatures: Signatures) -> None:
     """Warns that a distribution strategy decides the devices of a call."""
-    _leave(signatures, "it is called under a distribution strategy, which decides the devices")
+    _leave(
+        signatures,
+        "it is called under a distribution strategy, which decides the devices; strategy.run of the placed function itself "
+        "places it under a MirroredStrategy or a OneDeviceStrategy",
+    )
 
 
 def _leave(signatures: Signatures, reason: str) -> None:

@@ -55,14 +55,14 @@ def price_at_ends(
 
 def _at_end(problem: PlacementProblem, end: End, assignment: Assignment, options: Options) -> AtEnd:
     plan_ns = Simulator(problem).step_ns(assignment)
-    steps_ns = {name: step_ns for name in SIMPLE_SOLVERS if (step_ns := _step_ns(problem, name, options)) is not None}
+    steps_ns = {name: step_ns for name in SIMPLE_SOLVERS if (step_ns := simple_step_ns(problem, name, options)) is not None}
     best = min(steps_ns, key=lambda name: steps_ns[name], default="")
     if best and steps_ns[best] < (1 - MIN_GAIN) * plan_ns:
         return AtEnd(end, plan_ns, steps_ns[best], best)
     return AtEnd(end, plan_ns, plan_ns, "")
 
 
-def _step_ns(problem: PlacementProblem, name: str, options: Options) -> int | None:
+def simple_step_ns(problem: PlacementProblem, name: str, options: Options) -> int | None:
     """The step of a simple solver's placement; None if it has none, or none that is allowed and fits."""
     if name == "all_gpu" and "GPU" not in problem.devices.kinds:
         return None

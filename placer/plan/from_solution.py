@@ -11,7 +11,9 @@ from cost_models.machines import Machine
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
 from placer.plan.baselines import price_baselines
+from placer.plan.if_moved import gain_of_moving
 from placer.plan.notes import (
+    assumed,
     limits_above_memory,
     rates_not_measured,
     results_that_may_differ,
@@ -86,11 +88,13 @@ def expand(
         chosen_because=solution.chosen_because,
         notes=(
             *rates_not_measured(machine),
+            *assumed(machine),
             *used_by_others(machine),
             *graph.notes,
             *constraints.notes,
             *sizes_without_bound(graph, options),
             *limits_above_memory(machine, problem.devices.memory_limit_bytes),
+            *gain_of_moving(graph, machine, options, problem, schedule.step_ns),
             *variables_to_move(graph, options, problem, op_device),
             *results_that_may_differ(graph, problem, op_device, default_device),
         ),

@@ -29,6 +29,11 @@ def rates_not_measured(machine: Machine) -> list[str]:
     return [f"the rates of {machine.name} are from data sheets, not measured."] if machine.from_data_sheets else []
 
 
+def assumed(machine: Machine) -> list[str]:
+    """A note on what is assumed of a machine."""
+    return [f"assumed of {machine.name}: {machine.assumed}."] if machine.assumed else []
+
+
 def used_by_others(machine: Machine) -> list[str]:
     """A note on a machine whose GPUs other programs use."""
     return [f"{machine.used_by_others}."] if machine.used_by_others else []

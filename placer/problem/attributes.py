@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,6 +13,9 @@ import numpy as np
 
 from placer.errors import OptionError
 from placer.problem.op_costs import MAX_FIGURE
+
+MIN_LIKENESS = 0.8
+"""A name that is this like an attribute's, from 0 to 1, is taken for a mistake."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,11 @@ class Attributes:
         return round(self.number(name, default, least=least))
 
     def text(self, name: str, default: str = "") -> str:
-        """A text; numbers are names, too."""
+        """A text."""
         value = self.values.get(name, default)
-        if not isinstance(value, str | Integral):
+        if not isinstance(value, str):
             raise self.error(name, "a text")
-        return str(value)
+        return value
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or False."""
@@ -60,9 +64,11 @@ class Attributes:
         """
         value = self.values.get(name, default)
         if not isinstance(value, Mapping):
-            if not _is_number(value):
-                raise self.error(name, "a number for all devices, or a mapping from devices or kinds of devices to numbers")
-            return [self.whole(name, default)] * len(devices)
+            if not _is_number(value) or not 0 <= value < MAX_FIGURE:
+                raise self.error(
+                    name, f"a number from 0 to {MAX_FIGURE:.2g}, or a mapping from devices or their kinds to numbers"
+                )
+            return [round(value)] * len(devices)
         self._check_devices(name, value, devices, kinds)
         inner = Attributes(f"{self.where}: {name}", value)
         keys = (key if key in value else kind for key, kind in zip(devices, kinds, strict=True))
@@ -74,10 +80,27 @@ class Attributes:
         if value is None:
             return [True] * len(devices)
         listed = value.split() if isinstance(value, str) else value
-        if not isinstance(listed, Sequence) or not listed:
+        if not isinstance(listed, Sequence | Set) or isinstance(listed, bytes) or not listed:
             raise self.error(name, "a list of devices or kinds of devices")
         self._check_devices(name, listed, devices, kinds)
         return [device in listed or kind in listed for device, kind in zip(devices, kinds, strict=True)]
+
+    def check_names(self, known: Sequence[str], elsewhere: Sequence[str]) -> None:
+        """Refuses an attribute that nobody reads but that looks like one which is read. All others are the user's own.
+
+        Args:
+            known: the attributes that are read here.
+            elsewhere: those that are read of other parts of the graph, so that they are in the wrong place here.
+
+        Raises OptionError.
+        """
+        for name in self.values:
+            if name in known or not isinstance(name, str):
+                continue
+            if name in elsewhere:
+                raise self.error(name, f"elsewhere: the attributes here are {', '.join(known)}")
+            if close := get_close_matches(name, known, 1, MIN_LIKENESS):
+                raise OptionError(f"{self.where}: {name} is no attribute; did you mean {close[0]}?")
 
     def _check_devices(self, name: str, named: Any, devices: Sequence[str], kinds: Sequence[str]) -> None:
         known = dict.fromkeys([*devices, *kinds])

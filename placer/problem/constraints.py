@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from cost_models.machines import Machine
+from cost_models.machines import Machine, task_of
+from cost_models.ops import entry_of
 from placer.common.device_spec import parse
 from placer.errors import ConstraintError, DeviceError
 from placer.graph.matching import matching
@@ -49,8 +50,10 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
 
     Variables, arguments and captures stay where TensorFlow has them now, if the plan is for the machine of this process. For
     another machine they are where TensorFlow would put them: arguments on the host; variables and floating-point captures on the
-    first GPU if all their ops can run there. A pin on an argument or capture says where the caller will put it. It must give the
-    exact name, not a glob.
+    first GPU if all their ops can run there. In a cluster, these are the host and the GPUs of the process that calls, and ops
+    that read or change something of a process stay in this one, unless a pin or a scope asks for another.
+
+    A pin on an argument or capture says where the caller will put it. It must give the exact name, not a glob.
 
     Args:
         guess: False lets the plan choose the devices of captured tensors on another machine.
@@ -96,6 +99,7 @@ class _Constrainer:
         pinned = self._pins()
         decided = pinned | self._ends(pinned)
         self._scopes(decided)
+        self._effects()
         allowed = (np.array(self.mask, np.int64)[:, None] >> np.arange(len(self.names))) & 1 == 1
         return Constraints(
             np.array(self.unit, np.int64),
@@ -198,6 +202,13 @@ class _Constrainer:
                 stronger = self.reasons[unit][-1]
                 self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
 
+    def _effects(self) -> None:
+        """Keeps ops that read or change something of a process, such as files, in the one that calls, if nothing forbids it."""
+        own = self._own()
+        for i, op in enumerate(self.ops):
+            if own != self.everything and _is_of_process(op) and self.mask[self.unit[i]] & own:
+                self._narrow(i, own, "location", f"what {op.op_type} reads or changes is of the process that calls")
+
     # -- masks -----------------------------------------------------------------------------------------------------
 
     def _narrow(self, op: int, mask: int, kind: ReasonKind, text: str) -> None:
@@ -215,12 +226,20 @@ class _Constrainer:
         self.unmet.setdefault((_asking(op), why), []).append(op.name)
 
     def _where_made(self, unit: int, op: OpNode) -> int:
-        """One device: the first GPU for what TensorFlow puts on GPUs, else the host, within what the unit may use."""
+        """One device: the first GPU for what TensorFlow puts on GPUs, else the host, within what the unit may use.
+
+        It is a device of the process that calls, if the unit may use one.
+        """
+        may = self.mask[unit] & self._own() or self.mask[unit]
         state = self.graph.resources.get(op.resource)
         wants_gpu = state.kind == "variable" if state else op.role == "capture" and op.signature.outputs[0].dtype in FLOATS
-        free = [d for d in range(len(self.names)) if self.mask[unit] >> d & 1]
+        free = [d for d in range(len(self.names)) if may >> d & 1]
         gpus = [d for d in free if self.machine.devices[d].kind == "GPU"]
         return 1 << (gpus[0] if gpus and wants_gpu else free[0])
+
+    def _own(self) -> int:
+        """The devices of the process that calls."""
+        return sum(1 << d for d, name in enumerate(self.names) if not task_of(name))
 
     def _devices(self, spec: str) -> int:
         request = parse(spec)
@@ -290,6 +309,15 @@ class _Constrainer:
 
     def _device_list(self) -> str:
         return ", ".join(self.names)
+
+
+def _is_of_process(op: OpNode) -> bool:
+    """Whether an op reads or changes something of the process that runs it: its files, its output, objects of its Python code."""
+    entry = entry_of(op.op_type)
+    if entry.unseen_code or op.op_type in ("ReadFile", "MatchingFiles"):
+        return True
+    has_state_as_input = any(spec.dtype == "resource" for spec in op.signature.inputs)
+    return "stateful" in op.flags and "random" not in op.flags and op.op_type != "Assert" and not has_state_as_input
 
 
 def _asking(op: OpNode) -> str:

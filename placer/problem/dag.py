@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from cost_models.machines import Machine, MachineError, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine, MachineError
 from cost_models.transfers import copy_costs
 from placer.errors import OptionError
 from placer.problem.arrays import Bools, Floats, Ints, Part
@@ -20,6 +22,20 @@ from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
 
 MAX_SHOWN = 6
 """The most nodes of a circle that a message lists."""
+OP_ATTRIBUTES = (
+    "time_ns",
+    "dispatch_ns",
+    "compute_ns",
+    "devices",
+    "group",
+    "output_bytes",
+    "persistent_bytes",
+    "workspace_bytes",
+    "count",
+)
+EDGE_ATTRIBUTES = ("bytes", "tensor", "control")
+DEVICE_ATTRIBUTES = ("kind", "task", "memory_bytes", "asynchronous", "threads", "shares_cores", "call_ns", "wake_ns")
+LINK_ATTRIBUTES = ("latency_ns", "ns_per_byte", "interval_ns")
 
 
 def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Part]:
@@ -28,9 +44,13 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
         raise OptionError(f"a {type(dag).__name__} is no directed networkx graph: give a DiGraph or a MultiDiGraph.")
     if not len(dag):
         raise OptionError("the graph has no nodes.")
+    if equal := [name for name, nodes in Counter(map(str, dag)).items() if nodes > 1]:
+        raise OptionError(f"several nodes are called {equal[0]!r}: an op has a name of its own, as text.")
     devices, links = _network_parts(machine) if isinstance(machine, nx.Graph) else _machine_parts(machine)
     order = _execution_order(dag)
     nodes = [Attributes(f"node {name!r}", dag.nodes[name]) for name in order]
+    for node in nodes:
+        node.check_names(OP_ATTRIBUTES, EDGE_ATTRIBUTES)
     stated = np.array([node.by_device("time_ns", devices.names, devices.kinds) for node in nodes], np.float64)
     unit, units = _units(nodes, devices, np.isfinite(stated))
     number = {name: op for op, name in enumerate(order)}
@@ -39,7 +59,8 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
     count = np.array([node.number("count", 1) for node in nodes], np.float64)
     time = np.nan_to_num(stated)  # no number where an op may not be
     dispatch = _by_device(nodes, "dispatch_ns", devices, np.zeros_like(time))
-    computed = np.where(devices.asynchronous, time, np.maximum(0, time - dispatch))
+    compute = _by_device(nodes, "compute_ns", devices, np.where(devices.asynchronous, time, np.maximum(0, time - dispatch)))
+    _check_shares(nodes, devices, stated, dispatch, compute, count)
     workspace = _by_device(nodes, "workspace_bytes", devices, np.zeros_like(time))
     output = np.array([node.whole("output_bytes", 0) for node in nodes])
     made = np.array([tensor.op for tensor in tensors], np.int64)
@@ -55,7 +76,7 @@ def parts_of(dag: nx.DiGraph, machine: Machine | str | nx.Graph) -> dict[str, Pa
             unit=unit,
             time_ns=time.astype(np.int64),
             dispatch_ns=dispatch.astype(np.int64),
-            compute_ns=_by_device(nodes, "compute_ns", devices, computed).astype(np.int64),
+            compute_ns=compute.astype(np.int64),
             count=count,
             workspace_bytes=workspace.astype(np.int64) + output[:, None],
             control_src=np.array([a for a, _ in controls], np.int64),
@@ -92,15 +113,22 @@ def _network_parts(network: nx.Graph) -> tuple[Devices, Links]:
     """The devices and links of a networkx graph of devices."""
     if not len(network):
         raise OptionError("the network has no devices.")
+    if network.is_multigraph():
+        raise OptionError(
+            f"the network is a {type(network).__name__}; give a Graph or a DiGraph, with one link between two devices."
+        )
     names = tuple(network)
     if not all(isinstance(name, str) for name in names):
         raise OptionError(f"the devices of a network have names that are text, unlike {names!r}.")
     nodes = [Attributes(f"device {name!r}", network.nodes[name]) for name in names]
+    for node in nodes:
+        node.check_names(DEVICE_ATTRIBUTES, LINK_ATTRIBUTES)
     kinds = tuple(node.text("kind", _kind_of_name(name)) for node, name in zip(nodes, names, strict=True))
     whole = Attributes("the network", network.graph)
     devices = Devices(
         names=names,
         kinds=kinds,
+        tasks=tuple(node.text("task") for node in nodes),
         memory_limit_bytes=np.array([node.whole("memory_bytes", -1, least=-1) for node in nodes]),
         asynchronous=np.array([node.flag("asynchronous", kind == "GPU") for node, kind in zip(nodes, kinds, strict=True)]),
         threads=np.array([node.whole("threads", 1, least=1) for node in nodes]),
@@ -115,6 +143,7 @@ def _network_parts(network: nx.Graph) -> tuple[Devices, Links]:
         if not network.has_edge(src, dst):
             raise OptionError(f"the network has no link from {src!r} to {dst!r}.")
         link = Attributes(f"link {src!r} -> {dst!r}", network.edges[src, dst])
+        link.check_names(LINK_ATTRIBUTES, DEVICE_ATTRIBUTES)
         cost = {"latency_ns": link.whole("latency_ns", 0), "ns_per_byte": link.number("ns_per_byte", 0)}
         cost["interval_ns"] = link.whole("interval_ns", 0)
         for name, value in cost.items():
@@ -133,8 +162,8 @@ NETWORK_FIELDS = tuple(f.name for f in fields(Devices) if "axes" not in f.metada
 
 
 def _kind_of_name(name: str) -> str:
-    """The kind that a name such as "GPU:0" begins with; "CPU" for other names."""
-    kind, colon, _ = name.partition(":")
+    """The kind in a name such as "GPU:0" or "worker:1/GPU:0"; "CPU" for other names."""
+    kind, colon, _ = name.rpartition("/")[2].partition(":")
     return kind if colon else "CPU"
 
 
@@ -155,6 +184,18 @@ def _by_device(nodes: Sequence[Attributes], name: str, devices: Devices, default
     rows = [node.by_device(name, devices.names, devices.kinds) if name in node.values else absent for node in nodes]
     given = np.array(rows, np.float64)
     return np.where(np.isnan(given), default, given)
+
+
+def _check_shares(
+    nodes: Sequence[Attributes], devices: Devices, stated: Floats, dispatch: Floats, compute: Floats, count: Floats
+) -> None:
+    """Raises OptionError for a share of a time that exceeds it, and for the time of an op that never runs. ``count`` is [N]."""
+    for name, share in (("dispatch_ns", dispatch), ("compute_ns", compute)):
+        for op, device in np.argwhere(share > stated)[:1].tolist():
+            over, time = int(share[op, device]), int(stated[op, device])
+            raise OptionError(f"{nodes[op].where}: {name}={over} must be at most time_ns={time} on {devices.names[device]}.")
+    for op in np.flatnonzero((count == 0) & (np.nan_to_num(stated) > 0).any(axis=1))[:1].tolist():
+        raise nodes[op].error("count", "above 0, since time_ns is; an op that never runs has count=0 and time_ns=0")
 
 
 def _units(nodes: Sequence[Attributes], devices: Devices, timed: Bools) -> tuple[Ints, Units]:
@@ -194,7 +235,10 @@ def _edges(dag: nx.DiGraph, order: Sequence[Any], number: dict[Any, int]) -> tup
         own: dict[Any, _Tensor] = {}
         for k, (_, target, data) in enumerate(_out_edges(dag, name)):
             edge = Attributes(f"edge {name!r} -> {target!r}", data)
+            edge.check_names(EDGE_ATTRIBUTES, OP_ATTRIBUTES)
             if edge.flag("control"):
+                if carried := [each for each in ("bytes", "tensor") if each in data]:
+                    raise edge.error(carried[0], "absent, since an edge with control=True carries no tensor")
                 controls[op, number[target]] = None
                 continue
             stated = edge.whole("bytes") if "bytes" in data else None

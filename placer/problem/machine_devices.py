@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cost_models.machines import Machine
+from cost_models.machines import Machine, host_of, task_of
 from placer.common.device_spec import parse
 from placer.common.units import parse_bytes
 from placer.errors import DeviceError
@@ -24,10 +24,11 @@ def devices_of(machine: Machine, memory_limits: Mapping[str, str | int], *, argu
     return Devices(
         names=tuple(d.name for d in devices),
         kinds=tuple(d.kind for d in devices),
+        tasks=tuple(task_of(d.name) for d in devices),
         memory_limit_bytes=np.array(list(limits(machine, memory_limits).values()), np.int64),
         asynchronous=np.array([d.asynchronous for d in devices], np.bool_),
         threads=np.array([1 if d.asynchronous else d.cores for d in devices], np.int64),
-        shares_cores=np.array([d.kind == "CPU" and machine.link(devices[0].name, d.name) is None for d in devices], np.bool_),
+        shares_cores=np.array([d.kind == "CPU" and machine.link(host_of(d.name), d.name) is None for d in devices], np.bool_),
         call_ns=np.array([d.call_ns for d in devices], np.int64),
         wake_ns=np.array([d.wake_ns for d in devices], np.int64),
         call_overhead_ns=machine.call_overhead_ns + machine.argument_ns * (arguments + captures) + machine.passed_ns * arguments,

@@ -18,6 +18,8 @@ class Devices(Part):
 
     names: tuple[str, ...] = array("D")
     kinds: tuple[str, ...] = array("D")
+    tasks: tuple[str, ...] = array("D", default=lambda devices: [""] * devices)
+    """The process that has each device, such as "worker:1"; "" for the process that makes the calls."""
     memory_limit_bytes: Ints = array("D", default=-1)
     """-1 where there is no limit."""
     asynchronous: Bools = array("D", default=False)
@@ -25,7 +27,7 @@ class Devices(Part):
     threads: Ints = array("D", default=1)
     """Number of ops that a device that is not asynchronous runs at once."""
     shares_cores: Bools = array("D", default=False)
-    """The device is a logical CPU of the host: its ops run on the threads of the first CPU."""
+    """The device is a logical CPU of its host: its ops run on the threads of the host's first CPU."""
     call_ns: Ints = array("D", default=0)
     """Time that a call takes longer if any op is on the device. A call is charged the largest of its devices."""
     wake_ns: Ints = array("D", default=0)
@@ -45,18 +47,24 @@ class Devices(Part):
 
     @derived
     def host(self) -> int:
-        """The device whose memory holds every host view: the first CPU, the first device where there is none."""
+        """The host of the process that makes the calls: the first CPU, the first device where there is none."""
         return self.kinds.index("CPU") if "CPU" in self.kinds else 0
+
+    @derived
+    def hosts(self) -> Ints:
+        """[D]: the device whose memory is host memory for each device: the first CPU of its task, `host` where there is none."""
+        first = {task: d for d, (task, kind) in reversed([*enumerate(zip(self.tasks, self.kinds, strict=True))]) if kind == "CPU"}
+        return np.array([first.get(task, self.host) for task in self.tasks], np.int64)
 
     @derived
     def runner(self) -> Ints:
         """[D]: the device whose threads and stream run the ops of each device."""
-        return np.where(self.shares_cores, self.host, np.arange(len(self)))
+        return np.where(self.shares_cores, self.hosts, np.arange(len(self)))
 
     @derived
     def place_device(self) -> Ints:
         """[P]: the device whose memory a place is in."""
-        return np.append(np.arange(len(self)), np.full(len(self), self.host))
+        return np.append(np.arange(len(self)), self.hosts)
 
     @derived
     def host_place(self) -> Ints:

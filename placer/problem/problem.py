@@ -92,7 +92,7 @@ class PlacementProblem(Frozen):
         - ``dispatch_ns``: the host's share of the time, ``compute_ns``: the device's share, as one number or a mapping. By
           default the host has none, and the device has the rest, or all of it if it is asynchronous.
         - ``devices``: names or kinds of the devices on which it may be; all by default.
-        - ``group``: a name; ops of one group share a device.
+        - ``group``: a text; ops of one group share a device.
         - ``output_bytes``: size of the output, which its out-edges carry; 0 by default.
         - ``persistent_bytes``: size of what it holds for as long as the function lives, such as variables; 0 by default.
         - ``workspace_bytes``: memory that it holds while it runs, as one number or a mapping; 0 by default.
@@ -101,7 +101,7 @@ class PlacementProblem(Frozen):
         Attributes of an edge:
 
         - ``bytes``: size of the tensor on this edge, which is then a tensor of its own.
-        - ``tensor``: a name; the edges from one op with one name carry one tensor, which is copied once to each device.
+        - ``tensor``: a text; the edges from one op with one name carry one tensor, which is copied once to each device.
         - ``control``: True if the edge carries no tensor: the target runs after the source.
 
         Ops run in the order of the nodes, as far as the edges allow.

@@ -71,6 +71,8 @@ def _network(devices: Devices, links: Links) -> nx.DiGraph:
         network.add_node(name, kind=devices.kinds[d], asynchronous=bool(devices.asynchronous[d]))
         if devices.memory_limit_bytes[d] >= 0:
             network.nodes[name]["memory_bytes"] = int(devices.memory_limit_bytes[d])
+        if devices.tasks[d]:
+            network.nodes[name]["task"] = devices.tasks[d]
         for field, default in defaults.items():
             if (value := getattr(devices, field)[d].item()) != default:
                 network.nodes[name][field] = value

@@ -99,12 +99,18 @@ def _places(problem: PlacementProblem, where: list[int]) -> list[list[int]]:
     ]
 
 
+def _host(problem: PlacementProblem, device: int) -> int:
+    """The first CPU of a device's task; the first CPU of all, or device 0, where there is none."""
+    kinds, tasks = problem.devices.kinds, problem.devices.tasks
+    cpus = [d for d in range(problem.num_devices) if kinds[d] == "CPU"]
+    return next((d for d in cpus if tasks[d] == tasks[device]), cpus[0] if cpus else 0)
+
+
 def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
     where = [device[u] for u in problem.ops.unit.tolist()]
     moment = problem.ops.moment.tolist()
     start = problem.consumers.start.tolist()
     ends = problem.consumers.until.tolist()
-    host = problem.devices.kinds.index("CPU") if "CPU" in problem.devices.kinds else 0
     ops = len(where)
     change = [[0] * (ops + 1) for _ in problem.devices.names]
 
@@ -125,7 +131,7 @@ def _peaks(problem: PlacementProblem, device: list[int]) -> list[int]:
         for place, last in until.items():
             if place == src and problem.tensors.shared[t]:
                 continue
-            memory = place if place < problem.num_devices else host
+            memory = place if place < problem.num_devices else _host(problem, place - problem.num_devices)
             if problem.tensors.free[t]:
                 hold(memory, nbytes, 0, ops - 1)
             else:

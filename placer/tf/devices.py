@@ -18,15 +18,8 @@ from cost_models.calibrations import with_calibration
 from cost_models.cpu_names import cpu_name
 from cost_models.host_cores import core_cache_bytes, threads_per_core
 from cost_models.host_memory import host_bytes
-from cost_models.machines import (
-    DEFAULT_CORE_CACHE_BYTES,
-    DEFAULT_THREADS_PER_CORE,
-    Device,
-    Link,
-    Machine,
-    load_machine,
-    shipped_machines,
-)
+from cost_models.machine_files import load_machine, shipped_machines
+from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine
 from placer.common.device_spec import parse
 from placer.common.warning import warn
 from placer.tf.gpu_use import gpu_use

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def trace(fn: Any, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> Trace:
-    """Traces a function for example arguments or TensorSpecs; see `placer.tf.trace.tracing.trace`.
+    """Traces a function for example arguments or TensorSpecs. `build_graph` takes the result in place of the function.
 
     Args:
         fn: the function.
-        *args, **kwargs: of a call of the function; a tf.TensorSpec may replace a tensor.
+        *args: of a call of the function; a tf.TensorSpec may replace a tensor.
+        **kwargs: of the same call.
         devices: the machine to plan for, as in `placer.Options`. Code that asks TensorFlow for GPUs while it is traced is told
             those of that machine. None stands for the devices of this process.
 

@@ -158,7 +158,7 @@ def _read_json(path: Path) -> tuple[OpGraph, Options]:
 
 def of_plan(plan: Placement) -> tuple[OpGraph, Options]:
     """The graph of a plan, and options that plan it for the same machine if that is a shipped one."""
-    from cost_models.machines import shipped_machines
+    from cost_models.machine_files import shipped_machines
 
     return plan.graph, Options(devices=plan.machine if plan.machine in shipped_machines() else None)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.base import CostModel
-from cost_models.machines import Machine, MachineError, load_machine, shipped_machines
+from cost_models.machine_files import load_machine, shipped_machines
+from cost_models.machines import Machine, MachineError
 from cost_models.registry import UnknownCostModelError, cost_model
 from placer.common.clock import counted
 from placer.common.escaping import brief
@@ -208,7 +209,10 @@ def machine_named(named: Machine | str | None) -> Machine | None:
                     f"a machine ({', '.join(shipped_machines())}). Pins keep ops on a device; solver='all_{kind}' places all ops "
                     f"on the {kind.upper()} that have a kernel there."
                 ) from error
-            raise OptionError(f"devices={brief(named)}: {error}{did_you_mean(os.fspath(named), shipped_machines())}") from error
+            hint = did_you_mean(os.fspath(named), shipped_machines())
+            if hint != ".":
+                raise OptionError(f"devices={brief(named)}: no shipped machine has this name{hint}") from error
+            raise OptionError(f"devices={brief(named)}: {error}.") from error
     raise OptionError(
         f"devices={brief(named)} is no machine: give a Machine, the name of a shipped one ({', '.join(shipped_machines())}), "
         "a TOML file, or nothing for the devices of this process. To keep ops on some of its devices, pin them."

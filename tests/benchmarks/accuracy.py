@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and its plots from the step times recorded in tests/data.
+"""Writes docs/accuracy.md, docs/data/accuracy.md and their plots from the step times recorded in tests/data.
 
     python -m tests.benchmarks.ablation
     python -m tests.benchmarks.accuracy
@@ -42,8 +42,12 @@ from tests.benchmarks.recorded import Peak, gpu_peaks, repeated
 from tests.benchmarks.scoring import NOISE, Score
 
 ROOT = Path(__file__).parents[2]
-PAGE, PAGE_TEXT = ROOT / "docs" / "accuracy.md", Path(__file__).with_name("accuracy_page.md")
-"""The page, and its text with a name in braces for each figure."""
+PAGES = {
+    ROOT / "docs" / "accuracy.md": Path(__file__).with_name("accuracy_page.md"),
+    ROOT / "docs" / "data" / "accuracy.md": Path(__file__).with_name("accuracy_data.md"),
+}
+"""The pages, and their texts with a name in braces for each figure."""
+IMAGES = ROOT / "docs" / "images"
 MIN_PLACEMENTS = 10
 """An op type in fewer placements has no row."""
 SCORES = "rank | median | 90%"
@@ -267,13 +271,14 @@ def main() -> None:
         "memory_elsewhere": table("records | placements | median error | within 15% | at most 5% too low", memory_elsewhere()),
         "worst": table("machine | workload | placement | kind | measured ms | predicted ms | error", worst(every)),
     }
-    PAGE.write_text(PAGE_TEXT.read_text().format(**figures))
+    for page, text in PAGES.items():
+        page.write_text(text.read_text().format(**figures))
     points: Points = {
         name: [(each.measured, each.predicted) for machine in SETS for each in found[machine]]
         for name, found in zip(("other ops measured", "formulas alone", "TensorFlow's own"), models.values(), strict=True)
     }
-    (PAGE.parent / "images" / "accuracy.svg").write_text(scatter(points))
-    (PAGE.parent / "images" / "accuracy_errors.svg").write_text(errors_plot(points))
+    (IMAGES / "accuracy.svg").write_text(scatter(points))
+    (IMAGES / "accuracy_errors.svg").write_text(errors_plot(points))
 
 
 if __name__ == "__main__":

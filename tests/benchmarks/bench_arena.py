@@ -1,4 +1,4 @@
-"""Makes the tables of docs/arena.md: plans of the shipped graphs when memory limits bind, and all solvers on them.
+"""Makes the tables of docs/data/arena.md: plans of the shipped graphs when memory limits bind, and all solvers on them.
 
 Run: python -m tests.benchmarks.bench_arena [--objectives total_cost step_time] [--seconds 10] [--results FILE] [--write]
 
@@ -17,7 +17,7 @@ from placer.common.units import format_bytes, format_ns
 from placer.graph.shipped import shipped_graphs
 from placer.research.arena.scores import ProblemScores, Score
 
-PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
+PAGE = Path(__file__).parents[2] / "docs" / "data" / "arena.md"
 SHARE = 0.5
 OBJECTIVES = {"total_cost": ("total cost", ["auto"]), "step_time": ("step time", None)}
 """By objective: the name of its table, and the solvers that run."""

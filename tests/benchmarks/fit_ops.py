@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from cost_models.analytic import AnalyticModel
 from cost_models.exports import import_json
-from cost_models.machines import Device, Machine, load_machine, parse_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Device, Machine, parse_machine
 from cost_models.measurements import Row
 from cost_models.ops import entry_of
 from cost_models.ops.work import Timed, Times

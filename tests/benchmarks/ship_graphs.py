@@ -16,7 +16,7 @@ import keras
 
 import placer
 from cost_models.auto import shipped_model
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from examples.workloads import Size, Workload, detector, encoder_training, lstm_then_wide, recommender_training, resnet50_training
 from placer.graph import shipped
 from placer.options import Options

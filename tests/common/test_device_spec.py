@@ -57,9 +57,9 @@ def test_a_spec_matches_its_own_device_and_names_read_back(spec: DeviceSpec) -> 
         return
     assert spec.matches(spec.full)
     assert parse(spec.full).full == spec.full
-    local = spec.job in (None, "localhost") and not spec.replica and not spec.task
+    has_short_name = not spec.replica and not (spec.job in (None, "localhost") and spec.task)
     if spec.type != "XLA_CPU":  # needs "device:" before it, which a short name leaves out
-        assert spec.matches(parse(spec.full).short) == local
+        assert spec.matches(parse(spec.full).short) == has_short_name
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,27 @@ def test_a_spec_matches_its_own_device_and_names_read_back(spec: DeviceSpec) -> 
         ("/job:localhost/replica:0/task:0", "CPU:0", True),
         ("/job:worker/GPU:0", "GPU:0", False),
         ("/job:worker", "/job:worker/task:3/device:CPU:0", True),
+        ("worker:3/CPU", "worker:3/CPU:1", True),
+        ("worker:3/CPU", "worker:2/CPU:1", False),
+        ("CPU", "worker:3/CPU:1", True),
+        ("CPU:1", "worker:3/CPU:1", False),
     ],
 )
 def test_matches(spec: str, name: str, allowed: bool) -> None:
     assert parse(spec).matches(name) is allowed
 
 
-@pytest.mark.parametrize("text", ["GP:0", "GPU:", "GPU:x", "GPU:-1", "GPU:0:1", "job:", "task:a", "GPU :0", "/CPU:0/GPU:0", "0"])
+@pytest.mark.parametrize(
+    "text",
+    ["GP:0", "GPU:", "GPU:x", "GPU:-1", "GPU:0:1", "job:", "task:a", "GPU :0", "/CPU:0/GPU:0", "0", "worker:1", "CPU:0/worker:1"],
+)
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(OptionError):
         parse(text)
 
 
 def test_names() -> None:
-    assert [parse(t).short for t in ("", "/device:GPU:*", "/job:a/cpu:3")] == ["", "GPU", "CPU:3"]
+    assert [parse(t).short for t in ("", "/device:GPU:*", "/job:a/cpu:3")] == ["", "GPU", "a:0/CPU:3"]
     assert parse("GPU:1").full == "/job:localhost/replica:0/task:0/device:GPU:1"
+    assert parse("worker:2/GPU:1").full == "/job:worker/replica:0/task:2/device:GPU:1"
+    assert parse("/job:worker/replica:0/task:2/device:GPU:1").short == "worker:2/GPU:1"

@@ -18,7 +18,8 @@ import placer
 from cost_models.base import OpSignature
 from cost_models.cache import cache_folder
 from cost_models.calibrations import calibration_file, save_calibration, with_calibration, with_constants
-from cost_models.machines import Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine
 from cost_models.measurements import Measurement
 from cost_models.measuring import calibration, links
 from cost_models.measuring.calibration import Calibration

@@ -16,7 +16,7 @@ import tensorflow as tf
 import placer
 from cost_models.auto import installed_tensorflow
 from cost_models.base import OpSignature, TensorSpec
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from cost_models.measurements import Measurement, Row
 from cost_models.measuring import chains, timing
 from cost_models.measuring.chains import Bench, plain_graphs

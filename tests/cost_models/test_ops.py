@@ -16,7 +16,7 @@ from tensorflow.python.framework import kernels, op_def_registry
 import cost_models.ops
 from cost_models.auto import shipped_model
 from cost_models.base import OpSignature, TensorSpec
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from cost_models.measurements import signature_of, signature_text
 from cost_models.ops import (
     FAMILIES,

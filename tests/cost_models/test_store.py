@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from cost_models.auto import auto_model
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.exports import export_json, import_json
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from cost_models.measurements import Measurement, Row, signature_text
 from cost_models.store import Store, StoreError
 from placer.problem.op_costs import MAX_FIGURE

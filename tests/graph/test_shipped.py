@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import placer
-from cost_models.machines import shipped_machines
+from cost_models.machine_files import shipped_machines
 from placer.errors import OptionError
 from placer.graph import shipped
 from placer.graph.shipped import ENDING, shipped_graph, shipped_graphs

@@ -6,7 +6,8 @@ import itertools
 from dataclasses import replace
 
 from cost_models.base import OpCost, OpSignature
-from cost_models.machines import Device, Link, Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Device, Link, Machine
 
 
 def two_cpus(link_latency_ns: int = 1_000) -> Machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -17,7 +18,10 @@ from tests.helpers.changed import changed
 def random_problem(
     rng: np.random.Generator, *, devices: int, ops: int, units: int, limits: bool, forced: float = 0.2
 ) -> PlacementProblem:
-    """A problem with a CPU, then GPUs (or a second CPU), hyperedges, both memory kinds, control edges and forced units."""
+    """A problem with a CPU, then GPUs (or more CPUs), hyperedges, both memory kinds, control edges and forced units.
+
+    In a third of the problems, the devices from the first of the further CPUs on are a worker's.
+    """
     kinds = ("CPU", *(str(rng.choice(["GPU", "GPU", "CPU"])) for _ in range(devices - 1)))
     gpu = np.array([kind == "GPU" for kind in kinds])
     unit = rng.integers(units, size=ops)
@@ -48,7 +52,7 @@ def random_problem(
     until = np.clip(moment[np.array(consumers, np.int64)] + rng.integers(-1, 3, size=entries), made, ops - 1)
     dispatch = rng.integers(0, 100, size=(ops, devices))
     compute = rng.integers(0, 400, size=(ops, devices)) * np.array([1, 1, 1, 30, 150])[rng.integers(5, size=(ops, 1))]
-    return PlacementProblem(
+    problem = PlacementProblem(
         devices=Devices(
             names=tuple(f"{kind}:{kinds[:i].count(kind)}" for i, kind in enumerate(kinds)),
             kinds=kinds,
@@ -102,6 +106,11 @@ def random_problem(
             interval_ns=np.where(slow > 0, rng.integers(0, 30), 0),
         ),
     )
+    if "CPU" in kinds[1:] and rng.random() < 1 / 3:
+        first = kinds.index("CPU", 1)
+        tasks = [""] * first + ["worker:0"] * (devices - first)
+        problem = replace(problem, devices=replace(problem.devices, tasks=tuple(tasks)))
+    return problem
 
 
 def _other_order(rng: np.random.Generator, ops: int, edges: list[tuple[int, int]]) -> Ints:

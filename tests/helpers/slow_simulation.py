@@ -97,7 +97,7 @@ class _Step:
             return at, at
         wide = problem.ops.compute_ns[op, d] > 20_000 * runs and not problem.ops.serial[op]
         small = not wide and problem.ops.time_ns[op, d] < 3_000 * runs
-        runner = problem.devices.kinds.index("CPU") if problem.devices.shares_cores[d] else d
+        runner = int(problem.devices.hosts[d]) if problem.devices.shares_cores[d] else d
         threads = self.threads[runner]
         thread = threads.index(min(threads))
         start = max(at, threads[thread])

@@ -92,6 +92,7 @@ def test_what_is_placed_and_loaded_runs_by_its_plans(kind: str, tmp_path: Path, 
     assert not [note for plan in placed.plans.values() for note in plan.notes if "not used" in note]
     loaded = placer.load(out)
     assert loaded.signatures.keys() == placed.plans.keys()
+    assert all(plan.graph.name == name for name, plan in placed.plans.items())
     serve = loaded.signatures["serving_default"]
     np.testing.assert_allclose(serve(x=X)["y"], np.tanh(X.numpy() @ W), rtol=1e-5)
     observation = serve.observe(x=X)

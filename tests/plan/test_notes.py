@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.common.units import format_ns
 from tests.helpers.graphs import layers
 from tests.helpers.machines import two_cpus
 
@@ -45,6 +46,30 @@ def test_an_assumed_trip_count_is_said() -> None:
 
     notes = placer.solve(placer.build_graph(until, tf.ones([2])), "h100").notes
     assert any("counts as 10" in note for note in notes)
+
+
+def test_what_moving_variables_would_gain_is_said_and_comes_true() -> None:
+    weights = tf.Variable(tf.ones([64, 8]))
+    graph = placer.build_graph(lambda x: tf.nn.relu(x @ weights), tf.zeros([2, 64]), devices="h100")
+    (note,) = (note for note in placer.solve(graph, "h100").notes if note.startswith('variables="move"'))
+    moved = placer.solve(graph, "h100", variables="move")
+    assert note.count(format_ns(moved.step_time_ns)) == 1
+    assert not any(note.startswith('variables="move"') for note in moved.notes)
+
+
+def test_rounds_and_sizes_of_a_graph_are_not_given_again_with_other_numbers() -> None:
+    def loop(x: Any, n: Any) -> Any:
+        for _ in tf.range(n):
+            x = tf.tanh(x)
+        return x
+
+    types = (tf.TensorSpec([None, 8], name="x"), tf.TensorSpec([], tf.int32, name="n"))
+    graph = placer.build_graph(loop, *types, devices="h100", rounds={"while*": 20}, sizes={"x": 64})
+    for same in ({"rounds": {"while*": 20}}, {"sizes": {"x": 64}}, {"sizes": {"x": [64, 8]}}):
+        placer.solve(graph, "h100", **same)
+    for other in ({"rounds": {"while*": 300}}, {"sizes": {"x": 32}}):
+        with pytest.raises(placer.OptionError, match="are not those of the graph: it was made with others"):
+            placer.solve(graph, "h100", **other)
 
 
 def test_a_compiled_function_is_solved_as_a_whole() -> None:

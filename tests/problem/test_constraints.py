@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.base import TensorSpec
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from placer.errors import ConstraintError, DeviceError, OptionError
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
@@ -175,6 +176,36 @@ def test_ends_stay_where_they_are_here_and_where_tensorflow_puts_them_elsewhere(
     assert where["unknown"] == where["ids"] == {"CPU:0"}
     assert where["x"] == ({"GPU:0"} if here else {"CPU:0"})
     assert where["table"] == ({"CPU:0"} if here else {"GPU:0"})
+
+
+def test_in_a_cluster_what_is_of_a_process_stays_with_the_caller(tmp_path: Path) -> None:
+    described = 'client = "cpu2"\n[[workers]]\naddress = "a:1"\nmachine = "h100"\n'
+    (tmp_path / "cluster.toml").write_text(described)
+    cluster = load_machine(tmp_path / "cluster.toml")
+    worker = {"worker:0/CPU:0", "worker:0/GPU:0"}
+    b = GraphBuilder()
+    b.argument("x", floats(4))
+    b.variable("v", 64)
+    b.op("print", "PrintV2", ["x"], (), flags=("stateful",))
+    b.op("pinned", "PrintV2", ["x"], (), flags=("stateful",))
+    b.op("scoped", "PrintV2", ["x"], (), flags=("stateful",), requested_device="/job:worker/task:0")
+    b.op("file", "ReadFile", ["x"])
+    b.op("assert", "Assert", ["x"], (), flags=("stateful",))
+    b.op("draw", "RandomUniform", ["x"], flags=("stateful", "random"))
+    b.read("read", "v", floats(4), flags=("stateful",))
+    b.op("sum", "AddV2", ["x", "read"])
+    b.op("here", "Tanh", ["sum"], requested_device="/CPU:0")
+    graph = b.build("here")
+    found = constrain(graph, cluster, Options(variables="move", pins={"pinned": "worker:0/GPU:0"}))
+    allowed = {name: devices(graph, found, name, cluster) for name in graph.graph}
+    for name in ("x", "print", "file", "here"):
+        assert allowed[name] == {"CPU:0"}
+    assert allowed["pinned"] == {"worker:0/GPU:0"}
+    assert allowed["scoped"] == worker
+    for name in ("assert", "draw", "read", "sum"):
+        assert allowed[name] == {"CPU:0", *worker}
+    stays = constrain(graph, cluster, Options())
+    assert devices(graph, stays, "read", cluster) == {"CPU:0"}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["CPU", "GPU", "GPU:0", "GPU:1", "CPU:0", ""]), st.booleans()), min_size=1, max_size=6))

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.base import TensorSpec
-from cost_models.machines import Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine
 from cost_models.overrides import Override, OverrideModel
 from cost_models.registry import cost_model
 from placer.errors import DeviceError, InfeasibleError, OptionError

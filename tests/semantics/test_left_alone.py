@@ -95,13 +95,23 @@ def test_a_call_under_a_strategy_is_told_from_one_outside(make: Callable[[], Any
 
     if outside_first:
         outside()
-    for run in (lambda: placed(X), lambda: strategy.run(placed, (X,))):
-        with pytest.warns(placer.PlacementWarning, match="called under a distribution strategy"), strategy.scope():
-            found = strategy.experimental_local_results(run())
-        np.testing.assert_allclose(found[0], X * 2.0)
-        with pytest.raises(placer.PlanError, match="left as it is"):
-            _ = placed.placement
+    with pytest.warns(placer.PlacementWarning, match="called under a distribution strategy"), strategy.scope():
+        np.testing.assert_allclose(placed(X), X * 2.0)
+    with pytest.raises(placer.PlanError, match="left as it is"):
+        _ = placed.placement
+    for result in strategy.experimental_local_results(strategy.run(placed, (X,))):
+        np.testing.assert_allclose(result, X * 2.0)
+    assert "A distribution strategy" in placed.placement.notes[0] or "replicas" in placed.placement.notes[0]
     outside()
+    assert not any("replica" in note for note in placed.placement.notes)
+
+
+def test_replicas_of_a_strategy_that_is_not_planned_for_are_left_alone() -> None:
+    placed = placer.place(lambda x: x * 2.0, devices=two_cpus())
+    strategy = central_storage()
+    with pytest.warns(placer.PlacementWarning, match="called under a distribution strategy"):
+        found = strategy.experimental_local_results(strategy.run(placed, (X,)))
+    np.testing.assert_allclose(found[0], X * 2.0)
 
 
 @pytest.mark.parametrize("inside", [False, True])

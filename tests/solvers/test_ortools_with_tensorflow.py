@@ -11,8 +11,7 @@ TENSORFLOW = """
 import tensorflow as tf
 """
 ORTOOLS = """
-from ortools.graph.python import max_flow
-from ortools.sat.python import cp_model
+from placer.solvers.primitives.loaded_ortools import cp_model, max_flow, model_builder
 """
 USE = """
 def solve():
@@ -26,6 +25,12 @@ def solve():
     for tail, head, capacity in ((0, 1, 5), (0, 2, 4), (1, 3, 3), (2, 3, 6), (1, 2, 2)):
         flow.add_arc_with_capacity(tail, head, capacity)
     assert flow.solve(0, 3) == flow.OPTIMAL
+    program = model_builder.Model()
+    y = [program.new_num_var(0, 1, f"y{i}") for i in range(20)]
+    program.add(sum(i * v for i, v in enumerate(y)) <= 50)
+    program.maximize(sum((3 * i % 7) * v for i, v in enumerate(y)))
+    simplex = model_builder.Solver("GLOP")
+    assert simplex.solve(program) == model_builder.SolveStatus.OPTIMAL and simplex.objective_value >= solver.objective_value
     return round(solver.objective_value), flow.optimal_flow()
 
 def step():

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.cpu_names import cpu_generation, cpu_name, without_generation
-from cost_models.machines import Machine, load_machine, parse_machine, shipped_machines
+from cost_models.machine_files import load_machine, shipped_machines
+from cost_models.machines import Machine, parse_machine
 from placer.tf.devices import full_name, local_machine, machine_of, process_devices, reserve_bytes
 
 

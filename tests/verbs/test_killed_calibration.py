@@ -15,7 +15,8 @@ import pytest
 import placer
 from cost_models.base import OpSignature, TensorSpec
 from cost_models.calibrations import calibration_file, save_calibration
-from cost_models.machines import Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Machine
 from cost_models.measurements import Measurement, Row
 from cost_models.measuring.calibration import Calibration
 from cost_models.store import Store

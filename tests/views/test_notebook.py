@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from placer.common.units import format_bytes, format_ns
 from placer.plan.verdict import TimedCandidate, Verdict
 from placer.tf.run.observing import Mismatch, Observation

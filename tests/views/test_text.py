@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from cost_models.base import OpCost, OpSignature
-from cost_models.machines import Device, Machine, load_machine
+from cost_models.machine_files import load_machine
+from cost_models.machines import Device, Machine
 from placer.command.main import main
 from placer.common.units import format_ns
 from placer.errors import OptionError

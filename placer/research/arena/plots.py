@@ -12,7 +12,7 @@ from placer.common.gap import relative_gap
 from placer.errors import OptionError
 from placer.research.arena.records import Record, limit_text
 from placer.research.arena.scores import fits, performance_profiles, scored
-from placer.research.arena.statistics import LEVEL, Blocks, rank_test
+from placer.research.arena.statistics import LEVEL, Blocks, blocks_text, rank_test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,6 +99,10 @@ def gaps(records: Sequence[Record], others: Sequence[Record] = (), picture: Pict
 
 def ranks(blocks: Blocks, picture: Picture = "svg") -> bytes:
     """See `Comparison.ranks`."""
+    if blocks.untestable:
+        figure = _figure(7.0, 1.0)
+        figure.text(0.5, 0.5, blocks.untestable, ha="center", va="center", fontsize=8, wrap=True)
+        return _drawn(figure, picture)
     test = rank_test(blocks)
     ranked = list(test.mean_rank.items())
     style = styles(blocks.labels)
@@ -126,9 +130,8 @@ def ranks(blocks: Blocks, picture: Picture = "svg") -> bytes:
     axes.xaxis.tick_top()
     for side in ("left", "right", "bottom"):
         axes.spines[side].set_visible(False)
-    unit = "problems" if blocks.over == "problems" else "problems and seeds"
     distance = f"critical difference {test.critical_difference:.2f} ({1 - LEVEL:.0%}, Nemenyi)"
-    axes.set_title(f"mean rank over {test.blocks} {unit}; {distance}", fontsize=8)
+    axes.set_title(f"mean rank over {blocks_text(test.blocks, blocks.over)}; {distance}", fontsize=8)
     return _drawn(figure, picture)
 
 

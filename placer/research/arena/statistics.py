@@ -24,6 +24,16 @@ Over: TypeAlias = Literal["problems", "seeds"]
 LEVEL = 0.05
 """Differences are significant if they are less probable than this by chance."""
 RESAMPLES = 9_999
+BLOCK: Mapping[Over, tuple[str, str]] = {
+    "problems": ("problem", "problems"),
+    "seeds": ("pair of a problem and a seed", "pairs of a problem and a seed"),
+}
+"""The words for one block and for several."""
+
+
+def blocks_text(count: int, over: Over) -> str:
+    """So many blocks, such as "1 problem" or "3 problems"."""
+    return f"{count} {BLOCK[over][count != 1]}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,21 @@ class Blocks:
     values_ns: Floats
     """[B, K]: the objective; inf where no answer meets all limits. Some answer does in every block."""
     over: Over
+    excluded: int = 0
+    """The number of blocks that do not count: a solver has no run in them, or no run has an answer that meets all limits."""
+
+    @property
+    def untestable(self) -> str:
+        """Why there is nothing to test, as a sentence; empty if there is something."""
+        if len(self.labels) < 2:
+            return (
+                f"There is nothing to test: there {'is one solver' if self.labels else 'are no runs'}, and a test compares two."
+            )
+        if not len(self.values_ns):
+            return (
+                f"There is nothing to test: no {BLOCK[self.over][0]} has a run of every solver and an answer within all limits."
+            )
+        return ""
 
     @classmethod
     def of(cls, records: Sequence[Record], over: Over = "problems") -> Blocks:
@@ -58,16 +83,19 @@ class Blocks:
             by_solver.setdefault(named[contestant(run)], {})[run["seed"]] = run["objective_ns"] if fits(run) else np.inf
         names = tuple(dict.fromkeys(named.values()))
         rows: list[list[float]] = []
+        considered = 0
         for by_solver in by_problem.values():
             values = [by_solver.get(name, {}) for name in names]
+            seeds = dict.fromkeys(seed for of_seed in values for seed in of_seed)
+            considered += 1 if over == "problems" else len(seeds)
             if over == "problems" and all(values):
                 rows.append([_median(list(of_seed.values())) for of_seed in values])
             elif over == "seeds":
-                seeds = dict.fromkeys(seed for of_seed in values for seed in of_seed)
                 of_seeds = [dict.fromkeys(seeds, *v.values()) if len(v) == 1 else v for v in values]
                 rows += [[v[seed] for v in of_seeds] for seed in seeds if all(seed in v for v in of_seeds)]
         table = np.array(rows, float).reshape(len(rows), len(names))
-        return cls(names, table[np.isfinite(table).any(axis=1)], over)
+        kept = table[np.isfinite(table).any(axis=1)]
+        return cls(names, kept, over, considered - len(kept))
 
 
 @dataclass(frozen=True)
@@ -96,7 +124,8 @@ class RankTest:
     """Friedman's test of all solvers, and Nemenyi's test of each two."""
 
     mean_rank: Mapping[str, float]
-    """By label, the lowest first. In each block the lowest value has rank 1; equal values share the mean of their ranks."""
+    """By label, the lowest first. In each block the lowest value has rank 1; equal values share the mean of their ranks. NaN
+    without blocks."""
     blocks: int
     chi_squared: float
     """Friedman's statistic; NaN with less than three solvers or less than two blocks."""
@@ -151,7 +180,7 @@ def rank_test(blocks: Blocks) -> RankTest:
     """
     stats = _scipy_stats()
     count, solvers = blocks.values_ns.shape
-    mean = stats.rankdata(blocks.values_ns, axis=1).mean(axis=0) if count else np.ones(solvers)
+    mean = stats.rankdata(blocks.values_ns, axis=1).mean(axis=0) if count else np.full(solvers, np.nan)
     chi_squared = p = np.nan
     if solvers > 2 and count > 1:
         equal = (blocks.values_ns == blocks.values_ns[:, :1]).all()

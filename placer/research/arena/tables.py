@@ -9,7 +9,7 @@ import numpy as np
 from placer.common.units import format_bytes, format_ns
 from placer.research.arena.records import Record, labels
 from placer.research.arena.scores import ProblemScores, Score, scored
-from placer.research.arena.statistics import LEVEL, Blocks, paired_tests, rank_test
+from placer.research.arena.statistics import LEVEL, Blocks, blocks_text, paired_tests, rank_test
 from placer.research.arena.table_styles import TableStyle, heading, sentence, write_table
 
 NEAR_BEST_TOL = 0.01
@@ -116,12 +116,14 @@ def over_problems(records: Sequence[Record], others: Sequence[Record] = (), styl
 
 
 def of_tests(blocks: Blocks, reference: str | None = None, style: TableStyle = "text") -> str:
-    """Mean ranks with Friedman's and Nemenyi's tests, then a row for each of `paired_tests`.
+    """Mean ranks with Friedman's and Nemenyi's tests, then a row for each of `paired_tests`; or why there is nothing to test.
 
     Raises OptionError if SciPy is not installed, or if there is no solver `reference`.
     """
     ranks, pairs = rank_test(blocks), paired_tests(blocks, reference)
-    unit = "problems" if blocks.over == "problems" else "pairs of a problem and a seed"
+    if blocks.untestable:
+        return sentence(blocks.untestable, style)
+    left_out = f"Without {blocks_text(blocks.excluded, blocks.over)}: a solver has no run there, or no answer meets all limits."
     friedman = f"Friedman: p = {_p(ranks.p)}" if np.isfinite(ranks.p) else "Friedman: needs three solvers and two blocks"
     apart = f"Nemenyi: mean ranks differ significantly from {ranks.critical_difference:.2f} on"
     level = f"{1 - LEVEL:.0%}"
@@ -139,9 +141,10 @@ def of_tests(blocks: Blocks, reference: str | None = None, style: TableStyle = "
         for pair, interval in zip(pairs, intervals, strict=True)
     ]
     parts = [
-        heading(f"Mean ranks over {ranks.blocks} {unit}", style),
+        heading(f"Mean ranks over {blocks_text(ranks.blocks, blocks.over)}", style),
         write_table(["solver", "mean rank"], [[name, f"{rank:.2f}"] for name, rank in ranks.mean_rank.items()], style),
         sentence(f"{friedman}. {apart} ({level}).", style),
+        *([sentence(left_out, style)] if blocks.excluded else []),
         heading("Wilcoxon's signed-rank test of two solvers", style),
         write_table(["solvers", "wins", "ties", "losses", "ratio", f"{level} interval", "p", "p (Holm)", ""], rows, style),
     ]

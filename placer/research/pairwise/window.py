@@ -61,7 +61,7 @@ def decide_anew(search: LocalSearch, memory: Memory, free: list[int], allowed: B
         deadline: the `time.perf_counter` value at which the search ends, or soon after.
         seed: of the solver.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     core, inside = search.core, set(free)
     edges = [(v, u) for v in free for u in core.table[v] if v < u and u in inside]
@@ -124,7 +124,7 @@ def _outer(search: LocalSearch, variable: int, inside: set[int]) -> Floats:
 
 def any_that_fit(memory: Memory, *, seconds: float, seed: int) -> tuple[Ints | None, bool]:
     """Values [V] that fit, whatever they cost, or None; and whether it is proven that there are none."""
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     core = memory.core
     model = cp_model.CpModel()
@@ -149,7 +149,7 @@ def _limit(model: CpModel, takes: dict[int, list[IntVar]], values: dict[int, Int
         memory: of the core.
         room: [T].
     """
-    from ortools.sat.python.cp_model import LinearExpr
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     core = memory.core
     numbers = np.concatenate([core.start[v] + values[v] for v in takes])
@@ -164,4 +164,6 @@ def _limit(model: CpModel, takes: dict[int, list[IntVar]], values: dict[int, Int
     flat = [take for v in takes for take in takes[v]]
     for moment in np.flatnonzero(most_held > room[moments]).tolist():
         users = np.flatnonzero(held[:, moment])
-        model.add(LinearExpr.weighted_sum([flat[i] for i in users], held[users, moment].tolist()) <= int(room[moments[moment]]))
+        model.add(
+            cp_model.LinearExpr.weighted_sum([flat[i] for i in users], held[users, moment].tolist()) <= int(room[moments[moment]])
+        )

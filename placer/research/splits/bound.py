@@ -75,7 +75,7 @@ def packing_bound_ns(problem: SplitProblem, at_most_ns: int, *, seconds: float, 
         seconds: time limit of the constraint solver.
         seed: of the constraint solver.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     # Times are in the largest unit that divides them all: those of published layers are whole microseconds.
     grain = max(1, int(np.gcd.reduce(problem.unit_time_ns, axis=None)))

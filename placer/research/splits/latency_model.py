@@ -19,7 +19,7 @@ def decide_anew(problem: SplitProblem, device: Ints, free: Bools, *, seconds: fl
         seconds: time limit.
         seed: of the solver.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     model: Any = cp_model.CpModel()
     k, supported = problem.accelerators, problem.unit_supported.tolist()

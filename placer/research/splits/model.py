@@ -47,7 +47,7 @@ def decide_anew(
         seed: of the solver.
         at_least_ns: a known lower bound.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     model: Any = cp_model.CpModel()
     k, chosen, time = problem.accelerators, np.flatnonzero(free).tolist(), problem.unit_time_ns.tolist()
@@ -104,7 +104,7 @@ def solve(model: Any, *, seconds: float, seed: int) -> tuple[Any, int]:
     Returns:
         The solver, which has the values of the best solution, or None if it found no solution; a lower bound on the objective.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     solver: Any = cp_solver(seconds=seconds, seed=seed, workers=WORKERS)
     status = cp_search(solver, model)

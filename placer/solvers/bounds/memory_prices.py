@@ -155,7 +155,7 @@ class MemoryPrices:
 
     def _maximise_planes(self, box: float) -> tuple[Floats, float] | None:
         """The prices in the box that maximise the lowest plane, and its height there, in ns; None if the linear program fails."""
-        from ortools.linear_solver.python import model_builder
+        from placer.solvers.primitives.loaded_ortools import model_builder
 
         device, moment = np.array(self.moments).T
         limit = self.problem.devices.memory_limit_bytes[device]

@@ -328,7 +328,7 @@ class StepProgram:
 
     def minimum_ns(self) -> tuple[int, Floats | None]:
         """A bound on the optimum, in ns, and the share of each unit on side 1; 0 and None if the program is not solved."""
-        from ortools.linear_solver.python import model_builder
+        from placer.solvers.primitives.loaded_ortools import model_builder
 
         rows = self._rows
         row, column, value = np.concatenate(rows.row), np.concatenate(rows.column), np.concatenate(rows.value)

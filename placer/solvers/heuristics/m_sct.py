@@ -89,7 +89,7 @@ def _copy_is_saved(time: Floats, producer: Ints, consumer: Ints, copy: Floats) -
     The program minimises the makespan on an unlimited number of devices. The edges out of one op may save one copy together, and
     so may the edges into one op.
     """
-    from ortools.linear_solver.python import model_builder
+    from placer.solvers.primitives.loaded_ortools import model_builder
 
     program = model_builder.Model()  # type: ignore[no-untyped-call]
     start = [program.new_num_var(0, math.inf, "") for _ in time]

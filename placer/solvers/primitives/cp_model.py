@@ -39,7 +39,7 @@ class Model:
     """The problem as a CP-SAT model: a literal for each unit and device, and a charge for each possible copy."""
 
     def __init__(self, problem: PlacementProblem) -> None:
-        from ortools.sat.python import cp_model
+        from placer.solvers.primitives.loaded_ortools import cp_model
 
         spend(1_000 + 20 * problem.num_ops * problem.num_devices)
         self._problem = problem

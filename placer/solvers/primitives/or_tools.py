@@ -34,9 +34,7 @@ MAX_STOP_S = 0.5
 
 def load() -> None:
     """Imports OR-Tools, so that the first search need not: that takes some tenths of a second."""
-    from ortools.graph.python import max_flow  # noqa: F401
-    from ortools.linear_solver.python import model_builder  # noqa: F401
-    from ortools.sat.python import cp_model  # noqa: F401
+    from placer.solvers.primitives.loaded_ortools import cp_model, max_flow, model_builder  # noqa: F401
 
 
 class Running(Generic[T]):
@@ -79,7 +77,7 @@ def cp_solver(*, seconds: float, seed: int, workers: int = 1, repeatable: bool =
         repeatable: limits the deterministic time in any case, so that the search usually ends before its time limit.
         parameters: fields of CP-SAT's `SatParameters`.
     """
-    from ortools.sat.python import cp_model
+    from placer.solvers.primitives.loaded_ortools import cp_model
 
     solver = cp_model.CpSolver()
     seconds = max(0.0, min(seconds, remaining_s()))
@@ -109,7 +107,7 @@ def linear_optimum(program: LinearModel, parameters: str = "") -> LinearSolver |
         program: what to solve.
         parameters: of GLOP, in the text format of `GlopParameters`.
     """
-    from ortools.linear_solver.python import model_builder
+    from placer.solvers.primitives.loaded_ortools import model_builder
 
     add_work_s(LINEAR_S)
     simplex = model_builder.Solver("GLOP")
@@ -134,7 +132,7 @@ def least_cut(tail: Ints, head: Ints, capacity: Ints, *, source: int, sink: int,
     Raises:
         ValueError: the sum of the capacities exceeds 64 bits.
     """
-    from ortools.graph.python import max_flow
+    from placer.solvers.primitives.loaded_ortools import max_flow
 
     flow = max_flow.SimpleMaxFlow()
     flow.add_arcs_with_capacity(tail, head, capacity)

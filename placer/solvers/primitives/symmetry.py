@@ -21,7 +21,8 @@ def interchangeable(problem: PlacementProblem) -> list[list[int]]:
 
 
 def _alike(problem: PlacementProblem, a: int, b: int) -> bool:
-    if problem.devices.host in (a, b) or (problem.devices.kinds[a] == "CPU") != (problem.devices.kinds[b] == "CPU"):
+    hosts, kinds = problem.devices.hosts, problem.devices.kinds
+    if a in hosts or b in hosts or hosts[a] != hosts[b] or (kinds[a] == "CPU") != (kinds[b] == "CPU"):
         return False
     by_device = (
         problem.devices.memory_limit_bytes,

@@ -74,7 +74,7 @@ def holds_anything(problem: PlacementProblem) -> Bools:
     """[D]: whether no move to the device can exceed a limit: its own, or the host's for values that it keeps in host memory."""
     limits = problem.devices.memory_limit_bytes
     enough = (limits < 0) | (limits >= everything_bytes(problem))
-    result: Bools = enough & enough[problem.devices.host]
+    result: Bools = enough & enough[problem.devices.hosts]
     return result
 
 

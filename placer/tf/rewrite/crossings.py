@@ -10,6 +10,7 @@ import functools
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from placer.common.device_spec import parse
 from placer.tf.rewrite.frame_nodes import FrameNodes
 from placer.tf.trace.kernels import KernelIndex, KernelSupport
 
@@ -157,6 +158,5 @@ def _kind(device: str) -> str:
 
 @functools.cache
 def _token(device: str) -> str:
-    """A device as a part of a name: "GPU_0"."""
-    spec = tf.DeviceSpec.from_string(device)
-    return f"{spec.device_type}_{spec.device_index}"
+    """A device as a part of a name: "GPU_0", "worker_1_GPU_0"."""
+    return parse(device).short.replace("/", "_").replace(":", "_")

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.ops import entry_of
 from placer.common.device_spec import parse
 from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
@@ -17,33 +18,42 @@ from placer.tf.trace.op_types import unplaceable
 from placer.tf.trace.tracing import Trace, trace_concrete
 
 
-def trace_if_placeable(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Trace | None, str]:
-    """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason."""
+def trace_if_placeable(
+    concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, of_replicas: bool = False
+) -> tuple[Trace | None, str]:
+    """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason.
+
+    Args:
+        concrete: the function.
+        args, kwargs: of the call.
+        of_replicas: whether the function runs the replicas of a strategy and is planned as such.
+    """
     if is_disabled():
         return None, f"{DISABLE_VARIABLE} is set"
     try:
         trace = trace_concrete(concrete, args, kwargs)
-        reason = _reason_against(trace)
+        reason = _reason_against(trace, of_replicas)
     except TraceError as error:
         return None, str(error)
     return (None, reason) if reason else (trace, "")
 
 
-def _reason_against(trace: Trace) -> str:
+def _reason_against(trace: Trace, of_replicas: bool) -> str:
     if trace.is_jit_compiled:
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
     captured = [outer for body in trace.root.walk() for outer, _ in external_captures(body.graph)]
     if any(map(is_parallel, [*trace.arguments, *captured])):
         return "it uses DTensors or packed replicas, whose layout decides the devices"
-    if tf.distribute.has_strategy():
+    if tf.distribute.has_strategy() and not of_replicas:
         return "it is called under a distribution strategy, which decides the devices"
-    if any(is_distributed(v) for v in trace.concrete.graph.variables):
+    if not of_replicas and any(is_distributed(v) for v in trace.concrete.graph.variables):
         return "it uses variables of a distribution strategy, which decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
-            if name not in body.children and (why := unplaceable(node.op)):
+            is_left_to_strategy = of_replicas and entry_of(node.op).names_partners
+            if name not in body.children and not is_left_to_strategy and (why := unplaceable(node.op)):
                 return f"its {body.names[name]!r} ({node.op}) {why}"
-            if runs_on_replica(body.operations[name]):
+            if not of_replicas and runs_on_replica(body.operations[name]):
                 return "it runs replicas of a distribution strategy, which decides the devices"
     return _reason_in_cluster(trace, captured)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.common.device_spec import parse
 from placer.common.html import Html, html_table, stacked
 from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
@@ -102,8 +103,7 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
                 continue
             if node.op == "Const" and graph.op(name).op_type != "Const":
                 continue  # folded into a constant of the same name
-            spec = tf.DeviceSpec.from_string(node.device)
-            ran[name] = f"{spec.device_type}:{spec.device_index}"
+            ran[name] = parse(node.device).short
             if members := _member_types(node):
                 members_of_fused[name] = members
     fused = {part: whole for whole, members in members_of_fused.items() for part in _parts(graph, whole, members, ran)}

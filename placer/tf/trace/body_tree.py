@@ -17,6 +17,12 @@ _LOOP_OR_BRANCH_VALUE = re.compile(r"(.*)/(?:(?:in|out|read)\d+|out)")
 """Paths of values that loops and branches pass on (see `placer.graph.op_graph.Role`). They are no ops in the traced graph."""
 
 
+def owner_of_value(path: str) -> str:
+    """The loop or branch that passes on the value at `path`; any other path unchanged."""
+    match = _LOOP_OR_BRANCH_VALUE.fullmatch(path)
+    return match[1] if match else path
+
+
 def read_root(function: Any) -> Body:
     """The tree of bodies of a traced function."""
     return _read_body(function, "", "root", None, "", set())

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.common.device_spec import parse
 from placer.graph.op_graph import Resource, Role
 from placer.tf._private.func_graphs import external_captures
 from placer.tf._private.handles import has_value, held_specs, location, variable_of
@@ -127,5 +128,4 @@ def _short_location(value: Any) -> str:
 
 @functools.cache
 def _short(device: str) -> str:
-    spec = tf.DeviceSpec.from_string(device)
-    return f"{spec.device_type}:{spec.device_index}" if spec.device_type is not None else ""
+    return parse(device).short

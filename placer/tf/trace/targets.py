@@ -81,9 +81,12 @@ def load_model(folder: Path) -> Any:
     if not tf.saved_model.contains_saved_model(str(folder)):
         raise OptionError(f"{folder} is not the folder of a SavedModel.")
     try:
-        return tf.saved_model.load(str(folder))
+        model = tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         raise TraceError(f"{folder} cannot be loaded as a SavedModel: {error}") from error
+    for name, concrete in model.signatures.items():
+        concrete.graph.name = name  # TensorFlow names it after a wrapper: signature_wrapper_f
+    return model
 
 
 def load_signature(folder: Path, signature: str) -> tuple[Any, Any]:

@@ -48,12 +48,12 @@ class Trace:
     concrete: Any
     root: Body
     arguments: tuple[Any, ...]
-    """The flat tensors of the example call as `Argument`s; empty without an example."""
+    """The flat tensors of the example call as `Argument`s, or its types where it has no tensors; empty without an example."""
 
     @property
     def name(self) -> str:
-        """The name of the user's function."""
-        return str(self.concrete.graph.name)
+        """The name of the user's function, also where it is a signature of a SavedModel."""
+        return str(self.concrete.graph.name).removeprefix("signature_wrapper_")
 
     @property
     def is_jit_compiled(self) -> bool:
@@ -152,10 +152,28 @@ def trace_concrete(concrete: Any, args: Sequence[Any] = (), kwargs: Mapping[str,
         try:
             flat = tuple(map(_argument, flat_arguments(concrete, args, kwargs or {})))
         except (TypeError, ValueError, AttributeError):
-            flat = ()  # specs instead of values: they say no more than the signature
+            flat = _flat_specs(concrete, args, kwargs or {})
     root = read_root(concrete.inference_fn)
     root.outer_scope = device_scope()
     return Trace(concrete, root, flat)
+
+
+def _flat_specs(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The types of a call that has a `tf.TensorSpec` of known sizes for each tensor, in the order of the graph's inputs.
+
+    Empty for any other call. The types can say more than the trace: TensorFlow lets one trace serve all types that it covers,
+    such as [8, None] for [8, 4].
+    """
+    try:
+        specs = tuple(concrete.function_type.bind(*args, **kwargs).arguments.values())
+    except TypeError:
+        return ()
+    inputs = concrete.inputs[: len(concrete.inputs) - len(concrete.captured_inputs)]
+    return specs if len(specs) == len(inputs) and all(map(_is_of_known_size, specs)) else ()
+
+
+def _is_of_known_size(spec: Any) -> bool:
+    return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined() and spec.dtype not in (tf.resource, tf.variant)
 
 
 def _argument(value: Any) -> Any:
@@ -195,6 +213,8 @@ def signature_text(concrete: Any) -> str:
         if isinstance(value, tf.TensorSpec):
             shape = "?" if value.shape.rank is None else ",".join("?" if d is None else str(d) for d in value.shape.as_list())
             return f"{value.dtype.name}[{shape}]"
+        if replicas := getattr(value, "_value_specs", ()):  # a value of each replica of a strategy
+            return f"{len(replicas)} x {text(replicas[0])}"
         if isinstance(value, (list, tuple)):
             return f"({', '.join(map(text, value))})"
         if isinstance(value, dict):

@@ -25,10 +25,12 @@ def colours(devices: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def colour(device: str) -> tuple[str, str]:
-    """Fill and line colour (hex) of a device."""
-    kind, _, index = device.partition(":")
+    """Fill and line colour (hex) of a device. A worker's devices start one colour after those of the worker before it."""
+    task, _, name = device.rpartition("/")
+    kind, _, index = name.partition(":")
+    _, _, number = task.partition(":")
     cycle = CPUS if kind == "CPU" else GPUS
-    return cycle[int(index or 0) % len(cycle)]
+    return cycle[(int(index or 0) + (1 + int(number) if number else 0)) % len(cycle)]
 
 
 def for_dark_page(pair: tuple[str, str]) -> tuple[str, str]:

@@ -48,6 +48,18 @@ TERMS = (
         '`"h100"`: one CPU device and one H100.',
     ),
     Term(
+        "cluster",
+        "Several processes planned for as one machine: the one that calls, and its workers, each a server of TensorFlow on "
+        "another host. A device of a worker has the worker's number in its name.",
+        "A file `cluster.toml` that names two workers with an H100 each: the devices are `CPU:0`, `worker:0/CPU:0`, "
+        "`worker:0/GPU:0`, `worker:1/CPU:0` and `worker:1/GPU:0`.",
+    ),
+    Term(
+        "task",
+        "One process of a cluster, as TensorFlow counts them: `worker:1` is TensorFlow's `/job:worker/replica:0/task:1`.",
+        '`pins={"embed": "worker:1/GPU:0"}`. A name without a task, such as `GPU:0`, is a device of the process that calls.',
+    ),
+    Term(
         "target",
         "What to plan or solve: a function, a signature of a SavedModel, a saved graph or plan, or a problem. The command line "
         "calls it TARGET.",

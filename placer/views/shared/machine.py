@@ -16,7 +16,8 @@ def describe(machine: Machine) -> str:
     blocks += ["\n".join(_products(machine.devices)), _call(machine)]
     if len(machine.devices) > 1:
         blocks += [f"handing over a tensor in host memory takes {format_ns(machine.host_hop_ns)}"]
-    return "\n\n".join(filter(None, [*blocks, machine.used_by_others, f"priced as  {machine.provenance}"]))
+    blocks += [machine.used_by_others, f"assumed  {machine.assumed}" if machine.assumed else ""]
+    return "\n\n".join(filter(None, [*blocks, f"priced as  {machine.provenance}"]))
 
 
 def _devices(devices: Sequence[Device]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,6 +125,32 @@ def test_what_is_written_for_a_paper_has_every_record_and_solver(tmp_path: Path)
     for name in ("profiles", "gaps", "ranks"):
         assert written[f"{name}.pdf"].startswith(b"%PDF")
         assert b"b_b" in written[f"{name}.svg"]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([], "no runs"),
+        ([run(problem, "x", 1) for problem in "abc"], "one solver"),
+        ([run(problem, solver, None) for problem in "abc" for solver in "xy"], "no problem has"),
+        ([run("a", "x", 1), run("b", "y", 2)], "no problem has"),
+    ],
+)
+def test_where_nothing_can_be_tested_that_is_said(records: list[dict[str, Any]], said: str) -> None:
+    pytest.importorskip("matplotlib")
+    comparison = Comparison(records)
+    text = comparison.tests()
+    assert text.startswith("There is nothing to test: ")
+    assert said in text
+    assert "rank" not in text
+    assert b"nothing to test" in comparison.ranks()
+
+
+def test_problems_that_do_not_count_are_counted() -> None:
+    records = [run(problem, solver, None if problem == "a" else 5) for problem in "abc" for solver in "xyz"]
+    text = Comparison([*records, run("d", "x", 1)]).tests()
+    assert "Mean ranks over 2 problems" in text
+    assert "Without 2 problems: " in text
 
 
 def test_what_cannot_be_tested_is_said() -> None:

@@ -52,7 +52,9 @@ def random_dag(rng: np.random.Generator, devices: list[str], *, plain: bool) -> 
             time = {device: int(rng.integers(400)) for device in devices if device == devices[0] or rng.random() < 0.8}
         if not plain and rng.random() < 0.4:
             data |= {"group": f"group{rng.integers(2)}", "workspace_bytes": {devices[0]: int(rng.integers(40))}, "count": 2.5}
-            data |= {"dispatch_ns": int(rng.integers(50)), "compute_ns": {devices[-1]: int(rng.integers(50))}}
+            least = min(time.values()) if isinstance(time, dict) else time
+            share = min(50, least + 1)
+            data |= {"dispatch_ns": int(rng.integers(share)), "compute_ns": {devices[-1]: int(rng.integers(share))}}
         dag.add_node(f"op <{i}> & co", time_ns=time, **data)
     names = list(dag)
     for a, b in itertools.combinations(names, 2):
@@ -117,30 +119,50 @@ def small() -> nx.DiGraph:
     return dag
 
 
+NO_NUMBERS = (None, True, "x", -1, float("nan"), float("inf"), 2**60, [], np.ones(2))
+
+
 @pytest.mark.parametrize(
-    ("node", "attribute", "value", "message"),
+    ("part", "attribute", "values", "allowed"),
     [
-        ("a", "time_ns", None, "node 'a'.*time_ns"),
-        ("a", "time_ns", -3, "node 'a'.*time_ns=-3"),
-        ("a", "time_ns", float("nan"), "node 'a'.*time_ns"),
-        ("b", "time_ns", {"TPU": 3}, "node 'b'.*time_ns names 'TPU'; the devices and kinds are CPU:0, GPU:0, CPU, GPU"),
-        ("b", "time_ns", {"GPU": "fast"}, "node 'b': time_ns: GPU='fast'"),
-        ("b", "devices", ["GPU:7"], "node 'b'.*devices names 'GPU:7'"),
-        ("b", "count", "many", "node 'b': count='many'"),
-        ("a", "output_bytes", True, "node 'a': output_bytes=True"),
+        *(
+            ("a", name, NO_NUMBERS, "a number from 0 to 1.1e[+]15, or a mapping from devices or their kinds to numbers")
+            for name in ("time_ns", "dispatch_ns", "compute_ns", "workspace_bytes")
+        ),
+        *(("a", name, NO_NUMBERS, "a number from 0 to 1.1e[+]15") for name in ("output_bytes", "persistent_bytes", "count")),
+        ("a", "time_ns", ({"TPU": 3}, {1: 3}), "the devices and kinds are CPU:0, GPU:0, CPU, GPU"),
+        ("b", "time_ns", ({"GPU": "fast"}, {"GPU": -1}), "a number from 0"),
+        ("b", "time_ns", ({},), "allowed on no device"),
+        ("a", "dispatch_ns", (20, {"GPU": 11}), "at most time_ns=10 on .PU:0"),
+        ("a", "compute_ns", (20,), "at most time_ns=10 on CPU:0"),
+        ("a", "count", (0,), "above 0"),
+        ("a", "devices", (5, "", [], {"CPU": 1}, b"CPU"), "a list of devices or kinds of devices"),
+        ("a", "devices", ("GPU:7", ["TPU"], [0]), "the devices and kinds are CPU:0, GPU:0, CPU, GPU"),
+        ("a", "group", (5, True, None, ["g"]), "a text"),
+        ("a", "output_byte", (5,), "output_bytes"),
+        ("a", "bytes", (5,), "the attributes here are time_ns, "),
+        ("ab", "bytes", NO_NUMBERS, "a number from 0 to 1.1e[+]15"),
+        ("ab", "tensor", (5, True, None, ["t"]), "a text"),
+        ("ab", "control", (1, "yes", None), "True or False"),
+        ("ab", "tensors", ("t",), "tensor"),
     ],
 )
-def test_a_wrong_attribute_is_named_with_its_node(node: str, attribute: str, value: Any, message: str) -> None:
-    dag = small()
-    dag.nodes[node][attribute] = value
-    with pytest.raises(OptionError, match=message):
-        PlacementProblem.from_networkx(dag, "h100")
+def test_a_wrong_attribute_is_named_with_its_place_and_what_is_allowed(
+    part: str, attribute: str, values: tuple[Any, ...], allowed: str
+) -> None:
+    where = f"node {part!r}" if len(part) == 1 else "edge 'a' -> 'b'"
+    for value in values:
+        dag = small()
+        (dag.nodes[part] if len(part) == 1 else dag.edges["a", "b"])[attribute] = value
+        with pytest.raises(OptionError, match=f"{where}.*{allowed}") as error:
+            PlacementProblem.from_networkx(dag, "h100")
+        assert attribute in str(error.value)
 
 
 def test_wrong_edges_and_graphs_are_named() -> None:
     dag = small()
-    dag.edges["a", "b"]["bytes"] = "5 kB"
-    with pytest.raises(OptionError, match="edge 'a' -> 'b': bytes='5 kB'"):
+    dag.edges["a", "b"].update(control=True, bytes=5)
+    with pytest.raises(OptionError, match="edge 'a' -> 'b': bytes=5 must be absent"):
         PlacementProblem.from_networkx(dag, "h100")
     dag = small()
     dag.add_edge("b", "a")
@@ -153,6 +175,16 @@ def test_wrong_edges_and_graphs_are_named() -> None:
         PlacementProblem.from_networkx(dag, "h100")
     with pytest.raises(OptionError, match="no shipped machine is called 'h1000'"):
         PlacementProblem.from_networkx(small(), "h1000")
+    dag = nx.DiGraph()
+    dag.add_nodes_from([1, "1"], time_ns=1)
+    with pytest.raises(OptionError, match="several nodes are called '1'"):
+        PlacementProblem.from_networkx(dag, "h100")
+    with pytest.raises(OptionError, match="the network is a MultiGraph"):
+        PlacementProblem.from_networkx(small(), nx.MultiGraph([("CPU:0", "GPU:0")]))
+    network = nx.Graph([("CPU:0", "GPU:0")])
+    network.edges["CPU:0", "GPU:0"]["latency"] = 5
+    with pytest.raises(OptionError, match=r"link 'CPU:0' -> 'GPU:0': latency .* latency_ns"):
+        PlacementProblem.from_networkx(small(), network)
     network = nx.Graph([("CPU:0", "GPU:0")])
     network.add_node("GPU:1")
     with pytest.raises(OptionError, match="no link from 'CPU:0' to 'GPU:1'"):

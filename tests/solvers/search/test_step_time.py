@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.auto import shipped_model
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from placer.graph.shipped import shipped_graph
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import placer
-from cost_models.machines import load_machine
+from cost_models.machine_files import load_machine
 from cost_models.ops import as_measured
 from cost_models.store import Store
 from placer.tf.devices import local_machine

@@ -271,6 +271,17 @@ def batch(x: Any) -> Any:
 BATCH = tf.TensorSpec([None, 4], tf.float32, name="x")
 
 
+def test_types_of_a_call_count_where_the_trace_of_wider_types_serves_it() -> None:
+    function = tf.function(batch)
+    assert result_shape(placer.build_graph(function, BATCH)) == (None, 4)
+    assert result_shape(placer.build_graph(function, tf.TensorSpec([8, 4]))) == (8, 4)
+
+
+def result_shape(graph: OpGraph) -> tuple[int | None, ...] | None:
+    node, output = graph.outputs[0]
+    return graph.op(node).signature.outputs[output].shape
+
+
 @pytest.mark.parametrize("given", [{"x": [64, 4]}, {"x": 64}, {"*": "64"}])
 def test_a_given_size_is_carried_on_and_said(given: dict[str, Any]) -> None:
     plan = placer.place(batch, devices="h100", sizes=given).plan(BATCH)

@@ -1,0 +1,132 @@
+"""A server of TensorFlow in this process, which runs the ops that other processes place on its devices.
+
+TensorFlow's server listens on all network interfaces, whatever address it is given. It asks nobody who they are. So a worker for
+this host alone limits the listening socket to the loopback interface before the server answers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import tensorflow as tf
+
+from cost_models.cluster import JOB
+from placer.errors import OptionError, PlacerError
+
+_CONNECTED = "01"
+"""State of a connected socket in /proc/net/tcp."""
+
+
+def start_worker(host: str, port: int) -> str:
+    """Starts the server, which runs until the process ends.
+
+    Args:
+        host: the address by which others reach this host. If it is a loopback address, nobody else can connect; otherwise the
+            server listens on all interfaces.
+        port: the port, or 0 for a free one.
+
+    Returns:
+        The address with the port, such as "host1:2222".
+
+    Raises:
+        OptionError: the host is unknown, or the port is used by another program.
+        PlacerError: the server cannot be limited to the loopback interface.
+    """
+    loopback_only = _is_loopback(host)
+    port = _free_port(port)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        server = tf.distribute.Server({JOB: [address]}, job_name=JOB, task_index=0, protocol="grpc", start=False)
+    except tf.errors.OpError as error:
+        raise PlacerError(f"TensorFlow cannot start a server at {address}: {error.message}") from error
+    if loopback_only:
+        _limit_to_loopback(port)
+    server.start()
+    _servers.append(server)
+    return address
+
+
+_servers: list[tf.distribute.Server] = []
+"""Kept, because TensorFlow deletes a server that nothing refers to."""
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether all addresses of a host are loopback addresses."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise OptionError(f"--host {host!r}: {error.strerror or error}. Give a name or an address of this host.") from error
+    return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)
+
+
+def _free_port(port: int) -> int:
+    """The port, or a free one in the place of 0. TensorFlow would share a port that another server of TensorFlow uses."""
+    with closing(socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)) as tried:
+        try:
+            tried.bind(("", port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", "") or "a port is from 0 to 65535"
+            raise OptionError(f"--port {port}: {reason}. Give another port, or 0 for a free one.") from error
+        return int(tried.getsockname()[1])
+
+
+def _limit_to_loopback(port: int) -> None:
+    """Lets the listening sockets of a port take connections from this host alone, before their server answers any.
+
+    A listening socket that is bound to an interface takes no connections from others: SO_BINDTODEVICE in socket(7).
+    """
+    listening = [each for each in _own_sockets() if _listens(each, port)]
+    failure = "" if listening else "its listening socket is not found"
+    for each in listening:
+        with each:
+            try:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+            except OSError as error:
+                failure = error.strerror or str(error)
+    if port in _connected_ports():
+        failure = failure or "somebody connected before it was limited"
+    if failure:
+        raise PlacerError(
+            f"the server cannot be limited to this host: {failure}. Nothing was started. In a private network, --host ADDRESS "
+            "lets it listen on all interfaces."
+        )
+
+
+def _own_sockets() -> Iterator[socket.socket]:
+    """A duplicate of each TCP socket of this process."""
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):
+                continue
+            duplicate = socket.socket(fileno=os.dup(int(entry)))
+        except OSError:  # a descriptor that was closed meanwhile
+            continue
+        if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
+            yield duplicate
+        else:
+            duplicate.close()
+
+
+def _listens(each: socket.socket, port: int) -> bool:
+    """Whether a socket listens on the port; closes it if not."""
+    if each.getsockname()[1] == port and each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return True
+    each.close()
+    return False
+
+
+def _connected_ports() -> set[int]:
+    """The local ports of all connected TCP sockets of this host."""
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        path = Path("/proc/net", table)
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            _, local, _, state, *_ = line.split()
+            if state == _CONNECTED:
+                ports.add(int(local.rpartition(":")[2], 16))
+    return ports

@@ -1,0 +1,79 @@
+"""`placer worker`: a process that runs ops for others. The test starts and stops it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from placer.errors import OptionError
+from placer.tf.run.worker import start_worker
+
+CLIENT = """
+import sys
+import tensorflow as tf
+tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": [sys.argv[1]]}))
+with tf.device("/job:worker/replica:0/task:0/device:CPU:0"):
+    doubled = 2 * tf.constant([1.0, 2.0])
+print(doubled.device, doubled.numpy())
+"""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that is ready."""
+
+    process: subprocess.Popen[str]
+    address: str
+    devices: list[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Worker]:
+    command = [sys.executable, "-m", "placer", "worker", "--json", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout
+            yield Worker(process, **json.loads(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def test_it_runs_an_op_for_a_client(running: Worker) -> None:
+    assert running.devices[0] == "CPU:0"
+    ran = subprocess.run([sys.executable, "-c", CLIENT, running.address], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "/job:worker/replica:0/task:0/device:CPU:0 [2. 4.]"
+
+
+def test_other_hosts_cannot_connect(running: Worker) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        try:
+            route.connect(("192.0.2.1", 9))  # sends nothing; tells which address of this host others see
+        except OSError:
+            pytest.skip("this host has no network")
+        outside = route.getsockname()[0]
+    socket.create_connection(("127.0.0.1", running.port), 5).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((outside, running.port), 5)
+
+
+def test_a_port_in_use_is_refused(running: Worker) -> None:
+    with pytest.raises(OptionError, match=f"--port {running.port}: Address already in use"):
+        start_worker("127.0.0.1", running.port)
+
+
+def test_sigterm_ends_it(running: Worker) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    printed, _ = running.process.communicate(timeout=60)
+    assert running.process.returncode == 0
+    assert '"ended": "SIGTERM"' in printed
