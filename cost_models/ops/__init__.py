@@ -24,11 +24,11 @@ from cost_models.ops.table import (
 )
 from cost_models.ops.work import Work, in_host_memory
 
-FAMILIES = tuple(
-    import_module(f"cost_models.ops.{name}")
-    for name in """control convolution data dense elementwise gather_scatter image layout linear_algebra lists normalization pooling
-    random_numbers recurrent reduction selection shape slicing state strings""".split()
-)
+_NAMES = (
+    "control", "convolution", "data", "dense", "elementwise", "gather_scatter", "image", "layout", "linear_algebra", "lists",
+    "normalization", "pooling", "random_numbers", "recurrent", "reduction", "selection", "shape", "slicing", "state", "strings",
+)  # fmt: skip
+FAMILIES = tuple(import_module(f"cost_models.ops.{name}") for name in _NAMES)
 """The modules whose import fills the table."""
 
 __all__ = [

@@ -34,7 +34,7 @@ register("Neg Square", OpType(work=_plain, in_place=True, host_kernel=all_int32,
 register("SquaredDifference", OpType(work=_plain, in_place=True, host_kernel=all_int32, start_factor=1.8))
 register("BiasAdd", OpType(work=_adds_row, in_place=True, start_factor=1.4))
 register("Relu Relu6 Sqrt Rsqrt", OpType(work=_plain, in_place=True, start_factor=1.4))
-register("SelectV2", OpType(work=_plain, in_place=True, start_factor=2.1))
+register("SelectV2", OpType(work=elementwise(3), in_place=True, start_factor=2.1))
 register(
     """MulNoNan DivNoNan LeakyRelu ReluGrad Relu6Grad LeakyReluGrad BiasAddV1 Select LogicalAnd LogicalOr LogicalNot BitwiseAnd
     BitwiseOr BitwiseXor Invert Floor Ceil Round Rint Conj Xdivy Snapshot Reciprocal Inv InvGrad ReciprocalGrad SqrtGrad

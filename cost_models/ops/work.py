@@ -85,8 +85,9 @@ GPU_COPY_BYTES_PER_NS = 1_500.0
 """Rate at which a GPU reads a tensor, and writes it again, in a kernel beside the main one."""
 GPU_INDEX_NS = 0.0014
 """Time in which a GPU works out where an element is that does not follow the one before."""
-STRING_COPY_NS = 10.0
-"""Copying a string of at most 22 characters, which its header holds, on one core. A longer string takes ten times as long."""
+STRING_COPY_NS = 12.0
+"""Copying a string of at most 22 characters, which its header holds, on one core: the geometric mean of three hosts. A longer one
+takes ten times as long."""
 HOST_NS_PER_BYTE = 0.03
 """Traffic of small tensors in host memory by one thread."""
 
