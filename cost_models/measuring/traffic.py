@@ -33,7 +33,7 @@ def traffic_bytes_per_s(device: str, effort_s: float) -> float:
         return 0.0
     with plain_graphs(), tf.device(device):
         start = tf.zeros([_ELEMENTS])
-        short_ns, long_ns = alternate(*(_passes(device, start, length) for length in (_SHORT_PASSES, _LONG_PASSES)), effort_s)
+        short_ns, long_ns = alternate(_passes(device, start, _SHORT_PASSES), _passes(device, start, _LONG_PASSES), effort_s)
     difference_ns = min(long_ns) - min(short_ns)
     moved_bytes = 3 * start.dtype.size * _ELEMENTS * (_LONG_PASSES - _SHORT_PASSES)
     return 1e9 * moved_bytes / difference_ns if difference_ns > 0 else 0.0
