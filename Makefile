@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.12 python3.13 python3.11 python3 python;
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo "$$python"; break; }; done)
 
-.PHONY: demo docs quick test lint fuzz faults bench clean
+.PHONY: demo docs quick test lint fuzz faults bench installs test-tensorflow cpu-build clean
 
 demo: $(BIN)/.placer
 	$(BIN)/placer demo --out demo
@@ -56,14 +56,38 @@ bench: $(BIN)/.dev
 	$(BIN)/python -m tests.benchmarks.bench_call_overhead
 	$(BIN)/python -m tests.benchmarks.bench_step_time $(if $(wildcard /dev/nvidia0),,--devices two-cpu)
 
+# The wheel in new environments: Python 3.11 and 3.13, the oldest and the newest dependencies. Both versions of Python must be on the path.
+installs: $(BIN)/.uv
+	$(BIN)/python -m tests.benchmarks.installs
+
+# The tests of `make quick` and of placed functions with a release of TensorFlow: make test-tensorflow TF=2.20
+TF ?= 2.20
+
+test-tensorflow: $(BIN)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-$(TF)
+	$(BIN)/uv pip install --quiet --python $(VENV)-$(TF)/bin/python --editable '.[viz]' --group dev 'tensorflow==$(TF).*' 'tf_keras==$(TF).*'
+	$(VENV)-$(TF)/bin/python -m pytest -q $(QUICK) tests/semantics
+
+# Plans for GPUs by the package tensorflow-cpu, which has no GPU kernels, against those by the package tensorflow of the same version.
+cpu-build: $(BIN)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-cpu
+	echo 'tensorflow; python_version < "3"' > $(VENV)-cpu/overrides.txt
+	$(BIN)/uv pip install --quiet --python $(VENV)-cpu/bin/python --editable . --overrides $(VENV)-cpu/overrides.txt \
+		tensorflow-cpu==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("tensorflow"))')
+	$(BIN)/python -m tests.benchmarks.cpu_build $(VENV)-cpu/bin/python
+
 clean:
-	rm -rf $(VENV) demo site
+	rm -rf $(VENV) $(VENV)-* demo site
 
 $(BIN)/.placer: pyproject.toml
 	$(if $(PYTHON),,$(error no Python 3.11, 3.12 or 3.13 found: install one, or give its path: make PYTHON=...))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[viz]'
+	touch $@
+
+$(BIN)/.uv: $(BIN)/.dev
+	$(BIN)/python -m pip install --quiet --group installs
 	touch $@
 
 $(BIN)/.dev: $(BIN)/.placer

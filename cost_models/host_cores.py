@@ -10,6 +10,11 @@ from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_C
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
+def usable_cores() -> int:
+    """How many CPUs this process may run on. All CPUs of the host where the system does not say, as on macOS."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def threads_per_core() -> int:
     """How many hardware threads share a core.
 
@@ -36,4 +41,4 @@ def core_cache_bytes() -> int:
 
 def _first_cpu() -> Path:
     """The folder of the first CPU that this process may run on."""
-    return CPU_FOLDER / f"cpu{min(os.sched_getaffinity(0))}"
+    return CPU_FOLDER / f"cpu{min(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else 0}"

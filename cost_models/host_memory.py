@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,9 @@ def free_bytes() -> int:
 
 
 def _meminfo_bytes(name: str) -> int:
+    """An entry of /proc/meminfo. All memory of the host where there is no such file, as on macOS."""
+    if not (PROC / "meminfo").exists():
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     line = next(line for line in (PROC / "meminfo").read_text().splitlines() if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import permutations
 
@@ -225,6 +225,27 @@ class Machine:
             if device.name == name:
                 return device
         raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {', '.join(d.name for d in self.devices)}")
+
+    def without(self, *tasks: str) -> Machine:
+        """A cluster without some of its workers, such as "worker:1". The others keep their names.
+
+        Raises:
+            MachineError: there is no such worker.
+        """
+        known = dict.fromkeys(task for device in self.devices if (task := task_of(device.name)))
+        for task in tasks:
+            _require(task in known, f"machine {self.name!r} has no worker {task!r}; it has {', '.join(known) or 'none'}")
+
+        def stays(device: str) -> bool:
+            return task_of(device) not in tasks
+
+        return replace(
+            self,
+            devices=tuple(device for device in self.devices if stays(device.name)),
+            links=tuple(link for link in self.links if stays(link.src) and stays(link.dst)),
+            reserve_bytes={name: size for name, size in self.reserve_bytes.items() if stays(name)},
+            others_bytes={name: size for name, size in self.others_bytes.items() if stays(name)},
+        )
 
     def link(self, src: str, dst: str) -> Link | None:
         """The direct link from device `src` to device `dst`, None if there is none."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PlanError,
         RewriteError,
         TraceError,
+        WorkerError,
     )
     from placer.graph.op_graph import OpGraph
     from placer.options import Options
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.calibrate_network import calibrate_network
+    from placer.verbs.cluster import cluster
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
     from placer.verbs.profile import profile
+    from placer.verbs.scale import Scaling, scale
     from placer.verbs.simulate import simulate
     from placer.verbs.solve import solve
 
@@ -67,11 +71,15 @@ _HOME = {
     "PlacerError": "placer.errors",
     "PlanError": "placer.errors",
     "RewriteError": "placer.errors",
+    "Scaling": "placer.verbs.scale",
     "TraceError": "placer.errors",
+    "WorkerError": "placer.errors",
     "apply": "placer.placed.decorators",
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "calibrate_network": "placer.verbs.calibrate_network",
+    "cluster": "placer.verbs.cluster",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
     "load_machine": "cost_models.machine_files",
@@ -81,6 +89,7 @@ _HOME = {
     "plan_then_create": "placer.placed.plan_then_create",
     "predict": "placer.placed.predict",
     "profile": "placer.verbs.profile",
+    "scale": "placer.verbs.scale",
     "serve": "placer.placed.serve",
     "simulate": "placer.verbs.simulate",
     "solve": "placer.verbs.solve",
@@ -110,11 +119,15 @@ __all__ = [
     "PlacerError",
     "PlanError",
     "RewriteError",
+    "Scaling",
     "TraceError",
+    "WorkerError",
     "apply",
     "arena",
     "build_graph",
     "calibrate",
+    "calibrate_network",
+    "cluster",
     "evaluate",
     "load",
     "load_machine",
@@ -125,6 +138,7 @@ __all__ = [
     "predict",
     "problem",
     "profile",
+    "scale",
     "serve",
     "simulate",
     "solve",

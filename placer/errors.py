@@ -31,6 +31,10 @@ class OutOfMemoryError(PlacerError):
     """A placed call ran out of memory. It is also a `tf.errors.ResourceExhaustedError`."""
 
 
+class WorkerError(PlacerError):
+    """A worker of a cluster died, hangs or was started again, so that a call could not end."""
+
+
 class PlanError(PlacerError):
     """A file is broken, such as a saved plan, or was made for something else; or a function has no plan."""
 

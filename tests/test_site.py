@@ -33,6 +33,13 @@ Path("other-host.toml").write_text(placer.load_machine("h100").to_toml())
 Path("cluster.toml").write_text(re.search("```toml\\n(.*?)```", Path({str(DOCS / "cluster.md")!r}).read_text(), re.DOTALL)[1])
 """,
     "files": "from placer.command.main import main; main(['convert', 'family:montage,ops=30', 'montage.dax'])",
+    "scaling": """
+import placer
+from cost_models.cluster import Network
+from placer.graph.shipped import shipped_graph
+
+shipped_graph("attention_training").save("graph.json")
+""",
     "solvers": """
 import json, placer
 from tests.helpers.graphs import layers
@@ -62,6 +69,7 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
     program = "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+    program = re.sub(r"placer\.cluster\(.*?\)", '"cluster.toml"', program)  # its workers are not there
     # TensorFlow has started already, so devices cannot be divided any more.
     program = re.sub(r"^tf\.config\.set_logical_device_configuration\(.*\n", "", program, flags=re.MULTILINE)
     (tmp_path / "page.py").write_text(f"{BEFORE.get(page.stem, '')}\n{program}")

@@ -25,10 +25,12 @@ from placer.command import (
     demo,
     devices,
     diff,
+    examples,
     measurements,
     place,
     predict,
     profile,
+    scale,
     show,
     solve,
     solvers,
@@ -63,6 +65,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "demo": demo,
+    "examples": examples,
     "devices": devices,
     "solvers": solvers,
     "solve": solve,
@@ -70,6 +73,7 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "convert": convert,
     "predict": predict,
+    "scale": scale,
     "tune": tune,
     "calibrate": calibrate,
     "profile": profile,

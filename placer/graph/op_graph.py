@@ -119,7 +119,7 @@ class OpGraph:
     group_reasons: Mapping[str, str]
     """By group: why its nodes must share a device, as text."""
     process_devices: tuple[str, ...]
-    """Devices of the process that read the graph ("CPU:0", "GPU:0")."""
+    """Devices of the process that read the graph ("CPU:0", "GPU:0"), and of the tasks that it was connected to."""
     rounds: Mapping[str, Rounds]
     """By loop: the number of rounds of one run of the loop."""
     outputs: tuple[tuple[str, int], ...]
@@ -129,6 +129,8 @@ class OpGraph:
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By branch that a run reached: how often each of its bodies ran."""
     notes: tuple[str, ...] = ()
+    kernel_snapshot: str = ""
+    """The TensorFlow release whose GPU kernels the nodes have, in words, if the TensorFlow that traced the function has none."""
 
     def __repr__(self) -> str:
         return f"<OpGraph of {self.name!r}: {len(self)} ops>"
@@ -285,6 +287,7 @@ class OpGraph:
             "sizes": {name: [size and list(astuple(size)) for size in sizes] for name, sizes in self.sizes.items()},
             "outputs": [list(output) for output in self.outputs],
             "notes": list(self.notes),
+            **({"kernel_snapshot": self.kernel_snapshot} if self.kernel_snapshot else {}),
             **({"taken": {branch: list(times) for branch, times in self.taken.items()}} if self.taken else {}),
         }
 
@@ -373,6 +376,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         taken={branch: tuple(times) for branch, times in data.get("taken", {}).items()},
         sizes={name: tuple(map(_size, sizes)) for name, sizes in data["sizes"].items()},
         notes=tuple(data["notes"]),
+        kernel_snapshot=data.get("kernel_snapshot", ""),
     )
 
 

@@ -40,6 +40,22 @@ class KerasModel:
         return self.model._distribute_strategy is not None
 
     @property
+    def strategy(self) -> Any:
+        """The distribution strategy."""
+        return self.model.distribute_strategy
+
+    def reduced(self, name: str, results: Any) -> Any:
+        """The results of all replicas as those of one batch.
+
+        Args:
+            name: of the step.
+            results: of the replicas.
+        """
+        from keras.src.backend.tensorflow.trainer import reduce_per_replica
+
+        return reduce_per_replica(results, self.strategy, "concat" if name == "predict" else "auto")
+
+    @property
     def steps_per_execution(self) -> int:
         """How many batches a call of Keras's function runs."""
         return int(self.model.steps_per_execution)
@@ -124,10 +140,16 @@ class TfKerasModel(KerasModel):
     def is_distributed(self) -> bool:
         return self.model._distribution_strategy is not None
 
+    def reduced(self, name: str, results: Any) -> Any:
+        from tf_keras.src.engine.training import reduce_per_replica
+
+        reduction = "concat" if name == "predict" else self.model.distribute_reduction_method
+        return reduce_per_replica(results, self.strategy, reduction)
+
     @property
     def steps_per_execution(self) -> int:
         steps = self.model.steps_per_execution  # a variable, which tf_keras changes for the last call of an epoch
-        return 1 if steps is None else int(steps)
+        return 1 if steps is None else int(steps.numpy())
 
     def step(self, name: str) -> Step:
         from placer.tf.run.keras_steps import counted

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from placer.common.html import Html, escaped, folded, stacked
 from placer.errors import PlanError
-from placer.keras.placed_step import PlacedStep
+from placer.keras.placed_step import ModelStep
 from placer.keras.step_race import StepRace
 from placer.options import check_choice
 from placer.placed.function import PlacedFunction
@@ -22,7 +22,7 @@ class ModelPlacement:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._steps: dict[str, PlacedStep] = {}
+        self._steps: dict[str, ModelStep] = {}
         self._races: dict[str, StepRace] = {}
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class ModelPlacement:
         check_choice("step", step, STEPS)
         return self._races[step].verdict if step in self._races else None
 
-    def set(self, step: str, placed: PlacedStep, race: StepRace | None) -> None:
+    def set(self, step: str, placed: ModelStep, race: StepRace | None) -> None:
         """Records what runs a step from now on, instead of what ran it before."""
         if step in self._steps:
             self._steps[step].release()

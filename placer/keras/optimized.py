@@ -9,6 +9,7 @@ from typing import Any
 from placer.common.environment import is_disabled
 from placer.common.warning import warn
 from placer.errors import OptionError
+from placer.keras.distributed_step import DistributedStep
 from placer.keras.keras_model import KerasModel, Runner, keras_model
 from placer.keras.model_placement import ModelPlacement
 from placer.keras.placed_step import PlacedStep, peeked
@@ -103,11 +104,10 @@ def _function(of_keras: KerasModel, step: str, options: Options, placement: Mode
     keras_function: Runner = getattr(model, f"{step}_function")
     if of_keras.runs_eagerly:
         raise OptionError(f"cannot optimize {model.name!r}: {EAGER}")
-    if of_keras.is_distributed:
-        warn(f"{model.name} is left as it is: it is trained under a distribution strategy, which decides the devices")
-        return keras_function
     if is_disabled():
         return keras_function
+    if of_keras.is_distributed:
+        return _under_strategy(of_keras, step, options, placement)
     elsewhere, asked_for = _missing_devices(options), _is_asked_for(options)
     if not (elsewhere or asked_for or _may_race(options)):
         return keras_function
@@ -144,6 +144,32 @@ def _function(of_keras: KerasModel, step: str, options: Options, placement: Mode
     return race
 
 
+def _under_strategy(of_keras: KerasModel, step: str, options: Options, placement: ModelPlacement) -> Runner:
+    """What runs a step under a distribution strategy. Batches do not race: it is Keras's function if the plan moves no op.
+
+    Args:
+        of_keras, step, options, placement: as for `_function`.
+    """
+    from placer.tf.trace.replicas import is_planned_for
+
+    model = of_keras.model
+    keras_function: Runner = getattr(model, f"{step}_function")
+    if elsewhere := _missing_devices(options):
+        warn(f"{model.name} is left as it is under its distribution strategy: this process does not have {', '.join(elsewhere)}")
+        return keras_function
+    if not is_planned_for(of_keras.strategy):
+        warn(f"{model.name} is left as it is: its distribution strategy, {type(of_keras.strategy).__name__}, decides the devices")
+        return keras_function
+    placed = DistributedStep(of_keras, step, options)
+    placement.set(step, placed, None)
+    run = of_keras.runner(step, placed)
+
+    def run_next(batches: Any) -> Any:
+        return (keras_function if placed.is_left_alone else run)(batches)
+
+    return run_next
+
+
 def _may_race(options: Options) -> bool:
     """Whether calls may run in several ways: there are several devices, and results may differ in last bits."""
     from placer.tf.devices import process_devices
@@ -160,7 +186,7 @@ def _is_asked_for(options: Options) -> bool:
 
 def _missing_devices(options: Options) -> list[str]:
     """The devices of the machine to plan for that this process does not have."""
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices
 
     machine = machine_named(options.devices)
-    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(process_devices()))
+    return [] if machine is None else sorted({device.name for device in machine.devices}.difference(connected_devices()))

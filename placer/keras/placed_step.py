@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from itertools import chain
 from typing import Any
@@ -16,7 +17,23 @@ from placer.verbs.build_graph import build_graph
 from placer.verbs.traced_for import traced_for
 
 
-class PlacedStep:
+class ModelStep(ABC):
+    """A step of a model that runs by plan."""
+
+    @abstractmethod
+    def function(self) -> PlacedFunction:
+        """The placed function that ran the latest batch.
+
+        Raises:
+            PlanError: no batch was run by plan yet.
+        """
+
+    @abstractmethod
+    def release(self) -> None:
+        """Lets later plans move the variables of the step, which no longer runs."""
+
+
+class PlacedStep(ModelStep):
     """Runs a model's step on batches, by plan. A plan is made for the size of the first batch; smaller ones run by it, too.
 
     Args:
@@ -41,11 +58,6 @@ class PlacedStep:
         """By call key of a batch: its layout."""
 
     def function(self) -> PlacedFunction:
-        """The placed function that ran the latest batch.
-
-        Raises:
-            PlanError: no batch was run by plan yet.
-        """
         if self._latest not in self._functions:
             raise PlanError(f"the {self._name} of {self._model.name} has no plan yet: it has run no batch by plan")
         return self._functions[self._latest]
@@ -97,7 +109,6 @@ class PlacedStep:
         return step_function(self._model, self._step, self._latest, self._name)(*flat)
 
     def release(self) -> None:
-        """Lets later plans move the variables of the step, which no longer runs."""
         from placer.tf.state.variables import release_variables
 
         for function in self._functions.values():

@@ -8,9 +8,11 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from cost_models.machines import task_of
 from placer.common.escaping import brief
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
@@ -19,8 +21,10 @@ from placer.placed.background import BackgroundPlanning
 from placer.placed.many_plans import warn_of_many_plans
 from placer.placed.signatures import Signatures
 from placer.placed.tf_function import TfFunction
+from placer.placed.untraceable import why_untraceable
 
 if TYPE_CHECKING:
+    from cost_models.machines import Machine
     from placer.graph.seen import Seen
     from placer.placed.signature import Prepared
     from placer.placed.tuned import Tuned
@@ -42,7 +46,7 @@ class PlacedFunction(TfFunction):
     def __init__(self, fn: Callable[..., Any], options: Options, plans: Sequence[Placement] = ()) -> None:
         if not callable(fn):
             raise OptionError(f"cannot place {brief(fn)}, which is not a function: pass a callable or a tf.function.")
-        if kind := _untraceable(fn):
+        if kind := why_untraceable(fn):
             raise OptionError(f"cannot place {brief(fn)}, which is {kind}.")
         self.__name__: str = getattr(fn, "__name__", "") or str(getattr(getattr(fn, "graph", None), "name", type(fn).__name__))
         functools.update_wrapper(self, fn, updated=())
@@ -109,6 +113,14 @@ class PlacedFunction(TfFunction):
     # -- calling ---------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._tasks:
+            return self._call(*args, **kwargs)
+        from placer.placed.lost_workers import naming_lost_workers
+
+        with naming_lost_workers(self.__name__, self._tasks):
+            return self._call(*args, **kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         if self._parameters is not None:
             args, kwargs = _with_defaults(self._parameters, args, kwargs)
         signatures = self.signatures
@@ -151,7 +163,12 @@ class PlacedFunction(TfFunction):
             recover = out_of_memory.replanned if prepared.trace is not None else learn.is_made_again
             if not recover(signatures, prepared, error, args, kwargs):
                 raise
-        return self(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    @functools.cached_property
+    def _tasks(self) -> frozenset[str]:
+        """The tasks of a cluster among the devices that are planned for."""
+        return frozenset(map(task_of, self.signatures.planned_devices)) - {""}
 
     @functools.cached_property
     def _parameters(self) -> inspect.Signature | None:
@@ -203,17 +220,37 @@ class PlacedFunction(TfFunction):
         self.signatures.latest = prepared
         return prepared
 
-    def plan(self, *args: Any, **kwargs: Any) -> Placement:
+    def plan(self, *args: Any, devices: Machine | str | None = None, **kwargs: Any) -> Placement:
         """The plan for a call with these arguments or TensorSpecs, without running it.
 
+        Args:
+            *args: of the call.
+            **kwargs: of the call.
+            devices: another machine to plan for from now on, unless the function has a parameter of this name.
+
         Raises:
+            OptionError: `devices` is given for a function that runs by plans made before.
             PlacerError: planning failed, or the function is left as it is.
             TypeError: it cannot be called with these arguments, as from a call.
         """
+        if devices is not None and "devices" in getattr(getattr(self, "__signature__", None), "parameters", ()):
+            kwargs["devices"] = devices
+        elif devices is not None:
+            self._plan_for(devices)
         with self.signatures.lock:
             prepared = self.signatures.plan(args, kwargs)
             prepared.signature.asked_for = True
             return prepared.plan
+
+    def _plan_for(self, devices: Machine | str) -> None:
+        """Forgets all plans, and plans for another machine from now on."""
+        before = self.signatures
+        if before.plans:
+            raise OptionError(f"{self.__name__} runs by plans made before: place it anew for other devices.")
+        self.signatures = Signatures(before.function, before.name, replace(self.options, devices=devices), ())
+        self._background = BackgroundPlanning(self.signatures) if self.options.planning == "background" else None
+        self._methods.clear()
+        self.__dict__.pop("_tasks", None)
 
     @property
     def placement(self) -> Placement:
@@ -361,16 +398,3 @@ def _with_defaults(
         return args, kwargs
     bound.apply_defaults()
     return bound.args, bound.kwargs
-
-
-def _untraceable(fn: Any) -> str:
-    """What a callable is and what to pass instead, where calling it does not run ops; "" for any other."""
-    fn = getattr(fn, "python_function", fn)  # of a tf.function
-    if isinstance(fn, type):
-        return "a class: pass a function, or an instance that can be called"
-    for called in (fn, fn.__call__):
-        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-            return "an async function: pass one that returns its results, and call that from there"
-        if inspect.isgeneratorfunction(called):
-            return "a generator function: pass one that returns its results"
-    return ""

@@ -79,7 +79,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     signature = signatures.signature_of(concrete)
     if signature.current is not None or signature.seen is not None:
         return None
-    trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs)
+    trace, _ = eligibility.trace_if_placeable(concrete, args, kwargs, signatures.planned_devices)
     if trace is None or starts_anew(trace) or is_recalled(signatures, signature, trace):
         return None
     sizes = KnownSizes(trace)
@@ -148,14 +148,14 @@ def _may_run_unplaced(signatures: Signatures, graph: OpGraph) -> bool:
 
 def _is_here(signatures: Signatures) -> bool:
     """Whether this process has the devices to plan for, and more than one."""
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices, process_devices
 
     try:
         machine, *_ = look_up(signatures.options)
     except DeviceError:
         return False
     devices = process_devices() if machine is None else [device.name for device in machine.devices]
-    return len(devices) > 1 and set(devices) <= set(process_devices())
+    return len(devices) > 1 and set(devices) <= set(connected_devices())
 
 
 def may_change_plan(signatures: Signatures, graph: OpGraph) -> bool:
@@ -185,7 +185,7 @@ def _has_accelerator() -> bool:
 def _trace(signatures: Signatures, concrete: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trace:
     from placer.tf.run import eligibility
 
-    trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs)
+    trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs, signatures.planned_devices)
     if trace is None:
         raise PlanError(f"{signatures.name} is left as it is, so nothing is learnt from a call: {reason}")
     return trace

@@ -66,13 +66,13 @@ class Recall:
 
     def _may_race(self) -> bool:
         """Whether current calls can race. Then a plan that no race decided must be made again, with its candidates."""
-        from placer.tf.devices import process_devices
+        from placer.tf.devices import connected_devices
         from placer.tf.run import calling
 
         if not is_wanted(self._signatures) or not (calling.runs_under_tape() if self._is_pair else calling.runs_on_its_own()):
             return False
         machine = machine_named(self._signatures.options.devices)
-        return machine is None or {device.name for device in machine.devices} <= set(process_devices())
+        return machine is None or {device.name for device in machine.devices} <= set(connected_devices())
 
     def _graph(self, seen: Seen | None) -> OpGraph:
         return self._signatures.graph_of(self._traced_again(), seen)

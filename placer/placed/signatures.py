@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from placer.common.garbage_collection import paused_collection
 from placer.common.warning import warn
-from placer.errors import DeviceError, MoveError, RewriteError
+from placer.errors import MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed import memory
+from placer.placed.present_devices import check_devices
 from placer.placed.race.begin import begin
 from placer.placed.race.moved_plans import moved_by_prediction, with_moved_variables
 from placer.placed.race.unasked_moves import MOVING_LOCK, UnaskedMoves
@@ -23,7 +24,7 @@ from placer.placed.recall import Recall
 from placer.placed.signature import Prepared, Signature
 from placer.plan.call_plan import CallPlan
 from placer.verbs.build_graph import build_graph
-from placer.verbs.solve import solved
+from placer.verbs.solve import machine_named, solved
 from placer.verbs.traced_for import traced_for
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ class Signatures:
         from placer.tf.trace.tracing import traceable
 
         return traceable(self.function)
+
+    @cached_property
+    def planned_devices(self) -> frozenset[str]:
+        """The devices of the machine that the options name, and of given plans."""
+        machine = machine_named(self.options.devices)
+        return frozenset(() if machine is None else (d.name for d in machine.devices)).union(*(p.devices for p in self.plans))
 
     def known(self) -> list[Signature]:
         """The signatures that are planned or run unplaced."""
@@ -223,7 +230,8 @@ class Signatures:
         signature = self.signature_of(concrete)
         if signature.current is None:
             self.unasked.end_trial()  # it is planned for the places of variables that they keep
-            trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs, of_replicas=self.of_replicas)
+            devices, of_replicas = self.planned_devices, self.of_replicas
+            trace, reason = eligibility.trace_if_placeable(concrete, args, kwargs, devices, of_replicas=of_replicas)
             if trace is None:
                 warn(f"{self.name} is left as it is: {reason}")
                 # It runs here, so not by a trace for a machine with other devices.
@@ -292,7 +300,7 @@ class Signatures:
         if prepared.run is not None:
             return begin(self, replace(prepared, solved=None))
         plan = prepared.planned
-        self.check_devices(plan)
+        check_devices(self.name, plan)
         moves = plan.options.get("variables") == "move"
         if moves and not self.moves_variables:  # calls or a tuning have chosen the plan, in an earlier start
             moved = with_moved_variables(self, prepared, plan)
@@ -341,18 +349,6 @@ class Signatures:
             run = self.rewritten(prepared, trace, plan).with_pairs_of(run)
             moving.move([], run)
         return run, plan
-
-    def check_devices(self, plan: CallPlan) -> None:
-        """Raises DeviceError if this process does not have the devices of a plan."""
-        from placer.tf.devices import process_devices
-
-        missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in process_devices()]
-        if missing:
-            raise DeviceError(
-                f"calls of {self.name} cannot run here: the plan uses {', '.join(missing)}, and this process has "
-                f"{', '.join(process_devices())}. Way out: leave devices out to plan for this process. The plan itself is in "
-                ".placement."
-            )
 
     def rewritten(self, prepared: Prepared, trace: Trace, plan: CallPlan) -> TapedFunction:
         """The function with the devices of a plan of its trace. Raises RewriteError if it cannot be copied."""

@@ -17,6 +17,7 @@ from placer.options import check_choice
 from placer.placed.compiled_candidates import CompiledCandidates
 from placer.placed.contest import Contest, Entrant
 from placer.placed.memory import remember
+from placer.placed.present_devices import check_devices
 from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
@@ -75,11 +76,16 @@ def tune(
         PlanError: the function is left as it is, or runs by plans that were given.
         PlacerError: planning failed, or the function cannot be run.
     """
-    from placer.tf.run.calling import runs_on_its_own
+    from placer.tf.run.calling import has_values_of_replicas, runs_on_its_own
 
     check_seconds("budget_s", budget_s)
     check_choice("compile", compiling, ("try", "off"))
     check_choice("side_effects", side_effects, ("refuse", "allow"))
+    if has_values_of_replicas(args, kwargs):
+        raise PlanError(
+            f"{signatures.name} cannot be tuned with values of replicas, which run in step with each other: time whole steps, "
+            'once of the plain function and once with race="off", which runs the plan.'
+        )
     if not runs_on_its_own():
         raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
     if signatures.plans:
@@ -116,7 +122,7 @@ class _Tuning:
         signatures.unasked.undo("it was tuned")
         with signatures.lock:
             self._prepared: Prepared = signatures.plan(args, kwargs)
-        signatures.check_devices(self._prepared.planned)
+        check_devices(signatures.name, self._prepared.planned)
         assert self._prepared.trace is not None
         self._trace: Trace = self._prepared.trace
         creating.initialise_variables(self._trace.concrete)

@@ -14,6 +14,7 @@ from placer.plan.baselines import price_baselines
 from placer.plan.if_moved import gain_of_moving
 from placer.plan.notes import (
     assumed,
+    kernels_of_snapshot,
     limits_above_memory,
     rates_not_measured,
     results_that_may_differ,
@@ -90,6 +91,7 @@ def expand(
             *rates_not_measured(machine),
             *assumed(machine),
             *used_by_others(machine),
+            *kernels_of_snapshot(graph, machine),
             *graph.notes,
             *constraints.notes,
             *sizes_without_bound(graph, options),

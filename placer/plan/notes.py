@@ -34,6 +34,14 @@ def assumed(machine: Machine) -> list[str]:
     return [f"assumed of {machine.name}: {machine.assumed}."] if machine.assumed else []
 
 
+def kernels_of_snapshot(graph: OpGraph, machine: Machine) -> list[str]:
+    """A note on a plan for GPUs whose kernels are not those of the TensorFlow that traced the function."""
+    if not graph.kernel_snapshot or all(device.kind != "GPU" for device in machine.devices):
+        return []
+    kernels = f"GPU kernels are those of {graph.kernel_snapshot}, from a snapshot"
+    return [f"{kernels}: the TensorFlow that traced the function is built without GPU support."]
+
+
 def used_by_others(machine: Machine) -> list[str]:
     """A note on a machine whose GPUs other programs use."""
     return [f"{machine.used_by_others}."] if machine.used_by_others else []

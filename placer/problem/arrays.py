@@ -127,10 +127,10 @@ class Part(Frozen):
 
 
 class derived(cached_property[T]):  # noqa: N801  # a decorator
-    """A `functools.cached_property` of a frozen value, which is read-only if it is an array."""
+    """A `functools.cached_property` of a frozen value; an array is one that nobody can write into."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
-        super().__init__(lambda owner: read_only(function(owner)))
+        super().__init__(lambda owner: _fixed(function(owner)))
         self.__doc__ = function.__doc__
 
 
@@ -142,6 +142,18 @@ def read_only(value: T) -> T:
         for f in fields(value):
             read_only(getattr(value, f.name))
     return value
+
+
+def _fixed(value: T) -> T:
+    """An array as one that nobody can make writeable; another value as of `read_only`."""
+    fixed: Any = _of_bytes(value) if isinstance(value, np.ndarray) else read_only(value)
+    result: T = fixed
+    return result
+
+
+def _of_bytes(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy whose memory is a bytes object, so that `setflags` cannot make it writeable."""
+    return np.ndarray(array.shape, array.dtype, buffer=array.tobytes())
 
 
 def _dtype(f: Field[Any]) -> np.dtype[Any] | None:
@@ -160,5 +172,4 @@ def _read_only_copy(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]
         return array
     if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ValueError(f"{name} holds {array.dtype} where {dtype} is expected.")
-    # Nobody can make an array writeable again whose memory is a bytes object: `setflags` refuses.
-    return np.ndarray(array.shape, dtype, buffer=array.astype(dtype).tobytes())
+    return _of_bytes(array.astype(dtype))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.escaping import brief
 from placer.errors import OptionError
 from placer.problem.op_costs import MAX_FIGURE
 
@@ -30,7 +30,7 @@ class Attributes:
         """The error that an attribute is not what is expected."""
         if name not in self.values:
             return OptionError(f"{self.where} has no {name}, which must be {expected}.")
-        return OptionError(f"{self.where}: {name}={self.values[name]!r} must be {expected}.")
+        return OptionError(f"{self.where}: {name}={brief(self.values[name])} must be {expected}.")
 
     def number(self, name: str, default: float | None = None, *, least: float = 0) -> float:
         """A finite number below `MAX_FIGURE`; without a default the attribute must be there."""
@@ -110,4 +110,4 @@ class Attributes:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, Real) and math.isfinite(value)
+    return type(value) is not bool and isinstance(value, Real)

@@ -39,7 +39,12 @@ class PlacementEnv:
 
         Args:
             problem: the problem; or a function from a `numpy.random.Generator` to a problem.
+
+        Raises:
+            OptionError: it is neither.
         """
+        if not isinstance(problem, PlacementProblem) and not callable(problem):
+            raise OptionError(f"{problem!r} is no PlacementProblem, and no function from a numpy.random.Generator to one.")
         self._draw: Draw = problem if not isinstance(problem, PlacementProblem) else lambda rng: problem
         self._rng = np.random.default_rng()
         self._choices: Choices | None = None
@@ -60,12 +65,18 @@ class PlacementEnv:
             The first observation, and an info without content.
 
         Raises:
-            OptionError: there is nothing to decide, because each unit may use one device only, or no device has memory for the
-                first unit.
+            OptionError: the seed is none, or the function drew no problem; or there is nothing to decide, because each unit may
+                use one device only, or no device has memory for the first unit.
         """
         if seed is not None:
-            self._rng = np.random.default_rng(seed)
-        self.problem = self._draw(self._rng)
+            try:
+                self._rng = np.random.default_rng(seed)
+            except (TypeError, ValueError) as error:
+                raise OptionError(f"seed={seed!r} is not a whole number of at least 0.") from error
+        drawn = self._draw(self._rng)
+        if not isinstance(drawn, PlacementProblem):
+            raise OptionError(f"the function that draws problems returned {drawn!r}, which is no PlacementProblem.")
+        self.problem = drawn
         choices = self._choices = Choices(self.problem)
         self._mask, self._device = choices.mask(), np.array(choices.device, np.int64)
         if not self._mask.any():
@@ -83,15 +94,18 @@ class PlacementEnv:
             info has the ``assignment``, or None if no device had memory for a unit.
 
         Raises:
-            OptionError: the mask excludes the device, or no episode is running.
+            OptionError: the action is no number of a device, the mask excludes the device, or no episode is running.
         """
         choices = self._choices
         if choices is None:
             raise OptionError("no episode is running: call reset first.")
-        unit = choices.unit
+        unit, number = choices.unit, np.asarray(action)
+        if number.shape != () or number.dtype.kind not in "iu":
+            raise OptionError(f"action {action!r} is no device's number: the mask has {np.flatnonzero(self._mask).tolist()}.")
+        action = int(number)
         if not (0 <= action < len(self._mask) and self._mask[action]):
             raise OptionError(f"unit {unit} cannot be on device {action}: the mask has {np.flatnonzero(self._mask).tolist()}.")
-        choices.place(int(action))
+        choices.place(action)
         self._mask, self._device[unit] = choices.mask(), action
         observation = self._observe(choices)
         if self._mask.any():
@@ -104,7 +118,7 @@ class PlacementEnv:
 
     def _observe(self, choices: Choices) -> Observation:
         features, device = choices.features(), self._device.copy()
-        return {"unit": choices.unit, "mask": self._mask, "features": features, "device": device}
+        return {"unit": choices.unit, "mask": self._mask.copy(), "features": features, "device": device}
 
 
 def dead_end_ns(problem: PlacementProblem) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +15,10 @@ from tensorflow.python.eager import context
 
 from cost_models.calibrations import with_calibration
 from cost_models.cpu_names import cpu_name
-from cost_models.host_cores import core_cache_bytes, threads_per_core
+from cost_models.host_cores import core_cache_bytes, threads_per_core, usable_cores
 from cost_models.host_memory import host_bytes
 from cost_models.machine_files import load_machine, shipped_machines
-from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine
+from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine, task_of
 from placer.common.device_spec import parse
 from placer.common.warning import warn
 from placer.tf.gpu_use import gpu_use
@@ -32,8 +31,14 @@ def process_devices() -> tuple[str, ...]:
     return tuple(spec.short for spec in specs if spec.job in (None, "localhost"))
 
 
+def connected_devices() -> tuple[str, ...]:
+    """The devices of this process, then those of the other tasks that it is connected to, such as "worker:0/GPU:0"."""
+    names = [parse(device.name).short for kind in ("CPU", "GPU") for device in tf.config.list_logical_devices(kind)]
+    return (*process_devices(), *(name for name in names if task_of(name)))
+
+
 def full_name(device: str) -> str:
-    """The runtime's name of a device of this process: "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
+    """The runtime's name of a device: "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
     return parse(device).full
 
 
@@ -68,7 +73,7 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
     uncalibrated = machine_of(
         cpus=sum(name.startswith("CPU") for name in process_devices()),
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         host_bytes=host_bytes(),
         host_model=_processor(),
         threads_per_core=threads_per_core(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cost_models.machines import task_of
 from placer.options import Options
 from placer.verbs.solve import machine_named
 
@@ -23,6 +24,6 @@ def traced_for(options: Options) -> Iterator[None]:
 
     machine = machine_named(options.devices) if options.trace_for == "target" else None
     here = sum(name.startswith("GPU") for name in process_devices())
-    gpus = here if machine is None else sum(device.kind == "GPU" for device in machine.devices)
+    gpus = here if machine is None else sum(device.kind == "GPU" and not task_of(device.name) for device in machine.devices)
     with reported_gpus(None if gpus == here else gpus):
         yield

@@ -5,6 +5,8 @@
 The replicas run on all GPUs; without a GPU, on two logical CPU devices beside the host's, with a small model. Each variant makes
 the same model, takes the same steps and runs in a process of its own. "placed" is what `placer.place` does by itself; "plan" runs
 the best plan even if its gain is not beyond doubt (race="off"). Ends within 200 s.
+`--parts 2` splits each GPU into two logical GPUs, for a machine with one: the replicas share it, and gradients are copied in its
+memory.
 """
 
 from __future__ import annotations
@@ -43,12 +45,13 @@ SMALL = {"batch": 64, "fields": 2, "history": 5, "rows": 500, "columns": 8, "lay
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, default=Path("strategy.json"), help="where the results go")
+    parser.add_argument("--parts", type=int, default=1, help="logical GPUs of each GPU")
     parser.add_argument("--one", nargs=2, metavar=("VARIANT", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        write_json(args.one[1], measured(args.one[0]))
+        write_json(args.one[1], measured(args.one[0], args.parts))
         return 0
-    results = {variant: in_its_process(variant) for variant in VARIANTS}
+    results = {variant: in_its_process(variant, args.parts) for variant in VARIANTS}
     write_json(args.json, results)
     default = results["default"]
     rows = []
@@ -65,11 +68,11 @@ def main() -> int:
     return int(any("error" in found for found in results.values()))
 
 
-def in_its_process(variant: str) -> dict[str, Any]:
+def in_its_process(variant: str, parts: int) -> dict[str, Any]:
     """What a variant measured, or what it died of."""
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.json"
-        command = [sys.executable, "-m", "tests.benchmarks.bench_strategy", "--one", variant, str(record)]
+        command = [sys.executable, "-m", "tests.benchmarks.bench_strategy", "--parts", str(parts), "--one", variant, str(record)]
         try:
             done = subprocess.run(command, timeout=CHILD_S, capture_output=True, text=True, check=False)
         except subprocess.TimeoutExpired:
@@ -80,7 +83,7 @@ def in_its_process(variant: str) -> dict[str, Any]:
         return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1][:300]}
 
 
-def measured(variant: str) -> dict[str, Any]:
+def measured(variant: str, parts: int) -> dict[str, Any]:
     """The losses and the step times of a variant, and where its plan has the ops of a replica."""
     import keras
     import tensorflow as tf
@@ -90,13 +93,18 @@ def measured(variant: str) -> dict[str, Any]:
 
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
+        if parts == 1:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        else:
+            part = tf.config.LogicalDeviceConfiguration(memory_limit=16 * 1024)
+            tf.config.set_logical_device_configuration(gpu, [part] * parts)
     if not gpus:
         host = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(host, [tf.config.LogicalDeviceConfiguration()] * 3)
     tf.config.experimental.enable_tensor_float_32_execution(False)
     keras.utils.set_random_seed(0)
-    strategy = tf.distribute.MirroredStrategy(None if gpus else ["CPU:1", "CPU:2"])
+    copies = tf.distribute.HierarchicalCopyAllReduce() if parts > 1 else None  # NCCL wants a GPU for each replica
+    strategy = tf.distribute.MirroredStrategy(None if gpus else ["CPU:1", "CPU:2"], cross_device_ops=copies)
     size = FULL if gpus else SMALL
     options: dict[str, Any] = {} if gpus else {"devices": cpus(3)}
     replica, batches = recommender(strategy, **size)

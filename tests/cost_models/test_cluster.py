@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import placer
 from cost_models.machine_files import load_cluster, load_machine
 from cost_models.machines import MachineError, host_of, parse_machine
 from cost_models.transfers import LATENCY_IN_A_STEP, copy_costs
+from placer.graph.shipped import shipped_graph
 
 TWO_HOSTS = """\
 client = "cpu2"
@@ -90,6 +92,29 @@ def test_errors_name_the_line_and_the_key(written: Path, old: str, new: str, mes
     written.write_text(TWO_HOSTS.replace(old, new))
     with pytest.raises(MachineError, match=message):
         load_machine(written)
+
+
+def test_a_plan_on_paper(written: Path) -> None:
+    graph = shipped_graph("detector")
+    plan = placer.solve(graph, str(written), pins={"*NonMaxSuppression*": "worker:1/CPU"}, effort=2_000)
+    assert plan.devices == tuple(device.name for device in load_machine(written).devices)
+    suppressions = {op.device for name, op in plan.ops.items() if "NonMaxSuppression" in graph.op(name).op_type}
+    assert suppressions == {"worker:1/CPU:0"}
+    assert any(op.device.endswith("GPU:0") for op in plan.ops.values())
+    for text in (plan.summary(), plan.view("ops"), plan.view("timeline"), plan.view("svg"), plan.view("dot")):
+        assert "worker:1/CPU:0" in text
+    assert "assumed of cluster: the links between hosts: call_us = 2000" in plan.summary()
+    path = plan.save(written.parent / "plan.json")
+    assert placer.Placement.load(path or written.parent / "plan.json").ops == plan.ops
+
+
+def test_more_devices_than_bits_in_a_number(written: Path) -> None:
+    rows = [f'[[workers]]\naddress = "host{k}:2222"\nmachine = "2xh100"\n' for k in range(24)]
+    written.write_text('client = "cpu2"\n' + "".join(rows))
+    pins = {"*NonMaxSuppression*": "worker:23/CPU"}
+    plan = placer.solve(shipped_graph("detector"), str(written), pins=pins, solver="heft")
+    assert len(plan.devices) == 73
+    assert "worker:23/CPU:0" in {op.device for op in plan.ops.values()}
 
 
 def test_no_workers() -> None:

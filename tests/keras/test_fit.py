@@ -18,7 +18,10 @@ import tensorflow as tf
 import placer
 from placer.common.escaping import markup
 from placer.keras import step_race
+from tests.helpers.harness import RandomLegal
+from tests.helpers.machines import two_cpus
 from tests.helpers.racing import RandomTest, random_races
+from tests.helpers.replicas import mirrored
 
 SAMPLES, BATCH = 52, 16
 X = np.random.default_rng(0).normal(size=(SAMPLES, 6)).astype("float32")
@@ -371,11 +374,33 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
     with pytest.raises(placer.OptionError, match="run_eagerly=False"):
         model.fit(X, Y, verbose=0)
 
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        replicated = dense()
+    with tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0").scope():
+        replicated = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, "softmax")])
+        replicated.compile("sgd", "sparse_categorical_crossentropy")
     placer.keras.optimize(replicated)
-    with pytest.warns(placer.PlacementWarning, match="left as it is: it is trained under a distribution strategy"):
+    with pytest.warns(placer.PlacementWarning, match="left as it is: its distribution strategy, CentralStorageStrategy"):
         replicated.fit(X, Y, batch_size=BATCH, verbose=0)
+
+
+def test_replicas_of_a_strategy_train_test_and_predict_as_without_placer() -> None:
+    x, y = X[: 2 * BATCH], Y[: 2 * BATCH]
+
+    def run(optimized: bool) -> Any:
+        keras.utils.set_random_seed(0)
+        with mirrored("CPU:1", "CPU:0").scope():
+            model = dense()
+        if optimized:
+            placer.keras.optimize(model, devices=two_cpus(), train={"solver": RandomLegal(1)}, test={"solver": RandomLegal(1)})
+        history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+        results = [*history.values(), model.evaluate(x, y, batch_size=BATCH, verbose=0)]
+        results += [model.predict(x, batch_size=BATCH, verbose=0) for _ in range(2)]
+        return [np.asarray(part) for part in [*results, *model.get_weights()]], model
+
+    (plain, _), (placed, model) = run(False), run(True)
+    for have, want in zip(placed, plain, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
+    for step in (model.placement.train, model.placement.test, model.placement.predict):
+        assert "one of 2 replicas (CPU:1, CPU:0)" in step.notes[0]
 
 
 def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:

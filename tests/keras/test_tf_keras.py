@@ -12,7 +12,10 @@ import tensorflow as tf
 
 import placer
 from placer.keras import step_race
+from tests.helpers.harness import RandomLegal
+from tests.helpers.machines import two_cpus
 from tests.helpers.racing import RandomTest, random_races
+from tests.helpers.replicas import mirrored
 
 keras = pytest.importorskip("tf_keras", reason="it is in the group of dependencies `dev`")
 
@@ -192,8 +195,19 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
         placer.keras.optimize(dense(run_eagerly=True))
     with pytest.raises(placer.OptionError, match="no Keras model"):
         placer.keras.optimize(keras.layers.Dense(3))
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        replicated = dense()
-    placer.keras.optimize(replicated)
-    with pytest.warns(placer.PlacementWarning, match="left as it is: it is trained under a distribution strategy"):
-        replicated.fit(X, Y, batch_size=BATCH, verbose=0)
+
+
+def test_replicas_of_a_strategy_train_as_without_placer() -> None:
+    def run(optimized: bool) -> Any:
+        keras.utils.set_random_seed(0)
+        with mirrored("CPU:1", "CPU:0").scope():
+            model = dense()
+        if optimized:
+            placer.keras.optimize(model, devices=two_cpus(), solver=RandomLegal(1))
+        losses = model.fit(X[:BATCH], Y[:BATCH], batch_size=BATCH, epochs=3, shuffle=False, verbose=0).history["loss"]
+        return [np.asarray(part) for part in [losses, *model.get_weights()]], model
+
+    (plain, _), (placed, model) = run(False), run(True)
+    for have, want in zip(placed, plain, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
+    assert "one of 2 replicas (CPU:1, CPU:0)" in model.placement.train.notes[0]

@@ -45,13 +45,18 @@ def test_arrays_cannot_be_written(how: str) -> None:
         problem = pickle.loads(pickle.dumps(problem))
     elif how == "copied":
         problem = copy.deepcopy(problem)
-    for array in arrays(problem).values():
+    derived = (problem.unit_time_ns, problem.consumers.tensor, problem.ops.at_moment, problem.devices.runner)
+    for array in (*arrays(problem).values(), *derived):
         with pytest.raises(ValueError, match="WRITEABLE"):
             array.setflags(write=True)
     with pytest.raises(ValueError, match="read-only"):
         problem.ops.time_ns[:] = 0
-    computed = (problem.unit_time_ns, problem.consumers.tensor, crossings_of(problem).nbytes, edges_of(problem).count)
-    for array in (*computed, live_ranges_of(problem).last, Simulator(problem).tables.runs):
+    for array in (
+        crossings_of(problem).nbytes,
+        edges_of(problem).count,
+        live_ranges_of(problem).last,
+        Simulator(problem).tables.runs,
+    ):
         assert not array.flags.writeable
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,15 +75,44 @@ def test_a_policy_that_follows_the_first_feature_does_as_earliest_finish_does(sh
     assert (info["assignment"].device == earliest_finish_assignment(problem).device).all()
 
 
-def test_what_is_no_action_is_said() -> None:
+@pytest.mark.parametrize("wrong", [-1, 2, 1.0, 0.5, float("nan"), None, True, "0", [0], np.array([1])])
+def test_a_wrong_action_is_refused_with_the_right_ones_and_changes_nothing(wrong: object) -> None:
+    env = PlacementEnv(synthetic("chain", ops=12, cpu_only=0.0))
+    observation, _ = env.reset()
+    for part in ("mask", "device"):
+        observation[part][:] = True  # what a learner does to its observation is its own affair
+    with pytest.raises(OptionError, match=r"the mask has \[0, 1\]"):
+        env.step(wrong)  # type: ignore[arg-type]
+    observation, *_ = env.step(1)
+    assert (observation["device"] == -1).sum() == len(observation["device"]) - 1
+
+
+def test_an_episode_ends_once_and_the_next_begins_with_reset() -> None:
+    env, over = PlacementEnv(synthetic("chain", ops=5, cpu_only=0.0)), False
+    first, _ = env.reset(seed=3)
+    while not over:
+        *_, over, _, _ = env.step(0)
+    with pytest.raises(OptionError, match="call reset first"):
+        env.step(0)
+    again, _ = env.reset(seed=3)
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x"])
+def test_what_is_no_seed_or_no_problem_is_said(seed: Any) -> None:
+    with pytest.raises(OptionError, match=f"seed={seed!r}"):
+        PlacementEnv(synthetic("chain", ops=5)).reset(seed=seed)
+    with pytest.raises(OptionError, match="no PlacementProblem"):
+        PlacementEnv(seed)
+    with pytest.raises(OptionError, match=f"returned {seed!r}, which is no PlacementProblem"):
+        PlacementEnv(lambda rng: seed).reset()
+
+
+def test_where_nothing_can_be_decided_that_is_said() -> None:
     problem = synthetic("chain", ops=12, cpu_only=0.0)
     env = PlacementEnv(problem)
     with pytest.raises(OptionError, match="call reset"):
         env.step(0)
-    env.reset()
-    for wrong in (-1, 2):
-        with pytest.raises(OptionError, match=r"the mask has \[0, 1\]"):
-            env.step(wrong)
     with pytest.raises(OptionError, match="no unit has a choice"):
         PlacementEnv(problem.with_allowed(problem.units.allowed & [True, False])).reset()
     tight = problem.with_memory_limits(np.array([0, 0]))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models import host_cores, host_memory
 from cost_models.cpu_names import cpu_generation, cpu_name, without_generation
 from cost_models.machine_files import load_machine, shipped_machines
 from cost_models.machines import Machine, parse_machine
@@ -91,3 +93,12 @@ def test_host_rates_grow_with_cores() -> None:
     few, many = (machine_of(1, [], cores, 2**35).device("CPU:0") for cores in (2, 8))
     assert many.flops["float32"] == pytest.approx(4 * few.flops["float32"])
     assert many.memory_bytes_per_s == pytest.approx(4 * few.memory_bytes_per_s)
+
+
+def test_a_system_without_the_files_of_linux_has_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(host_memory, "PROC", tmp_path)
+    monkeypatch.setattr(host_cores, "CPU_FOLDER", tmp_path)
+    host = local_machine().device("CPU:0")
+    assert host.cores == os.cpu_count()
+    assert host.memory_bytes > 1 << 28

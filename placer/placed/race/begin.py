@@ -116,13 +116,13 @@ def _may_gain(signatures: Signatures, entrants: list[Candidate]) -> bool:
 
 def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entrants: list[Candidate]) -> str:
     """Why calls may not be given to different placements in turn; "" if they may."""
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices
     from placer.tf.run.calling import is_deterministic
     from placer.tf.run.learning import starts_anew
 
     if not entrants:
         return "TensorFlow's default exceeds a memory limit"
-    if missing := {device.name for device in solved.machine.devices}.difference(process_devices()):
+    if missing := {device.name for device in solved.machine.devices}.difference(connected_devices()):
         return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'

@@ -57,13 +57,17 @@ class Candidate:
         return self.solved.placement_of(replace(self.solution, lower_bound_ns=bound_ns))
 
 
-def candidates(solved: Solved) -> list[Candidate]:
+def candidates(solved: Solved, *, searched: bool = True) -> list[Candidate]:
     """The plan, if it is not TensorFlow's default, then the default, then the other candidates by predicted step time.
 
     The others are: everything on one kind of device; the plan of a search in which copies take `COPY_FACTOR` times as long; and
     the best plan of the search where TensorFlow's default was kept because that plan gains little. Left out are those that
     equal another candidate, exceed a memory limit, or have a predicted step of more than `MAX_PREDICTED_RATIO` times the
     shortest one.
+
+    Args:
+        solved: the plan.
+        searched: False leaves out those that need another search, as `beyond_doubt` does.
 
     Returns:
         The candidates; none if TensorFlow's default exceeds a memory limit.
@@ -74,7 +78,7 @@ def candidates(solved: Solved) -> list[Candidate]:
         return []
     is_default = is_same(plan, default)
     chosen = [default] if is_default else [plan, default]
-    for candidate in sorted(_others(solved, is_default), key=lambda candidate: candidate.predicted_ns):
+    for candidate in sorted(_others(solved, is_default, searched), key=lambda candidate: candidate.predicted_ns):
         shortest_ns = min(each.predicted_ns for each in chosen)
         is_known = any(is_same(candidate, each) for each in chosen)
         if not is_known and candidate.predicted_ns <= MAX_PREDICTED_RATIO * shortest_ns and not exceeds_limit(candidate):
@@ -101,16 +105,18 @@ def beyond_doubt(entrants: list[Candidate]) -> Candidate | None:
     return best
 
 
-def _others(solved: Solved, default_is_kept: bool) -> Iterator[Candidate]:
+def _others(solved: Solved, default_is_kept: bool, searched: bool) -> Iterator[Candidate]:
     problem = solved.problem
     for rule in ("all_cpu", "all_gpu"):
         if rule in solved.placement.baselines:
             yield Candidate(BASELINE_NAMES[rule], solved, _solution(solved, problem, rule))
+    if not searched:
+        return
     searches = {FEWER_COPIES: with_dearer_copies(problem)}
     if default_is_kept:
         searches[BEST_FOUND] = problem
-    for name, searched in searches.items():
-        solution = _solution(solved, searched, "step_time")
+    for name, dearer in searches.items():
+        solution = _solution(solved, dearer, "step_time")
         if solution.assignment is not None:
             step_ns = Simulator(problem).step_ns(solution.assignment)
             yield Candidate(name, solved, replace(solution, objective_ns=step_ns))

@@ -33,13 +33,13 @@ CERTAIN_GAIN = 0.5
 
 def may_move(signatures: Signatures, solved: Solved) -> bool:
     """Whether variables of the function can be moved unasked: there are some that can, and no pin decides their places."""
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices
 
     options = signatures.options
     if options.variables != "auto" or signatures.plans:
         return False
     devices, resources = solved.problem.devices.names, solved.placement.graph.resources
-    is_here = len(devices) > 1 and set(devices) <= set(process_devices())
+    is_here = len(devices) > 1 and set(devices) <= set(connected_devices())
     movable = any(state.kind == "variable" and not state.stays for state in resources.values())
     return is_here and movable and not _pins_variables(solved)
 

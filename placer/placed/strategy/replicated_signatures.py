@@ -104,7 +104,7 @@ class ReplicatedSignatures(Signatures):
         placement, notes = best.placement, [_note(devices)]
         asked = self._of.options
         asked_for = asked.pins or asked.memory_limits or not asks_for_race(asked)
-        chosen = None if asked_for else beyond_doubt(candidates(best))
+        chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
         if chosen is not None and chosen.name == DEFAULT:
             placement = solved(one.stamped_graph).placement
             notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
@@ -120,9 +120,9 @@ def signatures_of_threads(of: Signatures, function: Any) -> Signatures | None:
         of: the signatures of the placed function.
         function: a tf.function that runs the replicas.
     """
-    from placer.tf.trace.replicas import is_mirrored, strategy_devices
+    from placer.tf.trace.replicas import runs_in_threads, strategy_devices
 
-    if is_disabled() or not is_mirrored():
+    if is_disabled() or not runs_in_threads():
         return None
     replicated = ReplicatedSignatures(of, function, strategy_devices(), in_threads=True)
     of.replicated[id(replicated)] = replicated

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cost_models.host_cores import usable_cores
 from placer import __version__
 from placer.common.progress import progress
 from placer.common.units import check_seconds
@@ -119,7 +120,7 @@ def arena(
                     runs.setdefault(key(record), (record, job, problem))
         done = {key(record): record for record in recorded}
         new = {identity: run for identity, run in runs.items() if identity not in done}
-        with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
+        with progress(f"{len(new)} runs") as stage, ThreadPoolExecutor(jobs or max(1, usable_cores() // 2)) as pool:
             futures = {pool.submit(_run, job, problem): record for record, job, problem in new.values()}
             try:
                 for count, future in enumerate(as_completed(futures), 1):

@@ -7,27 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from placer.research.arena.records import Record
+from placer.research.arena.records import Limit, Record, answered
 from placer.research.instances.instance import Instance
-from placer.research.instances.solvers import InstanceSolution, InstanceSolver, instance_solver
+from placer.research.instances.solvers import KINDS, InstanceSolution, InstanceSolver, instance_solver
 from placer.solvers.base import Solver, Status
 from placer.solvers.primitives import or_tools
 from placer.solvers.user_function import needed_arguments
 
+DEFAULT_LIMIT_S = 60.0
+"""The time limit without another one."""
 
-def run_on_instance(given: Any, instance: Instance, time_limit_s: float, seed: int) -> Record:
+
+def run_on_instance(given: Any, instance: Instance, limit: Limit, seed: int) -> Record:
     """The outcome of a run, what the solver claims, and its answer; as of `placer.research.arena.worker.claims_of`.
 
     Args:
         given: the name of a solver, an `InstanceSolver`, or a function from a `SplitProblem` or `PairwiseProblem`, or from one
             and a `numpy.random.Generator`, to an array: a device for each unit, or a choice for each node.
         instance: the problem.
-        time_limit_s: for the solver.
+        limit: for the solver, in seconds.
         seed: for the solver.
 
     Raises:
         OptionError: the answer is none.
     """
+    if "effort" in limit:
+        note = f"{KINDS[instance.objective]} are searched for seconds, not for an effort: give a time limit"
+        return {"outcome": "declined", "note": note}
     chosen = instance_solver(given) or given
     if isinstance(chosen, InstanceSolver):
         if why := chosen.unsupported(instance):
@@ -37,21 +43,11 @@ def run_on_instance(given: Any, instance: Instance, time_limit_s: float, seed: i
     or_tools.load()  # loading is not solving
     started = time.perf_counter()
     if isinstance(chosen, InstanceSolver):
-        found = chosen.solve(instance, time_limit_s=time_limit_s, seed=seed)
+        found = chosen.solve(instance, time_limit_s=limit.get("time_limit_s", DEFAULT_LIMIT_S), seed=seed)
     else:
         found = _of_function(chosen, instance, seed)
-    claims: Record = {
-        "outcome": "answered",
-        "status": found.status.value,
-        "lower_bound_ns": int(found.lower_bound_ns),
-        "feasible": False,
-        "seconds": time.perf_counter() - started,
-        "note": found.stop_text,
-    }
-    if found.answer is not None:
-        answer = instance.checked(found.answer)
-        claims |= {"objective_ns": int(found.objective_ns), "assignment": " ".join(map(str, answer.tolist()))}
-    return claims
+    answer = None if found.answer is None else instance.checked(found.answer)
+    return answered(found, answer, time.perf_counter() - started)
 
 
 def _of_function(function: Any, instance: Instance, seed: int) -> InstanceSolution:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,17 @@ from placer.options import OF_A_RUN, Options
 from placer.problem.problem import PlacementProblem
 from placer.research.arena.instance_run import run_on_instance
 from placer.research.arena.judge import judged
+from placer.research.arena.placement_run import run_on_placement
 from placer.research.arena.problems import described
-from placer.research.arena.records import Record
+from placer.research.arena.records import Limit, Record
 from placer.research.instances.instance import Instance
-from placer.research.instances.solvers import INSTANCE_SOLVERS, instance_solver
-from placer.solvers.answer import checked
-from placer.solvers.base import Solution
-from placer.solvers.registry import solver
-from placer.solvers.run import run
+from placer.research.instances.solvers import INSTANCE_SOLVERS
+from placer.solvers.registry import named_object
 
 FORMAT = "placer.answer"
 VERSION = 1
 FOR_PROBLEMS = (*OF_A_RUN, "objective", "devices")
 """The options that apply to a problem that is no graph."""
-INSTANCE_LIMIT_S = 60.0
-"""The default time limit for split and pairwise problems."""
 
 
 def solve_own(target: str, problem: PlacementProblem | Instance, given: Mapping[str, Any]) -> Record:
@@ -51,8 +46,7 @@ def solve_own(target: str, problem: PlacementProblem | Instance, given: Mapping[
     if wrong := [name for name in given if name not in FOR_PROBLEMS]:
         raise OptionError(f"{wrong[0]} is for graphs; {target} is a problem with its own limits and costs.")
     options = Options.of(given)
-    claims = _on_instance(problem, options) if isinstance(problem, Instance) else _on_placement(problem, options)
-    record = described(target, problem, options.objective) | judged(problem, options.objective, claims)
+    record = described(target, problem, options.objective) | judged(problem, options.objective, _claims(problem, options))
     if record["outcome"] == "declined":
         raise OptionError(f"solver {options.solver!r} cannot take {target}: {record['note']}.")
     if record["outcome"] == "failed":
@@ -62,40 +56,18 @@ def solve_own(target: str, problem: PlacementProblem | Instance, given: Mapping[
     return record
 
 
-def _on_placement(problem: PlacementProblem, options: Options) -> Record:
-    if instance_solver(options.solver) is not None:
-        return {"outcome": "declined", "note": "it does not solve placement problems"}
-    chosen = solver(options.solver)
-    if why := chosen.unsupported(problem, options.objective):
-        return {"outcome": "declined", "note": why}
-    started = time.perf_counter()
-    solution = run(
-        chosen, problem, options.objective, seed=options.seed, time_limit_s=options.time_limit_s, effort=options.effort
-    )
-    if not isinstance(solution, Solution):
-        raise OptionError(f"solver {chosen.name!r} returned {solution!r}, which is no Solution.")
-    claims: Record = {
-        "outcome": "answered",
-        "solver": solution.solver,
-        "status": solution.status.value,
-        "lower_bound_ns": int(solution.lower_bound_ns),
-        "feasible": False,
-        "seconds": time.perf_counter() - started,
-        "note": solution.stop_text,
-    }
-    if solution.assignment is not None:
-        device = checked(solution.assignment, problem, chosen.name).device
-        claims |= {"objective_ns": int(solution.objective_ns), "assignment": " ".join(map(str, device.tolist()))}
-    return claims
-
-
-def _on_instance(instance: Instance, options: Options) -> Record:
-    if options.effort is not None:
-        raise OptionError("effort is for placement problems; give time_limit_s for this one.")
-    able = [name for name, found in INSTANCE_SOLVERS.items() if not found.unsupported(instance)]
-    chosen = able[0] if options.solver == "auto" else options.solver
-    limit = INSTANCE_LIMIT_S if options.time_limit_s is None else options.time_limit_s
-    return {"solver": str(chosen)} | run_on_instance(chosen, instance, limit, options.seed)
+def _claims(problem: PlacementProblem | Instance, options: Options) -> Record:
+    limits = {"time_limit_s": options.time_limit_s, "effort": options.effort}
+    limit: Limit = {name: value for name, value in limits.items() if value is not None}
+    if isinstance(problem, PlacementProblem):
+        claims, name = run_on_placement(options.solver, problem, options.objective, limit, options.seed)
+        return {"solver": name} | claims
+    chosen: Any = options.solver
+    if chosen == "auto":
+        chosen = next(name for name, found in INSTANCE_SOLVERS.items() if not found.unsupported(problem))
+    elif isinstance(chosen, str) and ":" in chosen:
+        chosen = named_object(chosen)
+    return {"solver": getattr(chosen, "__name__", str(chosen))} | run_on_instance(chosen, problem, limit, options.seed)
 
 
 def summary(record: Record) -> str:

@@ -6,12 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cost_models.documents import parse_json
 from cost_models.files import FileError, read_whole
 from placer.common.json_files import check_format
 from placer.errors import PlanError
+
+if TYPE_CHECKING:
+    from placer.problem.arrays import Ints
+    from placer.solvers.base import Status
 
 Record: TypeAlias = dict[str, Any]
 """One run as a flat dict of text, numbers and booleans. Fields without a value are left out."""
@@ -33,6 +37,40 @@ def key(record: Mapping[str, Any]) -> tuple[Any, ...]:
 def limit_text(record: Mapping[str, Any]) -> str:
     """The limit of a run as text."""
     return f"{record['time_limit_s']:g} s" if "time_limit_s" in record else f"{record['effort']} evaluations"
+
+
+class _Solved(Protocol):
+    """What all solutions have."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def lower_bound_ns(self) -> int: ...
+    @property
+    def objective_ns(self) -> int: ...
+    @property
+    def stop_text(self) -> str: ...
+
+
+def answered(found: _Solved, answer: Ints | None, seconds: float) -> Record:
+    """The outcome and the claims of a run that ended with a solution.
+
+    Args:
+        found: the solution.
+        answer: its answer: a device for each unit, or a choice for each node; None if there is none.
+        seconds: the time of the run.
+    """
+    claims: Record = {
+        "outcome": "answered",
+        "status": found.status.value,
+        "lower_bound_ns": int(found.lower_bound_ns),
+        "feasible": False,
+        "seconds": seconds,
+        "note": found.stop_text,
+    }
+    if answer is not None:
+        claims |= {"objective_ns": int(found.objective_ns), "assignment": " ".join(map(str, answer.tolist()))}
+    return claims
 
 
 def read_lines(path: str | Path) -> list[Record]:

@@ -7,7 +7,6 @@ import pickle
 import runpy
 import signal
 import sys
-import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,53 +56,23 @@ def work(path: str) -> None:
 def claims_of(job: Job) -> dict[str, Any]:
     """The outcome of a run, what the solver claims, and its assignment; see `placer.research.arena.judge`."""
     from placer.research.arena.instance_run import run_on_instance
+    from placer.research.arena.placement_run import run_on_placement
     from placer.research.instances.families import synthetic
     from placer.research.instances.instance import Instance
-    from placer.research.instances.solvers import instance_solver
-    from placer.solvers.answer import checked
-    from placer.solvers.base import Solution
-    from placer.solvers.registry import solver
-    from placer.solvers.run import run
 
     problem = pickle.loads(job.problem.read_bytes())
     signal.setitimer(signal.ITIMER_REAL, job.ends_after_s)
     try:
         given = pickle.loads(job.solver)
         if isinstance(problem, Instance):
-            if "effort" in job.limit:
-                return {"outcome": "declined", "note": "solvers of such problems take no effort, only seconds"}
-            return run_on_instance(given, problem, job.limit["time_limit_s"], job.seed)
-        if instance_solver(given) is not None:
-            return {"outcome": "declined", "note": "it does not solve placement problems"}
-        chosen = solver(given)
-        tiny = synthetic("chain", ops=4)
+            return run_on_instance(given, problem, job.limit, job.seed)
+        tiny: Limit = {"time_limit_s": WARM_UP_S}
         with suppress(Exception):  # loads modules that are needed first here; loading is not planning
-            run(chosen, tiny, job.objective, time_limit_s=WARM_UP_S, seed=job.seed)
-        if why := chosen.unsupported(problem, job.objective):
-            return {"outcome": "declined", "note": why}
-        started = time.perf_counter()
-        limit_s, effort = job.limit.get("time_limit_s"), job.limit.get("effort")
-        solution = run(
-            chosen, problem, job.objective, time_limit_s=limit_s, effort=None if effort is None else int(effort), seed=job.seed
-        )
-        seconds = time.perf_counter() - started
-        if not isinstance(solution, Solution):
-            return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is not a Solution"}
-        claims: dict[str, Any] = {
-            "outcome": "answered",
-            "status": solution.status.value,
-            "lower_bound_ns": int(solution.lower_bound_ns),
-            "feasible": False,
-            "seconds": seconds,
-            "note": solution.stop_text,
-        }
-        if solution.assignment is not None:
-            device = checked(solution.assignment, problem, chosen.name).device
-            claims |= {"objective_ns": int(solution.objective_ns), "assignment": " ".join(map(str, device.tolist()))}
+            run_on_placement(given, synthetic("chain", ops=4), job.objective, tiny, job.seed)
+        return run_on_placement(given, problem, job.objective, job.limit, job.seed)[0]
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         note = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         return {"outcome": "failed", "note": note}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return claims

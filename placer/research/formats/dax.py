@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET  # as its documentation names it
 import networkx as nx
 
 from placer.errors import PlanError
+from placer.research.formats.places import reading
 from placer.research.formats.workflow import NS_PER_S, Task, dag_of, one_time_ns, tasks_of
 from placer.research.formats.xml_text import local_name, parse_xml, xml_name
 
@@ -24,23 +25,26 @@ def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, None]:
     root = parse_xml(content, source)
     if local_name(root) != "adag":
         raise PlanError(f"{source} is no DAX: its root is <{local_name(root)}>, not <adag>.")
-    try:
-        tasks: dict[str, Task] = {}
-        for job in (element for element in root if local_name(element) in {"job", "dax", "dag"}):
-            task = tasks[job.attrib["id"]] = Task(job.attrib["id"], round(NS_PER_S * float(job.attrib["runtime"])))
+    tasks: list[Task] = []
+    for number, job in enumerate((element for element in root if local_name(element) in {"job", "dax", "dag"}), 1):
+        with reading(
+            f"{source}, job {number}", "A job has an id and a runtime in seconds; its <uses> have a file, a link and a size."
+        ):
+            task = Task(job.attrib["id"], round(NS_PER_S * float(job.attrib["runtime"])))
             for uses in (element for element in job.iter() if local_name(element) == "uses"):
                 file = uses.attrib.get("file") or uses.attrib["name"]
                 files = task.writes if uses.attrib.get("link") == "output" else task.reads
                 files[file] = round(float(uses.attrib.get("size", 0)))
-        for child in (element for element in root if local_name(element) == "child"):
+        tasks.append(task)
+    by_id = {task.name: task for task in tasks}
+    for number, child in enumerate((element for element in root if local_name(element) == "child"), 1):
+        with reading(f"{source}, child {number}", "The ref of a <child> and of its <parent>s is the id of a job."):
             parents = [element.attrib["ref"] for element in child if local_name(element) == "parent"]
-            tasks[child.attrib["ref"]].parents += parents
-        return dag_of(list(tasks.values())), None
-    except (LookupError, ValueError, OverflowError) as error:
-        raise PlanError(
-            f"{source} is no DAX that can be read: {type(error).__name__}: {error}. A job has an id and a runtime in seconds, "
-            "its <uses> a file, a link and a size, and <child> and <parent> have the ids of jobs."
-        ) from error
+            if (job_id := child.attrib["ref"]) not in by_id:
+                raise ValueError(f"there is no job {job_id!r}")
+            by_id[job_id].parents += parents
+    with reading(source, "Each job has an id of its own."):
+        return dag_of(tasks), None
 
 
 def write(dag: nx.MultiDiGraph, network: nx.DiGraph) -> bytes:

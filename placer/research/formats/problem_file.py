@@ -50,7 +50,11 @@ def save_problem(problem: PlacementProblem, path: str | Path) -> None:
 def load_problem(path: str | Path) -> PlacementProblem:
     """Reads a file of `save_problem`. Raises PlanError if it is missing or broken, or has another format."""
     try:
-        with np.load(_bounded(read_whole(path)), allow_pickle=False) as file:
+        content = read_whole(path)
+    except FileError as error:
+        raise PlanError(str(error)) from error
+    try:
+        with np.load(_bounded(content), allow_pickle=False) as file:
             arrays = dict(file)
         kind, version = arrays.pop("format").tolist()
         check_format({"format": kind, "version": int(version)}, FORMAT, VERSION, str(path))

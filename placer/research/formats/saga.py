@@ -18,7 +18,7 @@ from typing import Any
 import networkx as nx
 
 from cost_models.documents import parse_json
-from placer.errors import PlanError
+from placer.research.formats.places import reading
 from placer.research.formats.workflow import NS_PER_S, one_time_ns
 
 NAME = "SAGA"
@@ -26,6 +26,7 @@ SUFFIX = ".saga.json"
 HOLDS_MACHINE = True
 BYTES = 10**6
 """Bytes in a unit of data."""
+EXPECTED = "An instance of SAGA has a task_graph of tasks and dependencies, and a network of nodes and edges."
 
 
 def recognises(document: Any) -> bool:
@@ -36,27 +37,38 @@ def recognises(document: Any) -> bool:
 def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, nx.DiGraph]:
     """The graph of tasks and the network. Raises PlanError if it is not in this format."""
     document = parse_json(content, source)
-    try:
-        speeds = {str(node["name"]): float(node["speed"]) for node in document["network"]["nodes"]}
-        network, dag = nx.DiGraph(contention=False), nx.MultiDiGraph()
-        network.add_nodes_from(speeds)
-        for link in document["network"]["edges"]:
+    with reading(source, EXPECTED):
+        graph, net = document["task_graph"], document["network"]
+        tasks, dependencies, nodes, links = (
+            list(part) for part in (graph["tasks"], graph["dependencies"], net["nodes"], net["edges"])
+        )
+    speeds: dict[str, float] = {}
+    for k, node in enumerate(nodes, 1):
+        with reading(f"{source}, node {k}", "A node has a name of its own and a speed above 0."):
+            name, speed = str(node["name"]), float(node["speed"])
+            if name in speeds or not speed > 0:
+                raise ValueError(f"name {name!r}, speed {speed!r}")
+            speeds[name] = speed
+    network, dag = nx.DiGraph(contention=False), nx.MultiDiGraph()
+    network.add_nodes_from(speeds)
+    for k, link in enumerate(links, 1):
+        with reading(f"{source}, edge {k}", "An edge has a source, a target, and a speed above 0 or null."):
             if (a := str(link["source"])) != (b := str(link["target"])):
                 per_byte = 0.0 if link["speed"] is None or math.isinf(link["speed"]) else NS_PER_S / BYTES / link["speed"]
                 network.add_edges_from([(a, b), (b, a)], ns_per_byte=per_byte)
-        for task in document["task_graph"]["tasks"]:
-            times = {name: round(NS_PER_S * task["cost"] / speed) for name, speed in speeds.items()}
-            dag.add_node(str(task["name"]), time_ns=times)
-        for edge in document["task_graph"]["dependencies"]:
-            dag.add_edge(str(edge["source"]), str(edge["target"]), bytes=round(BYTES * edge["size"]))
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        raise PlanError(
-            f"{source} is no instance of SAGA that can be read: {type(error).__name__}: {error}. It has a task_graph of tasks "
-            "(name, cost) and dependencies (source, target, size), and a network of nodes (name, speed) and edges (source, "
-            "target, speed)."
-        ) from error
-    if unknown := [name for name, data in dag.nodes(data=True) if not data]:
-        raise PlanError(f"{source}: a dependency names {unknown[0]!r}, which is no task.")
+    for k, task in enumerate(tasks, 1):
+        with reading(f"{source}, task {k}", "A task has a name of its own and a cost."):
+            if (name := str(task["name"])) in dag:
+                raise ValueError(f"another task is called {name!r}")
+            dag.add_node(name, time_ns={node: round(NS_PER_S * task["cost"] / speed) for node, speed in speeds.items()})
+    for k, edge in enumerate(dependencies, 1):
+        with reading(
+            f"{source}, dependency {k}", "A dependency has a source and a target, which are names of tasks, and a size."
+        ):
+            ends = str(edge["source"]), str(edge["target"])
+            if unknown := [name for name in ends if name not in dag]:
+                raise ValueError(f"there is no task {unknown[0]!r}")
+            dag.add_edge(*ends, bytes=round(BYTES * edge["size"]))
     return dag, network
 
 

@@ -12,37 +12,46 @@ from __future__ import annotations
 
 import networkx as nx
 
-from placer.errors import PlanError
+from placer.research.formats.places import reading
 from placer.research.formats.workflow import one_time_ns
 
 NAME = "STG"
 SUFFIX = ".stg"
 HOLDS_MACHINE = False
+EXPECTED = "The first line has the number of tasks, each other one a task, its time, the number of its predecessors, and these."
 
 
 def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, None]:
     """The graph of tasks. Raises PlanError if it is no such text."""
     lines = [
-        line.split() for line in content.decode("utf-8", "replace").splitlines() if line.strip() and not line.startswith("#")
+        (number, line.split())
+        for number, line in enumerate(content.decode("utf-8-sig", "replace").splitlines(), 1)
+        if line.strip() and not line.startswith("#")
     ]
-    try:
-        (count,), *rows = [[int(word) for word in line] for line in lines]
+    rows: list[list[int]] = []
+    for number, line in lines:
+        with reading(f"{source}, line {number}", EXPECTED):
+            rows.append([int(word) for word in line])
+            if len(rows) > 1 and (len(line) < 3 or len(line) != 3 + rows[-1][2]):
+                raise ValueError("the predecessors are not as many as it says")
+    with reading(source, EXPECTED):
+        (count,), *rows = rows
         if len(rows) not in (count, count + 2):
-            raise PlanError(f"{source} has {len(rows)} tasks where its first line says {count}, or {count + 2} with dummy tasks.")
+            raise ValueError(f"it has {len(rows)} tasks where its first line says {count}, or {count + 2} with dummy tasks")
+        if count and len(rows) == count and not rows[0][1]:
+            raise ValueError("the dummy task at its end is missing")
         dummies = {rows[0][0], rows[-1][0]} if len(rows) == count + 2 else set()
         dag = nx.MultiDiGraph()
-        for task, time, predecessors, *listed in rows:
-            if len(listed) != predecessors:
-                raise PlanError(f"{source}: task {task} lists {len(listed)} predecessors and says {predecessors}.")
+        for task, time, *_ in rows:
+            if f"task{task}" in dag:
+                raise ValueError(f"two tasks have the number {task}")
             if task not in dummies:
                 dag.add_node(f"task{task}", time_ns=time)
         for task, _, _, *listed in rows:
             edges = [(f"task{before}", f"task{task}") for before in listed if not dummies & {before, task}]
             if unknown := [a for a, _ in edges if a not in dag]:
-                raise PlanError(f"{source}: task {task} has the predecessor {unknown[0]}, which is not in the file.")
+                raise ValueError(f"task {task} has the predecessor {unknown[0].removeprefix('task')}, which is not in the file")
             dag.add_edges_from(edges, control=True)
-    except (ValueError, IndexError) as error:
-        raise PlanError(f"{source} is not in the format of STG: {error}.") from error
     return dag, None
 
 

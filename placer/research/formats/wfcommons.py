@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import networkx as nx
 
 from cost_models.documents import parse_json
-from placer.errors import PlanError
 from placer.research.formats.network import equal_links
+from placer.research.formats.places import reading
 from placer.research.formats.workflow import NS_PER_S, Task, dag_of, one_time_ns, tasks_of
+
+T = TypeVar("T")
 
 NAME = "WfCommons"
 SUFFIX = ".wfcommons.json"
 HOLDS_MACHINE = True
+EXPECTED = "A workflow has a specification with tasks and files, whose sizes are in sizeInBytes, and an execution with tasks."
+TASK = "A task has an id, parents, inputFiles and outputFiles, which are ids, and in the execution a runtimeInSeconds."
 _SPEED = 1000.0
 """In MHz: the speed that is written for the first machine."""
 
@@ -35,7 +39,7 @@ def recognises(document: Any) -> bool:
 def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, nx.DiGraph | None]:
     """The graph of tasks; and the graph of machines, if the file has some. Raises PlanError if it is not in this format."""
     document = parse_json(content, source)
-    try:
+    with reading(source, EXPECTED):
         workflow = document["workflow"]
         ran: dict[str, Mapping[str, Any]] = {}
         machines: Sequence[Mapping[str, Any]] = workflow.get("machines", ())
@@ -46,35 +50,45 @@ def read(content: bytes, source: str) -> tuple[nx.MultiDiGraph, nx.DiGraph | Non
             sizes = {file["id"]: _size(file) for file in specification.get("files", ())}
             ran = {task["id"]: task for task in execution.get("tasks", ())}
             machines = execution.get("machines", ())
-        speeds = {m["nodeName"]: float(m.get("cpu", {}).get("speedInMHz", m.get("cpu", {}).get("speed", 0))) for m in machines}
         names = {id_: str(task.get("id", task["name"])) for task in tasks for id_ in (task["name"], task.get("id", task["name"]))}
-        read_tasks = [_task(dict(task) | dict(ran.get(task.get("id", ""), {})), names, sizes, speeds) for task in tasks]
-        return dag_of(read_tasks), _network(machines) if machines else None
-    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise PlanError(
-            f"{source} is no workflow of WfCommons that can be read: {type(error).__name__}: {error}. A task has an id, "
-            "parents, files and runtimeInSeconds."
-        ) from error
+    with reading(f"{source}, machines", "A machine has a nodeName and a cpu with a speedInMHz and a coreCount."):
+        speeds = {m["nodeName"]: float(m.get("cpu", {}).get("speedInMHz", m.get("cpu", {}).get("speed", 0))) for m in machines}
+        if slow := [name for name, speed in speeds.items() if not speed >= 0]:
+            raise ValueError(f"{slow[0]!r} has the speed {speeds[slow[0]]}")
+        network = _network(machines) if machines else None
+    read_tasks = []
+    for task in tasks:
+        with reading(f"{source}, task {names[task['name']]!r}", TASK):
+            read_tasks.append(_task(dict(task) | dict(ran.get(task.get("id", ""), {})), names, sizes, speeds))
+    with reading(source, "Each task has an id of its own."):
+        return dag_of(read_tasks), network
 
 
 def _task(row: Mapping[str, Any], names: Mapping[str, str], sizes: Mapping[str, int], speeds: Mapping[str, float]) -> Task:
-    runtime_ns = NS_PER_S * float(row["runtimeInSeconds"] if "runtimeInSeconds" in row else row["runtime"])
+    runtime_ns = NS_PER_S * float(row["runtime"] if "runtime" in row else row["runtimeInSeconds"])
     machine = str(next(iter(row.get("machines", ())), row.get("machine", "")))
     time_ns: Any = round(runtime_ns)
     if speeds.get(machine) and all(speeds.values()):
         time_ns = {name: round(runtime_ns * speeds[machine] / speed) for name, speed in speeds.items()}
     task = Task(names[row.get("id", row["name"])], time_ns, int(row.get("memoryInBytes", 0)))
-    task.reads = {file: sizes[file] for file in row.get("inputFiles", ())}
-    task.writes = {file: sizes[file] for file in row.get("outputFiles", ())}
+    task.reads = {file: _known("file", file, sizes) for file in row.get("inputFiles", ())}
+    task.writes = {file: _known("file", file, sizes) for file in row.get("outputFiles", ())}
     for file in row.get("files", ()):
         files = task.writes if file["link"] == "output" else task.reads
         files[file.get("id", file.get("name"))] = _size(file)
-    task.parents = [names[parent] for parent in row.get("parents", ())]
+    task.parents = [_known("task", parent, names) for parent in row.get("parents", ())]
     return task
 
 
+def _known(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """What is known by a name. Raises ValueError if nothing is."""
+    if name not in known:
+        raise ValueError(f"there is no {kind} {name!r}")
+    return known[name]
+
+
 def _size(file: Mapping[str, Any]) -> int:
-    return int(file["sizeInBytes"] if "sizeInBytes" in file else file["size"])
+    return int(file["size"] if "size" in file else file["sizeInBytes"])
 
 
 def _network(machines: Sequence[Mapping[str, Any]]) -> nx.DiGraph:

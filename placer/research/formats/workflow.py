@@ -29,11 +29,13 @@ def dag_of(tasks: Sequence[Task]) -> nx.MultiDiGraph:
 
     Files that no task writes are there from the start, so they are left out.
 
-    Raises KeyError if a parent is no task.
+    Raises ValueError if two tasks have one name, or a parent is no task.
     """
     dag = nx.MultiDiGraph()
     writer = {file: task for task in tasks for file in task.writes}
     for task in tasks:
+        if task.name in dag:
+            raise ValueError(f"two tasks are called {task.name!r}")
         workspace = {"workspace_bytes": task.workspace_bytes} if task.workspace_bytes else {}
         dag.add_node(task.name, time_ns=task.time_ns, **workspace)
     for task in tasks:
@@ -43,7 +45,7 @@ def dag_of(tasks: Sequence[Task]) -> nx.MultiDiGraph:
     for task in tasks:
         for parent in task.parents:
             if not dag.has_node(parent):
-                raise KeyError(f"{parent!r}, the parent of {task.name!r}, is no task")
+                raise ValueError(f"{parent!r}, the parent of {task.name!r}, is no task")
             if not dag.has_edge(parent, task.name):
                 dag.add_edge(parent, task.name, control=True)
     return dag

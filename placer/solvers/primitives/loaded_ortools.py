@@ -35,9 +35,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _flags_lock:
         flags = sys.getdlopenflags()
-        sys.setdlopenflags(
-            flags | getattr(os, "RTLD_DEEPBIND", 0)
-        )  # macOS has no such flag: its libraries name the files they use
+        # macOS has no such flag. There a library names the file of each function that it uses.
+        sys.setdlopenflags(flags | getattr(os, "RTLD_DEEPBIND", 0))
         try:
             module = importlib.import_module(_PATHS[name])
         finally:

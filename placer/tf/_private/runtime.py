@@ -51,3 +51,9 @@ def recorded_partitions() -> Iterator[list[Any]]:
         recorded.extend(context.context().export_run_metadata().function_graphs)
     finally:
         context.context().disable_run_metadata()
+
+
+def connect_again() -> None:
+    """Joins workers that were started again. Those that were not keep their tensors and variables."""
+    tf_context = context.context()
+    tf_context.update_server_def(tf_context.get_server_def())

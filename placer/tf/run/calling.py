@@ -47,6 +47,11 @@ def in_replica() -> bool:
     return bool(tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context())
 
 
+def has_values_of_replicas(args: Any, kwargs: Any) -> bool:
+    """Whether an argument has a value for each replica of a distribution strategy."""
+    return any(isinstance(part, tf.distribute.DistributedValues) for part in tf.nest.flatten((args, kwargs)))
+
+
 def converted_like_caller(fn: Any) -> Any:
     """A plain function converted by AutoGraph if the code around the call was converted; a tf.function unchanged."""
     autograph = tf.__internal__.autograph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,26 +19,32 @@ from placer.tf.trace.tracing import Trace, trace_concrete
 
 
 def trace_if_placeable(
-    concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, of_replicas: bool = False
+    concrete: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    devices: Collection[str] = (),
+    *,
+    of_replicas: bool = False,
 ) -> tuple[Trace | None, str]:
     """The Trace of a ConcreteFunction for a call, and ""; for a function that cannot be placed, None and the reason.
 
     Args:
         concrete: the function.
         args, kwargs: of the call.
+        devices: those that are planned for, beside the ones of this process.
         of_replicas: whether the function runs the replicas of a strategy and is planned as such.
     """
     if is_disabled():
         return None, f"{DISABLE_VARIABLE} is set"
     try:
         trace = trace_concrete(concrete, args, kwargs)
-        reason = _reason_against(trace, of_replicas)
+        reason = _reason_against(trace, devices, of_replicas)
     except TraceError as error:
         return None, str(error)
     return (None, reason) if reason else (trace, "")
 
 
-def _reason_against(trace: Trace, of_replicas: bool) -> str:
+def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -> str:
     if trace.is_jit_compiled:
         return "it is compiled by XLA as a whole (jit_compile=True), so no op of it can be placed by itself"
     captured = [outer for body in trace.root.walk() for outer, _ in external_captures(body.graph)]
@@ -55,10 +61,10 @@ def _reason_against(trace: Trace, of_replicas: bool) -> str:
                 return f"its {body.names[name]!r} ({node.op}) {why}"
             if not of_replicas and runs_on_replica(body.operations[name]):
                 return "it runs replicas of a distribution strategy, which decides the devices"
-    return _reason_in_cluster(trace, captured)
+    return _reason_in_cluster(trace, captured, planned)
 
 
-def _reason_in_cluster(trace: Trace, captured: Sequence[Any]) -> str:
+def _reason_in_cluster(trace: Trace, captured: Sequence[Any], planned: Collection[str]) -> str:
     """Why a function cannot be placed in a process that is part of a cluster; "" in any other process."""
     other_jobs = {parse(d.name).job for d in tf.config.list_logical_devices()} - {None, "localhost"}
     if not other_jobs:
@@ -67,5 +73,6 @@ def _reason_in_cluster(trace: Trace, captured: Sequence[Any]) -> str:
         return "this process is part of a cluster, and only devices of a process of its own are planned for"
     devices = [trace.root.outer_scope, *map(location, (*trace.arguments, *captured))]
     devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
-    elsewhere = next((d for d in devices if parse(d).job in other_jobs), "")
-    return f"it uses {elsewhere}, and only devices of this process are planned for" if elsewhere else ""
+    specs = {d: parse(d) for d in devices}
+    elsewhere = [d for d, spec in specs.items() if spec.job in other_jobs and not any(map(spec.matches, planned))]
+    return f"it uses {elsewhere[0]}, which is not planned for" if elsewhere else ""

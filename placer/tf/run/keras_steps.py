@@ -114,6 +114,28 @@ def step_function(model: Any, step: Callable[[Any], Any], of: Layout, name: str)
     return tf.function(tf.autograph.experimental.do_not_convert(run), input_signature=specs)
 
 
+def replica_step(model: Any, step: Callable[[Any], Any], name: str) -> Any:
+    """A step of a Keras model as a tf.function that replicas of a distribution strategy run.
+
+    Args:
+        model: the model.
+        step: runs the model's step on a batch.
+        name: of the function.
+    """
+
+    def run(batch: Any) -> Any:
+        name_ops_by_layer(model)
+        return step(batch)
+
+    run.__name__ = name
+    return tf.function(tf.autograph.experimental.do_not_convert(run), reduce_retracing=True)
+
+
+def without_optionals(batch: Any) -> Any:
+    """A batch of Keras's iterator, in which an Optional stands for a part that is not there, with None for each."""
+    return tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, batch)
+
+
 def _batch(of: Layout, flat: Iterator[Any]) -> Any:
     if not isinstance(of, tuple):
         return None if of is None else next(flat)

@@ -17,6 +17,7 @@ from placer.graph.op_graph import OpGraph, OpNode
 from placer.plan.placement import Placement
 from placer.tf._private.gradients import is_trainable
 from placer.tf._private.runtime import recorded_partitions
+from placer.tf.connecting import check_all_answer
 from placer.tf.run.executed_names import planned_names
 
 TRANSFER_OPS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})
@@ -84,7 +85,11 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
             at a function's first run.
         placement_of: gives the plan that the call ran by; called after `call`.
         functions: how many functions the plan is for: 1, or 2 with a backward function.
+
+    Raises:
+        WorkerError: a worker of a cluster does not answer.
     """
+    check_all_answer()
     with recorded_partitions() as recorded:
         outputs = call()
         tf.nest.map_structure(

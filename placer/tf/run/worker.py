@@ -7,9 +7,7 @@ this host alone limits the listening socket to the loopback interface before the
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import tensorflow as tf
 
 from cost_models.cluster import JOB
 from placer.errors import OptionError, PlacerError
+from placer.tf._private.sockets import own_sockets
 
 _CONNECTED = "01"
 """State of a connected socket in /proc/net/tcp."""
@@ -80,14 +79,15 @@ def _limit_to_loopback(port: int) -> None:
 
     A listening socket that is bound to an interface takes no connections from others: SO_BINDTODEVICE in socket(7).
     """
-    listening = [each for each in _own_sockets() if _listens(each, port)]
-    failure = "" if listening else "its listening socket is not found"
-    for each in listening:
-        with each:
+    failure = "its listening socket is not found"
+    for each in own_sockets():
+        if each.getsockname()[1] == port and each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             try:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
             except OSError as error:
                 failure = error.strerror or str(error)
+                break
+            failure = ""
     if port in _connected_ports():
         failure = failure or "somebody connected before it was limited"
     if failure:
@@ -95,29 +95,6 @@ def _limit_to_loopback(port: int) -> None:
             f"the server cannot be limited to this host: {failure}. Nothing was started. In a private network, --host ADDRESS "
             "lets it listen on all interfaces."
         )
-
-
-def _own_sockets() -> Iterator[socket.socket]:
-    """A duplicate of each TCP socket of this process."""
-    for entry in os.listdir("/proc/self/fd"):
-        try:
-            if not os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):
-                continue
-            duplicate = socket.socket(fileno=os.dup(int(entry)))
-        except OSError:  # a descriptor that was closed meanwhile
-            continue
-        if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
-            yield duplicate
-        else:
-            duplicate.close()
-
-
-def _listens(each: socket.socket, port: int) -> bool:
-    """Whether a socket listens on the port; closes it if not."""
-    if each.getsockname()[1] == port and each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        return True
-    each.close()
-    return False
 
 
 def _connected_ports() -> set[int]:

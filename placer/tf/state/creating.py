@@ -19,7 +19,7 @@ from placer.tf._private.functions import ConcreteFunction, UnliftableError, defe
 from placer.tf._private.handles import PlainVariable, UninitializedVariable
 from placer.tf._private.runtime import eager_scopes
 from placer.tf._private.scratch import Scratch, in_scratch_graph
-from placer.tf.devices import full_name, process_devices
+from placer.tf.devices import connected_devices, full_name
 from placer.tf.state.live_objects import live_objects
 from placer.tf.state.moving import move
 from placer.tf.state.variables import needed_moves
@@ -107,7 +107,7 @@ class Deferred:
             TraceError: an initial value depends on the arguments of the function that makes the variable.
         """
         ours = {*map(id, self.waiting), *(id(variable) for _, initialisers in self.lifted for variable, _ in initialisers)}
-        if ours and trace is not None and device_of and {*device_of.values()} <= {*map(full_name, process_devices())}:
+        if ours and trace is not None and device_of and {*device_of.values()} <= {*map(full_name, connected_devices())}:
             move([m for m in needed_moves(trace, device_of) if id(m.variable) in ours])
         while self.waiting:
             variable = self.waiting.pop(0)

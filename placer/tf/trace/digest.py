@@ -20,7 +20,7 @@ from placer.tf._private.copied_graphs import CopiedGraph
 from placer.tf._private.datasets import dataset_size
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import node_defs
-from placer.tf.devices import process_devices
+from placer.tf.devices import connected_devices
 from placer.tf.trace.bodies import split_input
 from placer.tf.trace.inputs import RootInput
 from placer.tf.trace.op_types import function_attributes, functions_of
@@ -35,7 +35,7 @@ def digest(trace: Trace, inputs: Mapping[str, RootInput]) -> str:
         trace: of the function.
         inputs: of its root, see `root_inputs`.
     """
-    hashed = hashlib.blake2b(repr((process_devices(), trace.root.outer_scope)).encode(), digest_size=20)
+    hashed = hashlib.blake2b(repr((connected_devices(), trace.root.outer_scope)).encode(), digest_size=20)
     for op, known in inputs.items():
         held = [(spec.dtype.name, _shape(spec)) for spec in known.held]
         facts = (trace.root.names[op], known.role, known.device, known.state, held, known.stays, *_example(known.value))

@@ -21,6 +21,7 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 from cost_models.ops import entry_of
 from placer.graph.op_graph import Kernel
+from placer.tf.trace.kernel_registry import KernelRegistry
 from placer.tf.trace.node_attributes import Attrs, Value, dtype_name, plain_value, value_text
 from placer.tf.trace.unrunnable import UNRUNNABLE
 
@@ -38,13 +39,17 @@ class KernelSupport:
 
 
 class KernelIndex:
-    """Looks nodes up in TensorFlow's kernel registry. Nodes that differ in no relevant attribute get the same result object."""
+    """Looks nodes up in TensorFlow's kernel registry. Nodes that differ in no relevant attribute get the same result object.
+
+    ``snapshot`` says where the GPU kernels are from if TensorFlow is built without GPU support, see `KernelRegistry`.
+    """
 
     def __init__(self) -> None:
         self._registered: dict[str, list[KernelDef]] = {}
-        for kernel in kernels.get_all_registered_kernels().kernel:
+        registry = KernelRegistry.read()
+        self.snapshot = registry.snapshot
+        for kernel in registry.kernels:
             self._registered.setdefault(kernel.op, []).append(kernel)
-        self._gpu = any(kernel.device_type == "GPU" for of_op in self._registered.values() for kernel in of_op)
         self._ops: dict[str, _Op | None] = {}
         self._support: dict[tuple[str, tuple[bytes, ...]], KernelSupport] = {}
 
@@ -92,8 +97,6 @@ class KernelIndex:
             kernel = op.best(device_type, attrs)
             if kernel is None:
                 refusals[device_type] = op.why_none(device_type, attrs)
-                if device_type == "GPU" and not self._gpu:
-                    refusals[device_type] = f"no GPU kernel of {op.name}: this TensorFlow is built without GPU support"
             elif row := next((r for r in UNRUNNABLE if r.forbids(op.name, device_type, attrs)), None):
                 refusals[device_type] = f"the {device_type} kernel of {op.name} {row.why}"
             else:

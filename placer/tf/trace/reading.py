@@ -16,7 +16,7 @@ from placer.graph.op_graph import OpGraph, Resource
 from placer.graph.sizes import Shape
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import static_value
-from placer.tf.devices import process_devices
+from placer.tf.devices import connected_devices
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.dataset_bodies import DatasetBodies, rounds_of, runs_for_each
@@ -82,12 +82,13 @@ class _Reader:
             graph=graph,
             resources=self.inputs.resources,
             group_reasons=group_reasons,
-            process_devices=process_devices(),
+            process_devices=connected_devices(),
             rounds=self.control_flow.rounds.known,
             sizes=self.sizes.of_nodes({path: len(specs) for path, specs in builder.specs.items()}),
             outputs=outputs,
             taken=self.sizes.seen.taken,
             notes=(*self.sizes.notes(self.trace), *self.notes),
+            kernel_snapshot=self.kernels.snapshot,
         )
         return replace(read, notes=(*assumption_notes(read), *read.notes))
 

@@ -54,8 +54,13 @@ def strategy_devices() -> tuple[str, ...]:
     return tuple(parse(device).short for device in tf.distribute.get_strategy().extended.worker_devices)
 
 
-def is_mirrored() -> bool:
-    """Whether the current strategy is a MirroredStrategy: one that runs its replicas in threads, on devices of this process."""
+def is_planned_for(strategy: Any) -> bool:
+    """Whether functions are planned that the replicas of a strategy run."""
+    return isinstance(strategy, tf.distribute.MirroredStrategy | tf.distribute.OneDeviceStrategy)
+
+
+def runs_in_threads() -> bool:
+    """Whether the current strategy is planned for and runs each replica in a thread, as a MirroredStrategy does."""
     return isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy)
 
 

@@ -65,7 +65,7 @@ class Details {
     const copies = (plan.transfersOf.get(op) ?? []).filter((t) => t.output === output && (towards < 0 || t.dst === towards));
     return el("li", {}, this.link(op, plan.tensorName(op, output)), ` ${type}, ${formatBytes(nbytes)}, `,
       constant ? "a constant, kept on each device that reads it" : ["made on ", plan.devices[plan.ops.device[op]].name],
-      copies.map((t) => el("div", { class: "copy" }, `copied to ${plan.devices[t.dst].name}${t.host && plan.devices[t.dst].name.startsWith("GPU") ? " (host memory)" : ""} in ${formatNs(t.time)}`)));
+      copies.map((t) => el("div", { class: "copy" }, `copied to ${plan.devices[t.dst].name}${t.host && plan.devices[t.dst].name.includes("GPU") ? " (host memory)" : ""} in ${formatNs(t.time)}`)));
   }
 
   /** What a control edge from an op to a device takes, if the device is another. */

@@ -126,7 +126,7 @@ function transfersTable(plan, app) {
   const table = new LongTable(place, "Transfers", [
     { title: "tensor", width: "minmax(200px, 4fr)", of: (t) => plan.tensorName(t.op, t.output), text: (t) => plan.tensorName(t.op, t.output) },
     { title: "from", width: "70px", of: (t) => t.src, text: (t) => name(t.src) },
-    { title: "to", width: "130px", of: (t) => t.dst, text: (t) => name(t.dst) + (t.host && name(t.dst).startsWith("GPU") ? " (host)" : "") },
+    { title: "to", width: "130px", of: (t) => t.dst, text: (t) => name(t.dst) + (t.host && name(t.dst).includes("GPU") ? " (host)" : "") },
     { title: "bytes", width: "80px", number: true, of: (t) => t.nbytes, text: (t) => (t.output < 0 ? "control" : formatBytes(t.nbytes)) },
     { title: "copies", width: "60px", number: true, of: (t) => t.count, text: (t) => String(t.count) },
     { title: "time", width: "80px", number: true, of: (t) => t.time, text: (t) => formatNs(t.time) },

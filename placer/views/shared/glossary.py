@@ -60,6 +60,12 @@ TERMS = (
         '`pins={"embed": "worker:1/GPU:0"}`. A name without a task, such as `GPU:0`, is a device of the process that calls.',
     ),
     Term(
+        "snapshot",
+        "The GPU kernels of a TensorFlow release, in a file that comes with placer. Plans use it where TensorFlow is built "
+        "without GPU support.",
+        "A plan for an H100 made on a laptop with the package `tensorflow-cpu`.",
+    ),
+    Term(
         "target",
         "What to plan or solve: a function, a signature of a SavedModel, a saved graph or plan, or a problem. The command line "
         "calls it TARGET.",

@@ -152,6 +152,8 @@ def test_what_does_not_apply_is_refused(data: Path, capsys: pytest.CaptureFixtur
     for arguments, message in (
         (["solve", "family:chain", "--pins", "a=CPU:0"], "pins is for graphs"),
         (["solve", "maxload:gnmt", "--solver", "heft", "--data", str(data)], "it solves placement problems only"),
+        (["solve", "maxload:gnmt", "--effort", "9", "--data", str(data)], "give a time limit"),
+        (["solve", "maxload:gnmt", "--solver", "m:f", "--data", str(data)], "No module named 'm'"),
         (["solve", "family:chain", "--solver", "max_load"], "it does not solve placement problems"),
         (["compare", "maxload:gnmt", "--memory-share", "0.5", "--data", str(data)], "memory_share is for placement problems"),
         (["convert", "family:chain", "chain.txt"], "must end in one of"),

@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework.kernel_def_pb2 import KernelList
+from tensorflow.core.framework.kernel_def_pb2 import KernelDef, KernelList
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework import kernels, op_def_registry
 
+import placer
 from placer.graph.op_graph import Kernel
+from placer.tf.trace.kernel_registry import KernelRegistry
 from placer.tf.trace.kernels import KernelIndex
 
 F32, F64, I32, I64 = tf.float32, tf.float64, tf.int32, tf.int64
@@ -188,31 +191,36 @@ def test_the_same_with_onednn_the_other_way() -> None:
 # -- against the registry ------------------------------------------------------------------------------------------------
 
 
+def node_for(kernel: KernelDef) -> NodeDef:
+    """A node that the kernel can run."""
+    node = NodeDef(op=kernel.op)
+    node.attr["_kernel"].s = kernel.label.encode()
+    kinds = {a.name: a.type for a in op_def_registry.get(kernel.op).attr}
+    for constraint in kernel.constraint:
+        values, attr = constraint.allowed_values.list, node.attr[constraint.name]
+        match kinds.get(constraint.name, "type"):
+            case "type":
+                attr.type = values.type[-1]
+            case "list(type)":
+                attr.list.type.extend([values.type[0], values.type[-1]])
+            case "string":
+                attr.s = values.s[-1]
+            case "int":
+                attr.i = values.i[-1]
+            case "bool":
+                attr.b = values.b[-1]
+    if kernel.device_type == "GPU" and "data_format" in kinds and node.attr["T"].type == tf.qint8:
+        node.attr["data_format"].s = b"NCHW_VECT_C"  # the one layout it has there
+    return node
+
+
 def test_every_kernel_serves_a_node_made_for_it() -> None:
     index = KernelIndex()
     seen = 0
     for kernel in kernels.get_all_registered_kernels().kernel:
         if kernel.device_type not in ("CPU", "GPU", "DEFAULT"):
             continue
-        node = NodeDef(op=kernel.op)
-        node.attr["_kernel"].s = kernel.label.encode()
-        kinds = {a.name: a.type for a in op_def_registry.get(kernel.op).attr}
-        for constraint in kernel.constraint:
-            values, attr = constraint.allowed_values.list, node.attr[constraint.name]
-            match kinds.get(constraint.name, "type"):
-                case "type":
-                    attr.type = values.type[-1]
-                case "list(type)":
-                    attr.list.type.extend([values.type[0], values.type[-1]])
-                case "string":
-                    attr.s = values.s[-1]
-                case "int":
-                    attr.i = values.i[-1]
-                case "bool":
-                    attr.b = values.b[-1]
-        if kernel.device_type == "GPU" and "data_format" in kinds and node.attr["T"].type == tf.qint8:
-            node.attr["data_format"].s = b"NCHW_VECT_C"  # the one layout it has there
-        support = index.lookup(node)
+        support = index.lookup(node_for(kernel))
         wanted = ("CPU", "GPU") if kernel.device_type == "DEFAULT" else (kernel.device_type,)
         assert set(wanted) <= set(support.kernels), (kernel, support.refusals)
         assert sorted([*support.kernels, *support.refusals]) == ["CPU", "GPU"]
@@ -350,9 +358,27 @@ def test_layout_is_a_reason() -> None:
     assert "GPU" in support.kernels
 
 
-def test_a_build_without_gpu_support_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    matmul = "MatMul", {"T": "float32"}
-    assert "GPU" in KernelIndex.shared().lookup_type(*matmul).kernels
-    cpu_only = [k for k in kernels.get_all_registered_kernels().kernel if k.device_type != "GPU"]
-    monkeypatch.setattr(kernels, "get_all_registered_kernels", lambda: KernelList(kernel=cpu_only))
-    assert "built without GPU support" in KernelIndex().lookup_type(*matmul).refusals["GPU"]
+def test_a_build_without_gpu_support_has_the_gpu_kernels_of_one_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own, registered = KernelIndex(), kernels.get_all_registered_kernels().kernel
+    assert own.snapshot == ""
+    cpu_only = KernelList(kernel=[kernel for kernel in registered if kernel.device_type == "CPU"])
+    monkeypatch.setattr(kernels, "get_all_registered_kernels", lambda: cpu_only)
+    index = KernelIndex()
+    for kernel in registered:
+        if kernel.device_type in ("GPU", "DEFAULT"):
+            node = node_for(kernel)
+            assert index.lookup(node) == own.lookup(node), kernel
+
+    monkeypatch.setattr(KernelIndex, "shared", lambda: index)
+    graph = placer.build_graph(lambda x: x @ x, tf.ones([2, 2]))
+    graph.save(tmp_path / "graph.json")
+    said = f"GPU kernels are those of TensorFlow {'.'.join(tf.__version__.split('.')[:2])}, from a snapshot"
+    assert said in placer.solve(placer.OpGraph.load(tmp_path / "graph.json"), "h100").summary()
+    assert said not in placer.solve(graph, "cpu2").summary()
+
+
+@pytest.mark.parametrize(("version", "nearest"), [("2.22.0-rc1", "2.21"), ("2.9.3", "2.20"), ("3.0.0", "2.21")])
+def test_a_release_without_a_snapshot_uses_the_nearest(version: str, nearest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "get_all_registered_kernels", KernelList)
+    monkeypatch.setattr(tf, "__version__", version)
+    assert KernelRegistry.read().snapshot == f"TensorFlow {nearest}, the release nearest to {version} that has a snapshot"

@@ -1,0 +1,41 @@
+"""Calls that a worker of a cluster fails: one error that names the worker and the ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from placer.errors import WorkerError
+
+
+@contextmanager
+def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]:
+    """Raises WorkerError in the place of an error that the block raises because a worker died, hangs or was started again.
+
+    Other errors are raised as they are. If a worker hangs, TensorFlow's own error comes within half a minute, since the
+    connections to the worker are ended then. A call that follows does not wait for it.
+
+    Args:
+        function: the name of the placed function that the block calls.
+        tasks: of the devices that it is planned for.
+    """
+    from placer.tf import connecting
+
+    if connecting.lost and (failures := connecting.failures(tasks)):
+        raise WorkerError(_message(function, failures.values(), "It was not called."))
+    try:
+        yield
+    except WorkerError:
+        raise
+    except Exception as error:
+        if failures := connecting.failures(tasks):
+            raise WorkerError(_message(function, failures.values(), "It may have changed variables in part.")) from error
+        raise
+
+
+def _message(function: str, failures: Collection[str], effect: str) -> str:
+    return (
+        f"{function} failed: {'; '.join(failures)}. {effect} Way out: start the worker again and call placer.cluster(...) again; "
+        "or go on without it, with step.plan(*args, devices=machine.without(TASK)), where machine is the cluster. Load a "
+        "checkpoint if variables were there."
+    )

@@ -1,0 +1,160 @@
+"""Connects this process to the workers of a cluster, whose devices then are devices of TensorFlow here."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+
+import tensorflow as tf
+
+from cost_models.cluster import JOB
+from placer.common.device_spec import parse
+from placer.errors import DeviceError, WorkerError
+from placer.tf._private.runtime import connect_again
+from placer.tf._private.sockets import cut
+from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
+from placer.tf.devices import process_devices
+
+ANSWER_S = 20.0
+"""How long workers have to answer, in seconds."""
+LATE_S = 5.0
+"""How long a worker has to answer after a call has failed, in seconds."""
+WATCH_EVERY_S = 5.0
+"""How often workers are asked whether they are alive, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that has answered."""
+
+    address: str
+    devices: Mapping[str, tuple[str, int]]
+    """By name within the task: the model, and the bytes of memory that TensorFlow may take."""
+    incarnation: int
+    """A number that its server drew when it started."""
+
+
+_connected: list[Worker] = []
+"""The workers that this process is connected to, by task."""
+lost: set[str] = set()
+"""Tasks that did not answer when they were last asked."""
+
+
+def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
+    """Asks workers for their devices, without connecting to them.
+
+    Args:
+        addresses: host and port by task.
+
+    Raises:
+        DeviceError: a worker does not answer within `ANSWER_S`.
+    """
+    return {
+        task: Worker(
+            addresses[task],
+            {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices},
+            devices[0].incarnation,
+        )
+        for task, devices in devices_of_workers(addresses, ANSWER_S).items()
+    }
+
+
+def connect(workers: Iterable[Worker]) -> None:
+    """Connects to workers, unless this process is connected to them already; those of an earlier call are left.
+
+    Tensors and variables on workers that are left are lost. So are those on a worker that was started again; if the addresses
+    are the same, those on other workers are kept.
+
+    Args:
+        workers: by task.
+
+    Raises:
+        DeviceError: this process is a task of a cluster itself.
+    """
+    if not process_devices():
+        raise DeviceError("this process is a task of a cluster itself, so it cannot be the client of another one.")
+    wanted = list(workers)
+    if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:
+        return
+    addresses = [worker.address for worker in wanted]
+    if addresses == [worker.address for worker in _connected]:
+        connect_again()
+    else:
+        spec = tf.train.ClusterSpec({JOB: addresses, "localhost": [_own_address(addresses)]})
+        tf.config.experimental_connect_to_cluster(spec, protocol="grpc", make_master_device_default=False)
+    if not _connected:
+        Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
+    _connected[:] = wanted
+    lost.clear()
+
+
+def failures(tasks: Collection[str]) -> dict[str, str]:
+    """Why calls with ops on these tasks cannot run: by task that does not answer or was started again, in words."""
+    connected = {task: worker for task, worker in _by_task().items() if task in tasks}
+    found = {}
+    for task, answer in answers({t: worker.address for t, worker in connected.items()}, LATE_S, wait=False).items():
+        worker = connected[task]
+        who = f"{task} at {worker.address}"
+        if isinstance(answer, NoAnswer):
+            found[task] = f"{who} does not answer ({answer.why})"
+        elif answer[0].incarnation != worker.incarnation:
+            devices = [parse(d.name).short.rpartition("/")[2] for d in answer]
+            other = "" if devices == list(worker.devices) else f", with other devices than before: {', '.join(devices)}"
+            found[task] = f"{who} was started again{other}; what it held is lost"
+    lost.difference_update(connected)
+    lost.update(found)
+    return found
+
+
+def check_all_answer() -> None:
+    """Raises WorkerError if a worker does not answer.
+
+    TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
+    """
+    if lost and (found := failures(_by_task())):
+        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
+
+
+def _by_task() -> dict[str, Worker]:
+    return {f"{JOB}:{k}": worker for k, worker in enumerate(_connected)}
+
+
+def _watch() -> None:
+    """Ends the connections to workers that hang, for ever. TensorFlow itself would wait for their answers without limit.
+
+    A worker that dies needs no watching: the host ends its connections, and TensorFlow raises an error.
+    """
+    while True:
+        time.sleep(WATCH_EVERY_S)
+        addresses = {task: worker.address for task, worker in _by_task().items()}
+        for task, answer in answers(addresses, ANSWER_S, wait=False).items():
+            if isinstance(answer, NoAnswer) and answer.late:
+                lost.add(task)
+                with suppress(OSError):
+                    cut(addresses[task])
+
+
+def _model(description: str) -> str:
+    """The model in TensorFlow's description of a device, such as "device: 0, name: NVIDIA L4, pci bus id: ..."; "" if none."""
+    return next((part.removeprefix("name: ") for part in description.split(", ") if part.startswith("name: ")), "")
+
+
+def _own_address(addresses: Iterable[str]) -> str:
+    """A free port of this host, under the address by which the workers' hosts reach it.
+
+    TensorFlow would give "localhost" to the workers, which is right only for those of this host.
+    """
+    own = set()
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S) as reached:
+            own.add(str(reached.getsockname()[0]))
+    ip = next((ip for ip in sorted(own) if not ip.startswith("127.") and ip != "::1"), min(own))
+    with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as free:
+        free.bind((ip, 0))
+        own_port = free.getsockname()[1]
+    return f"[{ip}]:{own_port}" if ":" in ip else f"{ip}:{own_port}"

@@ -1,0 +1,322 @@
+"""The client of a cluster, in a process of its own: once connected, a process is no longer fit for other tests.
+
+`python -m tests.helpers.cluster_client ADDRESS ADDRESS` runs all scenarios and prints a line of JSON for each: its name, and what
+failed, "" if nothing did. The first worker has one CPU device, the second has two.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from cost_models.machine_files import load_machine
+from placer.common.device_spec import parse
+from placer.tf import connecting
+from tests.helpers.workers import machine_file
+
+SCENARIOS: dict[str, Callable[[list[str]], None]] = {}
+FAR, FARTHER = "worker:0/CPU:0", "worker:1/CPU:1"
+
+
+def scenario(run: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
+    SCENARIOS[run.__name__] = run
+    return run
+
+
+def described(addresses: list[str], devices: tuple[int, ...] = (1, 2)) -> Path:
+    """A cluster's file for these workers, with so many CPU devices each."""
+    folder = Path(tempfile.mkdtemp())
+    lines = [f'client = "{machine_file(folder, 1)}"', "[network]", "latency_us = 50"]
+    for address, cpus in zip(addresses, devices, strict=True):
+        lines += ["[[workers]]", f'address = "{address}"', f'machine = "{machine_file(folder, cpus)}"']
+    path = folder / "cluster.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+# -- before the process is connected ---------------------------------------------------------------------------------
+
+
+@scenario
+def a_function_is_planned_before_and_called_after(addresses: list[str]) -> None:
+    path = described(addresses)
+    weights = tf.Variable(tf.random.normal([4, 4]))
+
+    @placer.optimized_placement(devices=str(path), pins={"Tanh": FAR, "Sin": FARTHER}, race="off")
+    def step(x: Any) -> Any:
+        weights.assign_add(tf.ones([4, 4]))
+        return tf.sin(tf.tanh(x @ weights))
+
+    x = tf.random.normal([2, 4])
+    assert {FAR, FARTHER} <= {op.device for op in step.plan(x).ops.values()}
+    with pytest.raises(placer.DeviceError, match=r"the plan uses .*worker:0/CPU:0.* connect to the workers first"):
+        step(x)
+    with pytest.raises(placer.DeviceError, match=r"worker:1 at 127.0.0.1:1 does not answer as a worker"):
+        placer.cluster(workers=[addresses[0], "127.0.0.1:1"])
+    with pytest.raises(placer.DeviceError, match=r"worker:0 at .* has no CPU:1, which 'cluster' gives it; it has CPU:0"):
+        placer.cluster(described(addresses, (2, 2)))
+    before = weights.numpy()
+    assert [device.name for device in placer.cluster(path).devices] == ["CPU:0", FAR, "worker:1/CPU:0", FARTHER]
+    np.testing.assert_allclose(step(x), np.sin(np.tanh(x @ (before + 1))), rtol=1e-5)
+    np.testing.assert_array_equal(weights, before + 1)
+
+
+# -- connected -------------------------------------------------------------------------------------------------------
+
+
+@scenario
+def values_are_those_of_the_plain_function(addresses: list[str]) -> None:
+    state = tf.Variable(1.0)
+
+    def step(x: Any, words: Any) -> Any:
+        parts = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[3])
+        for i in tf.range(4):
+            x = tf.tanh(x) + state
+            parts = parts.write(i, tf.sin(x) if tf.reduce_sum(x) > 2.0 else tf.cos(x))
+        state.assign_add(tf.reduce_mean(x))
+        joined = tf.strings.join([tf.strings.upper(words), tf.strings.as_string(x)], "-")
+        return {"parts": parts.stack(), "words": joined, "count": tf.strings.length(joined)}
+
+    plain = tf.function(step)
+    x, words = tf.constant([0.1, 0.2, 0.3]), tf.constant(["a", "b", "c"])
+    wanted = [tf.nest.map_structure(lambda t: t.numpy(), plain(x, words)) for _ in range(3)]
+    wanted_state = state.numpy()
+    state.assign(1.0)
+    pins = {"*Tanh": FAR, "*Sin": FARTHER, "*Cos": "worker:1/CPU:0", "*StringUpper": FAR, "*StringLength": FARTHER}
+    placed = placer.place(step, devices=placer.cluster(described(addresses)), pins=pins, race="off", learn_sizes=False)
+    ran = placed.observe(x, words)
+    assert not ran.mismatches, ran
+    assert {FAR, FARTHER} <= {*ran.ran.values()}
+    found = [ran.outputs, placed(x, words), placed(x, words)]
+    for have, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(have["parts"], want["parts"], rtol=1e-6)
+        for key in ("words", "count"):
+            np.testing.assert_array_equal(have[key], want[key])
+    np.testing.assert_allclose(state, wanted_state, rtol=1e-6)
+
+
+def _training() -> tuple[Any, ...]:
+    layers = [keras.layers.Input((16,)), keras.layers.Dense(32, activation="relu", name="a"), keras.layers.Dense(4, name="b")]
+    model = keras.Sequential(layers)
+    optimizer = keras.optimizers.Adam(0.01)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss, gradients
+
+    return step, model, optimizer
+
+
+@scenario
+def five_training_steps_equal_the_plain_ones(addresses: list[str]) -> None:
+    machine = placer.cluster(described(addresses))
+    x, y = tf.random.normal([8, 16]), tf.random.normal([8, 4])
+    keras.utils.set_random_seed(1)
+    step, model, optimizer = _training()
+    plain = tf.function(step)
+    keras.utils.set_random_seed(1)
+    pins = {"a": FAR, "b": FARTHER}
+    placed, own_model, own_optimizer = placer.plan_then_create(_training, [x, y], devices=machine, pins=pins, race="off")
+    for _ in range(5):
+        for have, want in zip(tf.nest.flatten(placed(x, y)), tf.nest.flatten(plain(x, y)), strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    everything = zip(own_model.variables + own_optimizer.variables, model.variables + optimizer.variables, strict=True)
+    for have, want in everything:
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    assert {v.value.device.rpartition("task:")[2] for v in own_model.layers[0].variables} == {"0/device:CPU:0"}
+    slots = [v for v in own_optimizer.variables if v.path.endswith(("b_kernel_momentum", "b_bias_velocity"))]
+    assert [v.value.device for v in slots] == ["/job:worker/replica:0/task:1/device:CPU:1"] * 2
+    ran = placed.observe(x, y)
+    assert not ran.mismatches, ran
+    assert {"CPU:0", FAR, FARTHER} == {*ran.ran.values()}
+    text = placed.placement.summary()
+    assert "worker:1/CPU:1" in text
+    assert "assumed of cluster: the links between hosts: bytes_per_s" in text
+    with tempfile.TemporaryDirectory() as folder:  # checkpoints read variables where they are
+        path = tf.train.Checkpoint(model=own_model).write(f"{folder}/checkpoint")
+        value = own_model.variables[0].numpy()
+        own_model.variables[0].assign(tf.zeros_like(own_model.variables[0]))
+        tf.train.Checkpoint(model=own_model).restore(path)
+        np.testing.assert_array_equal(own_model.variables[0], value)
+
+
+@scenario
+def gradients_of_a_tape_around_the_call(addresses: list[str]) -> None:
+    weights = tf.Variable(tf.random.normal([4, 4]))
+
+    def step(x: Any) -> Any:
+        return tf.reduce_sum(tf.sin(tf.tanh(x @ weights)))
+
+    machine = placer.cluster(described(addresses))
+    pins = {"Tanh": FAR, "Sin": FARTHER, "backward/*TanhGrad": FARTHER}
+    placed = placer.place(step, devices=machine, pins=pins, race="off")
+    x = tf.random.normal([2, 4])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        have, want = placed(x), tf.function(step)(x)
+    np.testing.assert_allclose(have, want, rtol=1e-5)
+    for each in (x, weights):
+        np.testing.assert_allclose(tape.gradient(have, each), tape.gradient(want, each), rtol=1e-5)
+    ran = placed.observe_gradient(x)
+    assert not ran.mismatches, ran
+    assert {FAR, FARTHER} <= {*ran.ran.values()}
+
+
+@scenario
+def a_model_that_fits_no_process_runs_over_two(addresses: list[str]) -> None:
+    def build() -> tuple[Any, ...]:
+        tables = [tf.Variable(tf.fill([256, 1024], float(k))) for k in range(4)]  # 1 MiB each
+
+        def step(x: Any) -> Any:
+            total = tf.zeros([])
+            for table in tables:
+                table.assign_add(tf.ones_like(table))
+                total += tf.reduce_sum(x @ table)
+            return total
+
+        return step, tables
+
+    x = tf.ones([1, 256])
+    machine = placer.cluster(described(addresses))
+    limits = {"CPU:0": "5.5MiB", FAR: "5.5MiB", "worker:1/CPU:0": "5.5MiB", FARTHER: 0}
+    with pytest.raises(placer.InfeasibleError):
+        placer.plan_then_create(build, [x], memory_limits={"CPU": "5.5MiB"}, race="off")
+    step, tables = placer.plan_then_create(build, [x], devices=machine, memory_limits=limits, race="off")
+    plan = step.placement
+    assert all(total.peak_bytes <= total.limit_bytes for total in plan.totals.values())
+    assert step(x).numpy() == sum(256 * 1024 * (k + 1) for k in range(4))
+    places = {table.device for table in tables}
+    assert len(places) > 1, places
+
+
+@scenario
+def variables_move_to_a_worker_and_back(addresses: list[str]) -> None:
+    machine = placer.cluster(workers=addresses)
+    table = tf.Variable(tf.random.normal([16, 4]), name="table")
+    value = table.numpy()
+
+    @tf.function
+    def traced_before(x: Any) -> Any:
+        return tf.reduce_sum(x @ table)
+
+    x = tf.random.normal([2, 16])
+    before = traced_before(x)
+    for device in (FARTHER, FAR, "CPU:0"):
+        placed = placer.place(lambda x: tf.sin(x @ table), devices=machine, variables="move", pins={"table": device}, race="off")
+        np.testing.assert_allclose(placed(x), np.sin(x @ value), rtol=1e-5, atol=1e-6)
+        assert parse(table.device).short == device
+        np.testing.assert_array_equal(table, value)
+        np.testing.assert_allclose(traced_before(x), before, rtol=1e-6)
+        del placed
+        gc.collect()
+
+
+@scenario
+def small_functions_stay_with_the_client(addresses: list[str]) -> None:
+    weights = tf.Variable(tf.random.normal([64, 64]))
+
+    def step(x: Any) -> Any:
+        return tf.nn.softmax(tf.nn.relu(x @ weights) @ weights)
+
+    machine = placer.cluster(workers=addresses)
+    assert "the hosts of workers are like this one" in machine.assumed
+    for options in ({}, {"variables": "move"}):
+        placed = placer.place(step, devices=machine, **options)
+        placed(tf.ones([32, 64]))
+        assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
+    assert weights.device == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@scenario
+def the_network_is_measured_and_small_functions_stay(addresses: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_CACHE", folder)
+        machine = placer.calibrate_network(workers=addresses, budget_s=1.0)
+        assert machine == placer.cluster(workers=addresses)  # which reads what was kept
+        assert machine.assumed == "the hosts of workers are like this one"
+        link, back = machine.link("CPU:0", FAR), machine.link(FAR, "worker:1/CPU:0")
+        assert link
+        assert back
+        assert 1_000 < link.latency_ns == back.latency_ns < 1e8
+        assert machine.device(FAR).call_ns > machine.device("CPU:0").call_ns
+        in_file = load_machine(described(addresses))
+        assert in_file.link("CPU:0", FAR).latency_ns == 50_000  # the file says it
+        assert in_file.link("CPU:0", FAR).bytes_per_s == link.bytes_per_s
+    weights = tf.Variable(tf.random.normal([64, 64]))
+    placed = placer.place(lambda x: tf.nn.relu(tf.nn.relu(x @ weights) @ weights), devices=machine, race="off")
+    placed(tf.ones([32, 64]))
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
+
+
+@scenario
+def what_is_on_a_worker_needs_the_cluster(addresses: list[str]) -> None:
+    machine = placer.cluster(workers=addresses)
+    with tf.device("/job:worker/replica:0/task:1/device:CPU:1"):
+        weights, x = tf.Variable(tf.ones([4])), tf.constant([1.0, 2.0, 3.0, 4.0])
+    placed = placer.place(lambda x: x * weights + 1.0, devices=machine, race="off")
+    np.testing.assert_allclose(placed(x), x + 1.0)
+    assert placed.placement.device_of("mul/ReadVariableOp") == FARTHER
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        alone = placer.place(lambda x: x * weights + 1.0)
+        np.testing.assert_allclose(alone(x), x + 1.0)
+    assert any("which is not planned for" in str(w.message) for w in warned)
+
+
+@scenario
+def nothing_goes_to_a_worker_without_work(addresses: list[str]) -> None:
+    def step(x: Any) -> Any:
+        kept, rounds = tf.boolean_mask(x, x > 0), 0.0
+        while rounds < tf.reduce_sum(kept):
+            rounds += 1.0
+            kept = tf.sqrt(kept)
+        return tf.sort(kept)
+
+    x = tf.random.normal([4, 8])
+    placed = placer.place(step, devices=placer.cluster(described(addresses)), pins={"*Sqrt": FAR}, race="off")
+    for _ in range(2):  # the first call learns sizes
+        np.testing.assert_allclose(placed(x), tf.function(step)(x), rtol=1e-5)
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0", FAR}
+
+
+@scenario
+def two_processes(addresses: list[str]) -> None:
+    machine = placer.cluster(workers=addresses[1:])
+    assert [device.name for device in machine.devices] == ["CPU:0", "worker:0/CPU:0", "worker:0/CPU:1"]
+    placed = placer.place(lambda x: tf.sin(tf.cos(x)), devices=machine, pins={"Sin": "worker:0/CPU:1"}, race="off")
+    np.testing.assert_allclose(placed(tf.ones([3])), np.sin(np.cos(np.ones(3))), rtol=1e-6)
+    assert placed.observe(tf.ones([3])).ran["Sin"] == "worker:0/CPU:1"
+
+
+def main(addresses: list[str]) -> None:
+    connecting.ANSWER_S = 3.0
+    for name, run in SCENARIOS.items():
+        tf.random.set_seed(0)
+        try:
+            run(addresses)
+            failure = ""
+        except BaseException:
+            failure = traceback.format_exc()
+        print(json.dumps([name, failure]), flush=True)
+    os._exit(0)  # without waiting for the servers
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,152 @@
+"""The client of a cluster whose workers die, hang and start again, in a process of its own.
+
+`python -m tests.helpers.faults_client` starts two workers, runs all scenarios in order, and prints a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from threading import Timer
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import placer
+from placer.tf import connecting
+from tests.helpers.workers import address_of, begun
+
+WITHIN_S = 30.0
+"""Time in which a call must end."""
+NEAR, FAR = "worker:0/CPU:0", "worker:1/CPU:0"
+
+
+class Workers:
+    """Two workers, of which the second one suffers."""
+
+    def __init__(self) -> None:
+        self.processes = [begun(1), begun(1)]
+        self.addresses = [address_of(process) for process in self.processes]
+        self.machine = placer.cluster(workers=self.addresses)
+        self.state = tf.Variable(1.0)
+
+    def step(self, rounds: int = 1) -> Any:
+        """A placed function of which the second worker takes a part, and its result."""
+
+        def work(x: Any) -> Any:
+            x = tf.cos(x)
+            for _ in tf.range(rounds):
+                x = tf.sin(x)
+            self.state.assign_add(1.0)
+            return tf.exp(x)
+
+        options = {"pins": {"Cos": NEAR, "*Sin": FAR, "Exp": NEAR}, "race": "off", "learn_sizes": False}
+        return placer.place(work, devices=self.machine, **options)
+
+    def kill(self) -> None:
+        self.processes[1].kill()
+        self.processes[1].wait()
+
+    def start_again(self, cpus: int = 1) -> None:
+        self.kill()
+        self.processes[1] = begun(cpus, port=int(self.addresses[1].rpartition(":")[2]))
+        address_of(self.processes[1])
+
+
+SCENARIOS: dict[str, Callable[[Workers], None]] = {}
+
+
+def scenario(run: Callable[[Workers], None]) -> Callable[[Workers], None]:
+    SCENARIOS[run.__name__] = run
+    return run
+
+
+def fails(call: Callable[[], Any], why: str) -> None:
+    """The call raises one error in time, which names the task."""
+    before = time.monotonic()
+    with pytest.raises(placer.WorkerError, match=rf"work failed: worker:1 at 127.0.0.1:\d+ {why}"):
+        call()
+    assert time.monotonic() - before < WITHIN_S
+
+
+X = tf.constant([0.5, 1.0])
+WANTED = np.exp(np.sin(np.cos(X)))
+
+
+@scenario
+def a_worker_dies_before_a_step(workers: Workers) -> None:
+    with tf.device("/job:worker/replica:0/task:0/device:CPU:0"):
+        kept = tf.Variable(3.0)
+    step = workers.step()
+    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+    workers.kill()
+    fails(lambda: step(X), "does not answer")
+    fails(lambda: step(X), "does not answer")  # again
+    np.testing.assert_allclose(tf.function(tf.sin)(X), np.sin(X), rtol=1e-6)
+    workers.start_again()
+    fails(lambda: step(X), "was started again; what it held is lost")
+    assert placer.cluster(workers=workers.addresses).devices == workers.machine.devices
+    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+    np.testing.assert_allclose(workers.step()(X), WANTED, rtol=1e-6)
+    assert kept.numpy() == 3.0  # the other worker lost nothing
+
+
+@scenario
+def a_worker_dies_in_a_step(workers: Workers) -> None:
+    step = workers.step(rounds=100_000_000)
+    killed = Timer(1.0, workers.kill)
+    step.plan(X)
+    killed.start()
+    fails(lambda: step(X), "does not answer")
+    workers.start_again(cpus=2)
+    fails(lambda: step(X), "was started again, with other devices than before: CPU:0, CPU:1")
+    machine = placer.cluster(workers=workers.addresses)
+    assert [device.name for device in machine.devices] == ["CPU:0", NEAR, FAR, "worker:1/CPU:1"]
+    np.testing.assert_allclose(workers.step()(X), WANTED, rtol=1e-6)
+
+
+@scenario
+def a_worker_never_answers(workers: Workers) -> None:
+    step = workers.step()
+    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+    process = workers.processes[1]
+    process.send_signal(signal.SIGSTOP)
+    fails(lambda: step(X), "does not answer")
+    fails(lambda: step(X), "does not answer")
+    plan = placer.place(lambda x: tf.sin(tf.cos(x)), devices=workers.machine, pins={"Cos": NEAR}, race="off")
+    with pytest.raises(placer.WorkerError):
+        plan(X)
+    fewer = plan.plan(X, devices=workers.machine.without("worker:1"))
+    assert fewer.devices == ("CPU:0", NEAR)
+    np.testing.assert_allclose(plan(X), np.sin(np.cos(X)), rtol=1e-6)
+    with pytest.raises(placer.WorkerError, match="cannot be observed while worker:1"):
+        plan.observe(X)
+    process.send_signal(signal.SIGCONT)
+    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+
+
+def main() -> None:
+    connecting.ANSWER_S, connecting.WATCH_EVERY_S, connecting.LATE_S = 4.0, 1.0, 2.0
+    workers = Workers()
+    try:
+        for name, run in SCENARIOS.items():
+            try:
+                run(workers)
+                failure = ""
+            except BaseException:
+                failure = traceback.format_exc()
+            print(json.dumps([name, failure]), flush=True)
+    finally:
+        for process in workers.processes:
+            process.kill()
+    os._exit(0)  # without waiting for the servers
+
+
+if __name__ == "__main__":
+    main()

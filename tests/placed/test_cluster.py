@@ -1,0 +1,54 @@
+"""Functions that run over several processes: a client and two workers on this host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import placer
+from tests.helpers.cluster_client import SCENARIOS
+from tests.helpers.workers import workers
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """By scenario: what failed, "" if nothing did."""
+    with workers([1, 2]) as addresses:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.helpers.cluster_client", *addresses],
+            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        )  # fmt: skip
+    print(done.stderr[-3000:])
+    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_of_several_processes(failures: dict[str, str], scenario: str) -> None:
+    assert failures[scenario] == "", failures[scenario]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give one of the two"),
+        ({"description": "cluster.toml", "workers": ["a:1"]}, "give one of the two"),
+        ({"workers": "a:1"}, "no list of addresses"),
+        ({"workers": ["a:1", "b"]}, r"workers\[1\]: address 'b' must be a host and a port"),
+        ({"workers": ["a:1", "a:1"]}, r"workers\[1\]: address 'a:1' is that of workers\[0\]"),
+    ],
+)
+def test_what_cannot_be_connected(given: dict[str, object], message: str) -> None:
+    with pytest.raises(placer.OptionError, match=message):
+        placer.cluster(**given)  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(placer.PlanError, match=r"no-such.toml: cannot be read"):
+        placer.cluster("no-such.toml")
