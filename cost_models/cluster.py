@@ -10,31 +10,13 @@ from typing import Any
 
 from cost_models.documents import parse_toml
 from cost_models.machines import Link, Machine, MachineError, host_of
+from cost_models.network import Network, known_network
 from cost_models.toml_lines import line_of
 from cost_models.toml_records import RecordError, record_of
 
 JOB = "worker"
 """TensorFlow's name for the job whose tasks are the workers."""
 _ADDRESS = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The links between hosts. All pairs of hosts have the same."""
-
-    latency_us: float = 100.0
-    """Time of a copy of a few bytes from one host's memory to another's, until the op that waits for it starts."""
-    bytes_per_s: float = 1.25e9
-    """Rate of a large copy. The default is that of 10 Gbit Ethernet."""
-    call_us: float = 2000.0
-    """Extra time of a call with an op on a worker."""
-
-    def __post_init__(self) -> None:
-        for key, most in (("latency_us", 1e9), ("call_us", 1e9)):
-            if not 0 <= getattr(self, key) <= most:
-                raise RecordError(f"{key} is {getattr(self, key)}; it must be from 0 to {most:,.0f}", key)
-        if not 1e6 <= self.bytes_per_s <= 1e24:
-            raise RecordError(f"bytes_per_s is {self.bytes_per_s}; it must be from 1e+06 to 1e+24", "bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +96,7 @@ def parse_cluster(text: str, source: str, load: Callable[[str], Machine]) -> Clu
             raise reader.error(message, "workers", k, "address")
     client = reader.machine(top.client, "", 0, "client")
     machines = [reader.machine(worker.machine, "workers", k, "machine") for k, worker in enumerate(workers)]
-    given = top.network or {}
+    given = {**known_network(addresses), **(top.network or {})}
     network = reader.record(Network, given, "network")
     return Cluster(tuple(addresses), joined(top.name, client, machines, network, given))
 

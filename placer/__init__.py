@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from placer.research.arena.comparison import Comparison
     from placer.verbs.build_graph import build_graph, trace
     from placer.verbs.calibrate import calibrate
+    from placer.verbs.calibrate_network import calibrate_network
     from placer.verbs.cluster import cluster
     from placer.verbs.evaluate import Evaluation, evaluate
     from placer.verbs.problem import problem
@@ -77,6 +78,7 @@ _HOME = {
     "arena": "placer.research.arena.arena",
     "build_graph": "placer.verbs.build_graph",
     "calibrate": "placer.verbs.calibrate",
+    "calibrate_network": "placer.verbs.calibrate_network",
     "cluster": "placer.verbs.cluster",
     "evaluate": "placer.verbs.evaluate",
     "load": "placer.placed.saved_model",
@@ -124,6 +126,7 @@ __all__ = [
     "arena",
     "build_graph",
     "calibrate",
+    "calibrate_network",
     "cluster",
     "evaluate",
     "load",

@@ -14,7 +14,7 @@ HELP = "Predict a training step on many GPUs, on paper: replicas that run a plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from cost_models.cluster import Network
+    from cost_models.network import Network
     from placer.verbs.scale import GPUS
 
     add_target(parser)
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:
-    from cost_models.cluster import Network
+    from cost_models.network import Network
     from placer.errors import OptionError
     from placer.verbs.scale import scale
 

@@ -8,6 +8,7 @@ from placer.keras.keras_model import KerasModel
 from placer.keras.placed_step import ModelStep
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.placed.signature import Prepared
 from placer.plan.doubt import kind_of
 
 
@@ -26,6 +27,8 @@ class DistributedStep(ModelStep):
         self._model = model
         self._name = name
         self._function = PlacedFunction(replica_step(model.model, model.step(name), f"{name}_step"), options)
+        self._latest: Prepared | None = None
+        self._is_latest_left_alone = False
 
     def function(self) -> PlacedFunction:
         return self._function
@@ -34,7 +37,10 @@ class DistributedStep(ModelStep):
     def is_left_alone(self) -> bool:
         """Whether the latest batch ran where the strategy puts it: unplaced, or by a plan that moves no op."""
         latest = self._function.signatures.latest
-        return latest is not None and (latest.call_plan is None or kind_of(latest.plan) == "default")
+        if latest is not None and latest is not self._latest:
+            self._latest = latest
+            self._is_latest_left_alone = latest.call_plan is None or kind_of(latest.plan) == "default"
+        return self._is_latest_left_alone
 
     def __call__(self, batch: Any, specs: Any = None) -> Any:
         """The results of the step.

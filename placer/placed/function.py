@@ -224,7 +224,8 @@ class PlacedFunction(TfFunction):
         """The plan for a call with these arguments or TensorSpecs, without running it.
 
         Args:
-            *args, **kwargs: of the call.
+            *args: of the call.
+            **kwargs: of the call.
             devices: another machine to plan for from now on, unless the function has a parameter of this name.
 
         Raises:

@@ -7,6 +7,7 @@ import functools
 import sys
 from typing import Any, Self
 
+from placer.common.environment import is_disabled
 from placer.placed.signatures import Signatures
 
 
@@ -136,7 +137,8 @@ class TfFunction:
         function = self._traceable._clone(python_function)
         if (of_replicas := signatures_of_threads(self.signatures, function)) is not None:
             return self._with(of_replicas)
-        leave_to_strategy(self.signatures)
+        if not is_disabled():
+            leave_to_strategy(self.signatures)
         return function
 
     def _with(self, signatures: Signatures) -> Self:

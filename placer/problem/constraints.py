@@ -100,7 +100,8 @@ class _Constrainer:
         decided = pinned | self._ends(pinned)
         self._scopes(decided)
         self._effects()
-        allowed = (np.array(self.mask, np.int64)[:, None] >> np.arange(len(self.names))) & 1 == 1
+        rows = {mask: [mask >> d & 1 == 1 for d in range(len(self.names))] for mask in set(self.mask)}
+        allowed = np.array([rows[mask] for mask in self.mask])
         return Constraints(
             np.array(self.unit, np.int64),
             allowed,

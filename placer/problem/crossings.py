@@ -53,8 +53,9 @@ class Crossings:
 
         inside = (user == unit[crossing]) & (user_place == place[crossing]).all(axis=1)
         crossing_entries = np.flatnonzero(~inside)
-        on_host = (user_place[crossing_entries] >= problem.num_devices) @ (1 << np.arange(problem.num_devices))
-        key = ((crossing[crossing_entries] * problem.num_units + user[crossing_entries]) << problem.num_devices) + on_host
+        on_host = np.packbits(user_place[crossing_entries, ::-1] >= problem.num_devices, axis=1)
+        patterns, pattern = np.unique(on_host, axis=0, return_inverse=True)
+        key = (crossing[crossing_entries] * problem.num_units + user[crossing_entries]) * len(patterns) + pattern.reshape(-1)
         _, first = np.unique(key, return_index=True)
         crossing_entries = crossing_entries[first]
         live, user_crossing = np.unique(crossing[crossing_entries], return_inverse=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cost_models.calibrations import with_calibration
-from cost_models.cluster import JOB, Network, joined, misread_address
+from cost_models.cluster import JOB, joined, misread_address
 from cost_models.machine_files import load_cluster
 from cost_models.machines import Machine, MachineError, task_of
+from cost_models.network import Network, known_network
 from placer.errors import DeviceError, OptionError, PlanError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
             )
 
 
-def _machine_of(workers: Iterable[Worker]) -> Machine:
+def _machine_of(workers: Collection[Worker]) -> Machine:
     """The machine of this process and of workers, on hosts like this one."""
     from placer.tf.devices import local_machine, machine_of
 
@@ -104,5 +105,7 @@ def _machine_of(workers: Iterable[Worker]) -> Machine:
         )
         for worker in workers
     ]
-    machine = joined("cluster", client, [*map(with_calibration, machines)], Network(), {})
-    return replace(machine, assumed=f"the hosts of workers are like this one; {machine.assumed}")
+    known = known_network(worker.address for worker in workers)
+    machine = joined("cluster", client, [*map(with_calibration, machines)], Network(**known), known)
+    assumed = ["the hosts of workers are like this one", *([machine.assumed] if machine.assumed else [])]
+    return replace(machine, assumed="; ".join(assumed))

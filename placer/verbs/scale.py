@@ -9,8 +9,8 @@ from typing import Any
 import networkx as nx
 
 from cost_models.all_reduce import Wire, all_gather_ns, ring_ns, tree_ns
-from cost_models.cluster import Network
 from cost_models.machines import Machine
+from cost_models.network import Network
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
 from placer.errors import OptionError

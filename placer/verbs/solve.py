@@ -33,6 +33,7 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.validate import validate
 from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
+from placer.solvers.idle_tasks import without_idle_tasks
 from placer.solvers.registry import solver
 from placer.solvers.run import run
 from placer.verbs.share import shared_costs, shared_machine
@@ -130,8 +131,10 @@ def _solved(
         with counted():  # the explanation, too, is the same on every machine
             raise InfeasibleError(explain_infeasible(graph, problem, solution, _without(graph, target, options)))
     assignment = checked(solution.assignment, problem, chosen.name)
+    solution = without_idle_tasks(problem, replace(solution, assignment=assignment))
+    assert solution.assignment is not None
+    assignment = solution.assignment
 
-    solution = replace(solution, assignment=assignment)
     at_ends = price_at_ends(graph, target, options, constraints, model, assignment)
     placement = expand(graph, target, options, constraints, formulation, solution, at_ends)
     report = validate(problem, assignment, placement.total_cost_ns)

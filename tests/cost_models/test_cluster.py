@@ -108,6 +108,15 @@ def test_a_plan_on_paper(written: Path) -> None:
     assert placer.Placement.load(path or written.parent / "plan.json").ops == plan.ops
 
 
+def test_more_devices_than_bits_in_a_number(written: Path) -> None:
+    rows = [f'[[workers]]\naddress = "host{k}:2222"\nmachine = "2xh100"\n' for k in range(24)]
+    written.write_text('client = "cpu2"\n' + "".join(rows))
+    pins = {"*NonMaxSuppression*": "worker:23/CPU"}
+    plan = placer.solve(shipped_graph("detector"), str(written), pins=pins, solver="heft")
+    assert len(plan.devices) == 73
+    assert "worker:23/CPU:0" in {op.device for op in plan.ops.values()}
+
+
 def test_no_workers() -> None:
     with pytest.raises(MachineError, match="link CPU:0 -> worker:0/CPU:0 is missing"):
         parse_machine(load_machine("cpu2").to_toml() + _without_links())

@@ -23,6 +23,7 @@ import pytest
 import tensorflow as tf
 
 import placer
+from cost_models.machine_files import load_machine
 from placer.common.device_spec import parse
 from placer.tf import connecting
 from tests.helpers.workers import machine_file
@@ -244,6 +245,27 @@ def small_functions_stay_with_the_client(addresses: list[str]) -> None:
 
 
 @scenario
+def the_network_is_measured_and_small_functions_stay(addresses: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_CACHE", folder)
+        machine = placer.calibrate_network(workers=addresses, budget_s=1.0)
+        assert machine == placer.cluster(workers=addresses)  # which reads what was kept
+        assert machine.assumed == "the hosts of workers are like this one"
+        link, back = machine.link("CPU:0", FAR), machine.link(FAR, "worker:1/CPU:0")
+        assert link
+        assert back
+        assert 1_000 < link.latency_ns == back.latency_ns < 1e8
+        assert machine.device(FAR).call_ns > machine.device("CPU:0").call_ns
+        in_file = load_machine(described(addresses))
+        assert in_file.link("CPU:0", FAR).latency_ns == 50_000  # the file says it
+        assert in_file.link("CPU:0", FAR).bytes_per_s == link.bytes_per_s
+    weights = tf.Variable(tf.random.normal([64, 64]))
+    placed = placer.place(lambda x: tf.nn.relu(tf.nn.relu(x @ weights) @ weights), devices=machine, race="off")
+    placed(tf.ones([32, 64]))
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
+
+
+@scenario
 def what_is_on_a_worker_needs_the_cluster(addresses: list[str]) -> None:
     machine = placer.cluster(workers=addresses)
     with tf.device("/job:worker/replica:0/task:1/device:CPU:1"):
@@ -256,6 +278,22 @@ def what_is_on_a_worker_needs_the_cluster(addresses: list[str]) -> None:
         alone = placer.place(lambda x: x * weights + 1.0)
         np.testing.assert_allclose(alone(x), x + 1.0)
     assert any("which is not planned for" in str(w.message) for w in warned)
+
+
+@scenario
+def nothing_goes_to_a_worker_without_work(addresses: list[str]) -> None:
+    def step(x: Any) -> Any:
+        kept, rounds = tf.boolean_mask(x, x > 0), 0.0
+        while rounds < tf.reduce_sum(kept):
+            rounds += 1.0
+            kept = tf.sqrt(kept)
+        return tf.sort(kept)
+
+    x = tf.random.normal([4, 8])
+    placed = placer.place(step, devices=placer.cluster(described(addresses)), pins={"*Sqrt": FAR}, race="off")
+    for _ in range(2):  # the first call learns sizes
+        np.testing.assert_allclose(placed(x), tf.function(step)(x), rtol=1e-5)
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0", FAR}
 
 
 @scenario

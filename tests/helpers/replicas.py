@@ -18,6 +18,15 @@ from tests.helpers.machines import cpus
 STEPS = 10
 
 
+def mirrored(*devices: str) -> Any:
+    """A MirroredStrategy whose collective ops have keys of their own.
+
+    Otherwise all strategies of a process number these ops alike, and TensorFlow refuses two ops of one number and other shapes.
+    """
+    tf.distribute.MirroredStrategy._collective_key_base += 100_000
+    return tf.distribute.MirroredStrategy(list(devices))
+
+
 def train(
     strategy: Any, optimizer: Callable[[], Any], place: Callable[[Any], Any], *, in_function: bool
 ) -> tuple[list[Any], Any]:
@@ -92,7 +101,7 @@ def main() -> None:
     """Two replicas on devices that are not the host: a process of its own, since the tests' one has two devices."""
     host = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(host, [tf.config.LogicalDeviceConfiguration()] * 3)
-    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:2"])
+    strategy = mirrored("CPU:1", "CPU:2")
     options: dict[str, Any] = {"devices": cpus(3), "solver": RandomLegal(0)}
 
     def momentum() -> Any:

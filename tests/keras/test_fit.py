@@ -21,6 +21,7 @@ from placer.keras import step_race
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.racing import RandomTest, random_races
+from tests.helpers.replicas import mirrored
 
 SAMPLES, BATCH = 52, 16
 X = np.random.default_rng(0).normal(size=(SAMPLES, 6)).astype("float32")
@@ -386,7 +387,7 @@ def test_replicas_of_a_strategy_train_test_and_predict_as_without_placer() -> No
 
     def run(optimized: bool) -> Any:
         keras.utils.set_random_seed(0)
-        with tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).scope():
+        with mirrored("CPU:1", "CPU:0").scope():
             model = dense()
         if optimized:
             placer.keras.optimize(model, devices=two_cpus(), train={"solver": RandomLegal(1)}, test={"solver": RandomLegal(1)})

@@ -15,6 +15,7 @@ from placer.keras import step_race
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.racing import RandomTest, random_races
+from tests.helpers.replicas import mirrored
 
 keras = pytest.importorskip("tf_keras", reason="it is in the group of dependencies `dev`")
 
@@ -199,7 +200,7 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
 def test_replicas_of_a_strategy_train_as_without_placer() -> None:
     def run(optimized: bool) -> Any:
         keras.utils.set_random_seed(0)
-        with tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).scope():
+        with mirrored("CPU:1", "CPU:0").scope():
             model = dense()
         if optimized:
             placer.keras.optimize(model, devices=two_cpus(), solver=RandomLegal(1))

@@ -15,7 +15,7 @@ import tensorflow as tf
 import placer
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
-from tests.helpers.replicas import train
+from tests.helpers.replicas import mirrored, train
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 
@@ -25,7 +25,7 @@ def test_ten_steps_of_two_replicas_equal_those_of_the_plain_strategy(in_function
     """The second replica is on the host."""
 
     def steps(place: Any) -> Any:
-        strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+        strategy = mirrored("CPU:1", "CPU:0")
         return train(strategy, lambda: keras.optimizers.Adam(0.1), place, in_function=in_function)
 
     plain, _ = steps(tf.function)
@@ -68,7 +68,7 @@ def test_the_replica_of_one_device(in_function: bool) -> None:
 
 
 def test_values_of_replicas_cannot_be_tuned_and_racing_is_off() -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+    strategy = mirrored("CPU:1", "CPU:0")
     values = strategy.experimental_distribute_values_from_function(lambda context: X)
     placed = placer.place(lambda x: tf.sin(x @ x), devices=two_cpus(), race="force")
     for _ in range(3):
@@ -84,16 +84,39 @@ def test_values_of_replicas_cannot_be_tuned_and_racing_is_off() -> None:
 
 @pytest.mark.filterwarnings("ignore::placer.PlacementWarning")
 def test_a_plan_of_a_replica_is_saved_and_applied(tmp_path: Path) -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+    strategy = mirrored("CPU:1", "CPU:0")
 
     def replica(x: tf.Tensor) -> tf.Tensor:
-        return tf.distribute.get_replica_context().all_reduce("SUM", tf.sin(x @ x))
+        y = tf.sin(x @ x)
+        if tf.reduce_sum(x) < 100.0:  # AutoGraph's
+            y = tf.tanh(y)
+        return tf.distribute.get_replica_context().all_reduce("SUM", y)
 
     placed = placer.place(replica, devices=two_cpus(), pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
     want = strategy.experimental_local_results(strategy.run(placed, (X,)))
+    np.testing.assert_allclose(want[0], 2 * tf.tanh(tf.sin(X @ X)), rtol=1e-5)
     path = tmp_path / "plan.json"
     placed.placement.save(path)
     again = placer.apply(replica, placer.Placement.load(path))
     for have, result in zip(strategy.experimental_local_results(strategy.run(again, (X,))), want, strict=True):
         np.testing.assert_allclose(have, result, rtol=1e-6)
     assert again.placement.ops["Sin"].device == "CPU:0"
+
+
+@pytest.mark.filterwarnings("ignore:replica runs unplaced under a tape")
+def test_a_gradient_that_is_taken_outside_of_the_replicas() -> None:
+    strategy = mirrored("CPU:1", "CPU:0")
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.sin(x @ x))
+
+    def gradient(fn: Any) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            total = tf.add_n(strategy.experimental_local_results(strategy.run(fn, (X,))))
+        return tape.gradient(total, X)
+
+    want = gradient(tf.function(replica))
+    for run in (gradient, tf.function(gradient)):
+        placed = placer.place(replica, devices=two_cpus(), solver=RandomLegal(0))
+        np.testing.assert_allclose(run(placed), want, rtol=1e-5)

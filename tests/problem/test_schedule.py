@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.problem import replay
+from placer.problem import moving_schedule, replay
 from placer.problem.arrays import Ints
 from placer.problem.model_tables import SMALL, WIDE
 from placer.problem.parts import Consumers, Devices, Links, Ops, Tensors, Units
@@ -309,3 +309,25 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
         moves[rng.integers(problem.num_units)] = True
         moved = Assignment(np.where(moves, other.device, assignment.device))
         assert kept.moved_ns(moved) == moving.step_ns(moved) == simulate(problem, moved).step_ns
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems() | uneven(), st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_a_moving_schedule_prices_every_move_as_a_whole_step_does(problem: PlacementProblem, seed: int, stride: int) -> None:
+    """Kept or not, with a limit or without; a step over its limit is at least told to be over it, and never longer than it is."""
+    rng, simulator = np.random.default_rng(seed), Simulator(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving_schedule, "MIN_STRIDE", stride)
+        schedule = moving_schedule.MovingSchedule(simulator, random_assignment(problem, seed))
+    for limited, kept in rng.random((12, 2)) < 0.5:
+        units = rng.choice(problem.num_units, size=int(rng.integers(1, 3)))
+        devices = random_assignment(problem, int(rng.integers(2**32))).device[units]
+        moved = schedule.device.copy()
+        moved[units] = devices
+        step_ns, limit_ns = simulator.step_ns(Assignment(moved)), schedule.step_ns * float(rng.uniform(0.7, 1.3))
+        found_ns = schedule.move(units.tolist(), devices.tolist(), limit_ns if limited else None)
+        over = limited and step_ns > limit_ns
+        assert limit_ns < found_ns <= step_ns if over else found_ns == step_ns
+        if kept and not over:
+            schedule.keep()
+            assert (schedule.step_ns, schedule.device.tolist()) == (step_ns, moved.tolist())

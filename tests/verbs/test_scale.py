@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import placer
 from cost_models.all_reduce import Wire, all_gather_ns, crossing_bytes, ring_ns, tree_ns
-from cost_models.cluster import Network
+from cost_models.network import Network
 from placer.command.main import main
 from placer.graph.op_graph import OpGraph
 from placer.verbs.read_target import read_target

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from cost_models.ops import entry_of
 from placer.common.device_spec import parse
 from placer.graph.op_graph import ENDS, OpGraph, OpNode
 from placer.verbs.share_host import HOST
@@ -98,9 +99,13 @@ class OneReplica:
         for op in self._all:
             if op.group in of_group:
                 fixed[op.name] = of_group[op.group]
-            elif op.name not in fixed and op.requested_device and self._replicas.number(op.name) is None:
+            elif op.name not in fixed and op.requested_device and self._is_of_strategy(op):
                 fixed[op.name] = self._left_on(op)
         return fixed
+
+    def _is_of_strategy(self, op: OpNode) -> bool:
+        """Whether an op is of no replica, or exchanges values with other replicas."""
+        return self._replicas.number(op.name) is None or entry_of(op.op_type).names_partners
 
     def _left_on(self, op: OpNode) -> str:
         """Where TensorFlow runs an op that the strategy has put on a device: there, or on the host if no kernel is there."""

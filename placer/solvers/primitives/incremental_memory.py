@@ -63,6 +63,16 @@ class IncrementalMemory:
         self.move(unit, before)
         return False
 
+    def move_all_if_fit(self, units: list[int], devices: list[int], before: list[int]) -> bool:
+        """Moves units from the devices `before` to others if all limits hold afterwards; returns whether they moved."""
+        for unit, device in zip(units, devices, strict=True):
+            self.move(unit, device)
+        if self.fits():
+            return True
+        for unit, device in zip(units, before, strict=True):
+            self.move(unit, device)
+        return False
+
     def fits(self) -> bool:
         """Whether all limits hold."""
         if not self._binding:

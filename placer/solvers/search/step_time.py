@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.common.clock import TimeUpError, add_work_s, limit, now, remaining_s
+from placer.common.clock import OP_RUNS_PER_S, TimeUpError, add_work_s, limit, now, remaining_s, unlimited
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
@@ -42,10 +42,10 @@ from placer.solvers.primitives.local_search import local_search
 from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.primitives.partition import BARNARD, accelerators, partitions
 from placer.solvers.primitives.repair import repair
+from placer.solvers.primitives.step_annealing import anneal_step
 from placer.solvers.reductions.reduced import Reduced, choices
-from placer.solvers.search.annealing import MAX_MOVES_PER_UNIT, anneal, anneal_repeatedly, moves_within
 from placer.solvers.search.annealing import SOURCE as ANNEALING
-from placer.solvers.search.genetic import RANDOM_KEYS, effort_within, evolve
+from placer.solvers.search.annealing import moves_within
 from placer.solvers.sources import own_work, references
 
 CUT_VARIANTS = ((1.0, False), (1.0, True), (0.25, False), (4.0, False), (0.25, True))
@@ -57,8 +57,6 @@ MAX_OPS_ALL_STARTS = 5_000
 """Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
-OP_RUNS_PER_S = 400_000
-"""Effort per second of a time limit. Counting ops instead of reading the clock makes equal runs give equal results."""
 BOUND_S, BOUND_SHARE = 0.5, 0.1
 """Time for each bound: seconds if there is no time limit, enough for some hundred ops; its share of one."""
 PROGRAM_S = 0.001
@@ -74,16 +72,16 @@ FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
 DESCENT_SHARE = 0.2
 """Limit of the share of the time before the other searches run."""
-OTHER_SHARE = 0.7
-"""Limit of the share of the time that remains of each other search."""
 MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 """Up to this number of units to decide, branch and bound looks for the shortest step; its share of the effort that remains."""
-REHEATED, MAX_REHEATS = 0.2, 3
-"""At the end the best assignment is annealed again, from a share of the usual first temperature, until so many runs in turn find
-nothing better."""
-ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT = 100_000, 20
-"""Without a time limit and with several accelerators, the best is annealed with this effort, in ops run, if that suffices for
-so many moves of each unit."""
+MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 100, 3, 3
+"""The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
+better; the number of the best assignments from which rounds start."""
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
+"""Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
+of each unit, and so many rounds."""
+ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.9, 0.6, 30
+"""Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -114,13 +112,12 @@ class StepTime:
         this is repeated with half of the accelerators, a quarter, and so on down to one, and the shortest step is kept.
 
         If there are few units, branch and bound then looks for the shortest step. If the time limit allows a random move of each
-        unit, `genetic` and `annealing` run too, with this time limit and seed. Moves are made from their results, and the best is
-        annealed again.
+        unit, the best are annealed, and moves are made from the results.
 
         Args:
             time_limit_s: None limits the effort by the size of the problem: about 0.4 s at 10,000 ops and 3 s at 100,000 for each
                 subset of the accelerators, multiplied by the number of accelerators (at most by `MAX_EFFORT_FACTOR`).
-            seed: of `genetic` and `annealing`.
+            seed: of the moves of annealing.
         """
         started = time.perf_counter()
         search, others = _search(problem, time_limit_s), list[Assignment]()
@@ -157,7 +154,6 @@ class StepTime:
             BARNARD,
             KARYPIS,
             ANNEALING,
-            RANDOM_KEYS,
             LAND,
         )
 
@@ -170,8 +166,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
     search.bound_ns = _bound_ns(problem, time_limit_s)
     reason = _descend(search, run_searches, shares[0])
-    if search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
-        reason = _branch(search) or reason
+    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+        reason = _branch(search, BRANCH_SHARE) or reason
     if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         _raise_bound(search, time_limit_s)
     for subset, share in zip(subsets, shares[1:], strict=True):
@@ -186,13 +182,21 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        reason = _run_searches(search, seconds, seed)
-        _raise_bound(search, time_limit_s)
+        share = ANNEALING_SHARE if choices(problem) > MAX_BRANCHED_UNITS else BRANCHED_ANNEALING_SHARE
+        try:
+            with limit(share * remaining_s()):
+                reason = _anneal(search, seed, MOVES_PER_CHOICE * choices(problem))
+        except TimeUpError:
+            reason = StopReason.TIME_LIMIT
+        if reason is not StopReason.PROVED_OPTIMAL:
+            _raise_bound(search, time_limit_s)
+            reason = _branch(search, ANNEALING_SHARE) or reason
         return reason
     annealed = ANNEALED_RUNS / max(1, problem.num_ops)
-    if not seconds and others and search.best is not None and annealed >= ANNEALED_MOVES_PER_UNIT * choices(problem):
+    wanted = not seconds and others and reason is StopReason.LOCAL_OPTIMUM
+    if wanted and annealed >= ANNEALED_MOVES_PER_UNIT * choices(problem):
         search.effort = min(search.effort, annealed)
-        _anneal_best(search, reason, seed, warmth=1.0)
+        _anneal(search, seed, annealed / (2**FEW_ROUNDS - 1), FEW_ROUNDS)
     return reason
 
 
@@ -293,14 +297,17 @@ def _climb(search: HillClimbing, starts: int, effort: float) -> StopReason:
     return reason
 
 
-def _branch(search: HillClimbing) -> StopReason | None:
-    """Looks for the shortest step of a small problem by branch and bound; returns why that ended, None if it found nothing."""
+def _branch(search: HillClimbing, share: float) -> StopReason | None:
+    """Looks for the shortest step of a small problem by branch and bound, with a share of the time and of the effort that remain.
+
+    Returns why that ended, None if it found nothing.
+    """
     assert search.best is not None
     if choices(search.problem) > MAX_BRANCHED_UNITS:
         return None
     shortest_ns = min(map(search.step_ns, search.ranked()))
-    ends = now() + BRANCH_SHARE * remaining_s()
-    branching = branch(search.simulator, shortest_ns, effort=BRANCH_SHARE * search.effort, ends=ends)
+    ends = now() + share * remaining_s()
+    branching = branch(search.simulator, shortest_ns, effort=share * search.effort, ends=ends)
     search.effort -= branching.effort
     search.bound_ns = max(search.bound_ns, branching.bound_ns)
     if branching.assignment is not None:
@@ -319,49 +326,34 @@ def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
         search.bound_ns = max(search.bound_ns, step_program_ns(search.simulator, min(map(search.step_ns, search.ranked()))))
 
 
-def _run_searches(search: HillClimbing, seconds: float, seed: int) -> StopReason:
-    """Offers the results of `genetic` and `annealing`, makes moves from the best, and anneals it again; returns why it ended."""
-    for result in _search_results(search.problem, seconds, seed, search):
-        search.offer_fitting(result)
-    return _anneal_best(search, _climb(search, MAX_CLIMBS, search.effort), seed, REHEATED)
+def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_ROUNDS) -> StopReason:
+    """Anneals from the best assignments, and makes moves from the results; returns why that ended.
 
-
-def _anneal_best(search: HillClimbing, reason: StopReason, seed: int, warmth: float) -> StopReason:
-    """Anneals the best assignment, until `MAX_REHEATS` runs in turn find nothing better; returns why that ended.
+    Each round has twice the effort of the one before. It ends when some rounds in turn have found nothing better, at the bound,
+    or when the effort or the time is over.
 
     Args:
-        reason: why the search before ended. If it has found no local optimum, nothing is done.
         seed: of the moves.
-        warmth: multiplies all temperatures.
+        effort: of the first round, in simulations.
+        rounds: limit of the number of rounds.
     """
-    rng, failures = np.random.default_rng(seed + 1), 0
-    while failures < MAX_REHEATS and reason is StopReason.LOCAL_OPTIMUM:
-        best = search.best
-        assert best is not None
-        moves = min(MAX_MOVES_PER_UNIT * choices(search.problem), int(search.effort))
-        search.effort -= moves
-        found = anneal(search.problem, "step_time", best, moves, rng, now() + OTHER_SHARE * remaining_s(), warmth=warmth)
-        search.offer(found)
-        if search.best is not best:
-            reason = _climb(search, 1, search.effort)
-        failures = failures + 1 if search.best is best else 0
-        if search.effort <= 0:
+    rng, starts, failures = np.random.default_rng(seed), search.ranked()[:ANNEALED_STARTS], 0
+    for k in range(rounds):
+        before = search.best
+        assert before is not None
+        within = min(effort * 2**k, search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
+        if within <= 0:
             return StopReason.MOVE_BUDGET
-    return reason
-
-
-def _search_results(problem: PlacementProblem, seconds: float, seed: int, search: HillClimbing) -> Iterator[Assignment]:
-    """The results of `annealing` and `genetic` with this time limit and seed. They end at the bound of the search."""
-    start = repair(problem, default_assignment(problem))
-    if start is not None:
-        moves = moves_within(problem, "step_time", seconds)
-        rng = np.random.default_rng(seed)
-        ends = now() + OTHER_SHARE * remaining_s()
-        yield anneal_repeatedly(problem, "step_time", start, moves, rng, ends, search.bound_ns)[0]
-    rng = np.random.default_rng(seed)
-    with limit(OTHER_SHARE * remaining_s()):
-        evolved = evolve(problem, "step_time", *effort_within(problem, seconds), rng, search.bound_ns)[0]
-    yield evolved
+        search.effort -= within
+        found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s())
+        with unlimited():  # what is found is not lost
+            search.offer(found)
+        if search.step_ns(search.best or before) <= search.bound_ns:
+            return StopReason.PROVED_OPTIMAL
+        failures = failures + 1 if search.best is before else 0
+        if failures >= MAX_FAILURES:
+            break
+    return _climb(search, MAX_CLIMBS, search.effort)
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Assignment]:

@@ -127,7 +127,8 @@ def trace(fn: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Trace:
 
     Args:
         fn: a callable, a tf.function, a bound method of either, or a ConcreteFunction (which needs no arguments).
-        *args, **kwargs: as for a call of `fn`; a tf.TensorSpec may replace a tensor.
+        *args: as for a call of `fn`; a tf.TensorSpec may replace a tensor.
+        **kwargs: of the same call.
 
     Raises:
         OptionError, TraceError, TypeError: see `concrete_function`.
