@@ -15,7 +15,7 @@ from placer.tf._private.func_graphs import external_captures, is_of_unplanned_st
 from placer.tf._private.handles import is_parallel, location, strategy_of
 from placer.tf.devices import process_devices
 from placer.tf.trace.op_types import unplaceable
-from placer.tf.trace.replicas import is_planned_for
+from placer.tf.trace.replicas import is_planned_for, why_left_to_strategy
 from placer.tf.trace.requests import is_of_strategy
 from placer.tf.trace.tracing import Trace, trace_concrete
 
@@ -53,7 +53,7 @@ def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -
     if any(map(is_parallel, [*trace.arguments, *captured])):
         return "it uses DTensors or packed replicas, whose layout decides the devices"
     if tf.distribute.has_strategy() and not of_replicas:
-        return "it is called under a distribution strategy, which decides the devices"
+        return why_left_to_strategy()
     strategies = map(strategy_of, trace.concrete.graph.variables)
     if not all(each is None or is_planned_for(each) for each in strategies):
         return "it uses variables of a distribution strategy that decides the devices"
