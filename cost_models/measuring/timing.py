@@ -119,7 +119,7 @@ def difference_ns(single: Call, repeated: Call, extra_runs: int, effort_s: float
     Returns:
         The time in ns, and by how much samples differ for each run: between the least and the lower quartile.
     """
-    single_ns, repeated_ns = _alternate(single, repeated, effort_s, wait)
+    single_ns, repeated_ns = alternate(single, repeated, effort_s, wait)
     # Other work of the machine only adds to a call, so the least sample is nearest to the time of the call itself.
     least = min(repeated_ns)
     run_ns = (least - min(single_ns)) / extra_runs
@@ -128,12 +128,18 @@ def difference_ns(single: Call, repeated: Call, extra_runs: int, effort_s: float
 
 def median_difference_ns(single: Call, repeated: Call, extra_runs: int, effort_s: float) -> int:
     """The same from medians, for work that threads do for each other: how soon a thread notices is part of it, and varies."""
-    single_ns, repeated_ns = (float(np.median(samples)) for samples in _alternate(single, repeated, effort_s))
+    single_ns, repeated_ns = (float(np.median(samples)) for samples in alternate(single, repeated, effort_s))
     return max(0, round((repeated_ns - single_ns) / extra_runs))
 
 
-def _alternate(first: Call, second: Call, effort_s: float, wait: bool = True) -> tuple[list[float], list[float]]:
-    """Times two calls in turns; in ns."""
+def alternate(first: Call, second: Call, effort_s: float, wait: bool = True) -> tuple[list[float], list[float]]:
+    """The times in ns of two calls that take turns: what disturbs a machine for a while then disturbs both.
+
+    Args:
+        first, second: the calls.
+        effort_s: how long to sample; each call is timed three times at least.
+        wait: whether the time until the device is done counts, or until the host is.
+    """
     for call in (first, second):
         call.seconds(wait=True)  # the first call compiles, the second may still choose algorithms
         call.seconds(wait=True)

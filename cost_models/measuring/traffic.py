@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import tensorflow as tf
 
 from cost_models.host_memory import free_bytes
 from cost_models.measuring.chains import Call, plain_graphs, traced_call
+from cost_models.measuring.timing import alternate
 
 _ELEMENTS = 2**24
 """Float32 elements in each tensor, 64 MiB."""
 _SHORT_PASSES, _LONG_PASSES = 2, 8
 """How many tensors the two timed calls make. The longer call keeps half a GiB to its end, which no cache holds."""
-_MIN_SAMPLES = 3
 
 
 def traffic_bytes_per_s(device: str, effort_s: float) -> float:
@@ -34,16 +33,10 @@ def traffic_bytes_per_s(device: str, effort_s: float) -> float:
         return 0.0
     with plain_graphs(), tf.device(device):
         start = tf.zeros([_ELEMENTS])
-        short_call, long_call = (_passes(device, start, length) for length in (_SHORT_PASSES, _LONG_PASSES))
-        for call in (short_call, long_call):
-            call.seconds()
-        samples_s: list[tuple[float, float]] = []
-        deadline = time.perf_counter() + effort_s
-        while len(samples_s) < _MIN_SAMPLES or time.perf_counter() < deadline:
-            samples_s.append((short_call.seconds(), long_call.seconds()))
-    difference_s = min(sample[1] for sample in samples_s) - min(sample[0] for sample in samples_s)
+        short_ns, long_ns = alternate(_passes(device, start, _SHORT_PASSES), _passes(device, start, _LONG_PASSES), effort_s)
+    difference_ns = min(long_ns) - min(short_ns)
     moved_bytes = 3 * start.dtype.size * _ELEMENTS * (_LONG_PASSES - _SHORT_PASSES)
-    return moved_bytes / difference_s if difference_s > 0 else 0.0
+    return 1e9 * moved_bytes / difference_ns if difference_ns > 0 else 0.0
 
 
 def _passes(device: str, start: Any, length: int) -> Call:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from cost_models.machines import Device
 from cost_models.measuring import samples
 from cost_models.measuring.chains import Bench, interleaved, plain_graphs
+from cost_models.measuring.timing import alternate
 
 WAKING_OP = samples.matmul(256)
 """An op that uses all cores and is so short that waking them shows."""
 _PAUSE_OPS = 250
 """Tiny ops in a pause. They take long enough for idle threads to fall asleep."""
 _ROUNDS_PER_CALL = 10
-_MIN_SAMPLES = 3
 
 
 def wake_ns(device: Device, busy_ns: int, effort_s: float) -> int:
@@ -33,12 +31,6 @@ def wake_ns(device: Device, busy_ns: int, effort_s: float) -> int:
     with plain_graphs():
         tiny, op = Bench(samples.elementwise("AddV2", 64), device.name), Bench(WAKING_OP, device.name)
         pause = [tiny] * _PAUSE_OPS
-        calls = interleaved([*pause, op], _ROUNDS_PER_CALL), interleaved(pause, _ROUNDS_PER_CALL)
-        for call in calls * 2:  # the first call compiles, and the second one may still tune
-            call.seconds()
-        samples_s: list[tuple[float, float]] = []
-        deadline = time.perf_counter() + effort_s
-        while len(samples_s) < _MIN_SAMPLES or time.perf_counter() < deadline:
-            samples_s.append((calls[0].seconds(), calls[1].seconds()))
-    with_op_s, pauses_s = np.percentile(samples_s, 25, axis=0)  # as `Measurement.typical`
-    return max(0, round(float(1e9 * (with_op_s - pauses_s) / _ROUNDS_PER_CALL - busy_ns)))
+        times_ns = alternate(interleaved([*pause, op], _ROUNDS_PER_CALL), interleaved(pause, _ROUNDS_PER_CALL), effort_s)
+    with_op_ns, pauses_ns = np.percentile(times_ns, 25, axis=1)  # as `Measurement.typical`
+    return max(0, round(float((with_op_ns - pauses_ns) / _ROUNDS_PER_CALL - busy_ns)))

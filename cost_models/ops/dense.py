@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
@@ -18,23 +19,41 @@ _UNALIGNED, _TRANSPOSED = 0.4, 0.65
 """Shares of a GPU's best rate if rows do not start at a multiple of 16 bytes, and if the left factor is transposed."""
 _FILL_NS = 4_000.0
 """Time until a GPU's matrix units are busy."""
+_BATCH_NS = 30_000.0
+"""Time in which a CPU's library prepares products of a batch."""
+_ROW_NS, _MATRIX_NS = 0.04, 1.0
+"""Time of a GPU for each row of the products, and for each product of a batch, however short."""
+_ROW_FLOPS, _MATRIX_FLOPS = 400.0, 8_000.0
+"""Operations that a CPU could do in a large product while it handles a row, or a product of a batch."""
 
 
 def _matmul(op: OpSignature) -> Work:
-    """2·m·n·k for each matrix of the batch. oneDNN takes one core if the matrices fit its cache."""
+    """2·m·n·k for each matrix of the batch. oneDNN takes one core for a single product if its matrices fit that core's cache."""
     left = sides(op.inputs, 0)
     transposed = op.attr("transpose_a") or op.attr("adj_x")
     depth = (left[-2] if transposed else left[-1]) if len(left) >= 2 else 1
-    outputs = elements(op.outputs[:1])
     tensors = op.inputs[:2] + op.outputs[:1]
     aligned = all((sides((spec,), 0) or (1,))[-1] % SIDES_MULTIPLE == 0 for spec in tensors)
+    batched = len(sides(op.outputs, 0)) > 2
+    return replace(
+        _products(op, depth, batched),
+        efficiency=(1.0 if aligned else _UNALIGNED) * (_TRANSPOSED if transposed else 1.0),
+        one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES and not batched,
+    )
+
+
+def _products(op: OpSignature, depth: int, batched: bool) -> Work:
+    """The work of one product, or of a batch, each number of whose results is a sum of `depth` products of two numbers."""
+    shape = sides(op.outputs, 0)
+    rows, matrices = math.prod(shape[:-1]), math.prod(shape[:-2])
+    flops = 2.0 * max(1, elements(op.outputs[:1])) * depth
     return Work(
-        flops=2.0 * outputs * depth,
+        flops=flops,
         nbytes=nbytes(op.inputs) + nbytes(op.outputs),
         is_product=True,
-        efficiency=(1.0 if aligned else _UNALIGNED) * (_TRANSPOSED if transposed else 1.0),
-        one_core=bool(op.outputs) and op.outputs[0].dtype in LIBRARY_DTYPES,
-        gpu_serial_ns=_FILL_NS,
+        cpu_efficiency=min(1.0, flops / (_ROW_FLOPS * rows + _MATRIX_FLOPS * matrices)),
+        cpu_serial_ns=_BATCH_NS if batched else 0.0,
+        gpu_serial_ns=_FILL_NS + _ROW_NS * rows + _MATRIX_NS * matrices,
     )
 
 
@@ -53,18 +72,13 @@ def _einsum(op: OpSignature) -> Work:
         labelled += list(zip(reversed(after), reversed(shape), strict=False)) if "." in labels else []
         for label, side in labelled:
             size[label] = max(size.get(label, 1), side)
-    outputs = max(1, elements(op.outputs[:1]))
-    depth = math.prod(side for label, side in size.items() if label not in output)
-    moved = nbytes(op.inputs) + nbytes(op.outputs)
+    work = _products(op, math.prod(side for label, side in size.items() if label not in output), len(sides(op.outputs, 0)) > 2)
     transposes = _transposes(equation)
-    return Work(
-        flops=2.0 * outputs * depth,
-        nbytes=moved,
-        is_product=True,
+    return replace(
+        work,
         kernels=1 + transposes,
-        cpu_serial_ns=transposes * TRANSPOSE_NS,
-        gpu_serial_ns=_FILL_NS,
-        workspace_bytes=moved,
+        cpu_serial_ns=work.cpu_serial_ns + transposes * TRANSPOSE_NS,
+        workspace_bytes=round(work.nbytes),
     )
 
 

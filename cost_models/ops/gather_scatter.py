@@ -21,10 +21,13 @@ _FLOPS_PER_ROW = 80.0
 """Each row is looked for in memory, which takes the time of about 80 operations."""
 _SCATTER_NS_PER_INDEX = 20.0
 """An index of a scatter, on one core of a CPU."""
-_SCATTER_STEP_NS = 20.0
-"""An element of a row, of which one thread of a GPU takes one after another."""
-_SEGMENT_NS_PER_ROW, _SEGMENT_NS_PER_ELEMENT = 17.0, 0.54
-"""A row of a segment sum, and an element, on one core of a CPU."""
+_SCATTER_STEP_NS, _SCATTER_ROW_NS, _SCATTER_ROWS = 20.0, 1.2, 1024
+"""An element of a row, of which one thread of a GPU takes one after another: the least time, and the time for each of the threads
+that share a multiprocessor, which are the threads of so many rows."""
+_SEGMENT_NS_PER_ROW, _SEGMENT_NS_PER_ELEMENT, _SORTED_NS_PER_ELEMENT = 17.0, 0.54, 0.3
+"""A row of a segment sum, and an element, on one core of a CPU; an element where the rows of a segment are neighbours."""
+_ADDED_NS = 0.004
+"""An element that a GPU adds atomically, beside others."""
 _SORTED_SEGMENT_NS = 30_000.0
 """Extra time of a GPU for segments in order, because the host must know their number."""
 
@@ -36,27 +39,36 @@ def gathers(op: OpSignature) -> Work:
 
 def scatters(op: OpSignature) -> Work:
     """Rows read, combined and written back, by one core of a CPU; a new output is filled first."""
-    moved = 3 * max((spec.nbytes for spec in op.inputs[1:]), default=0)
-    serial_ns = _SCATTER_NS_PER_INDEX * elements(op.inputs[1:2]) + CORE_NS_PER_BYTE * moved
-    return Work(nbytes=moved + nbytes(op.outputs) + nbytes(op.inputs[1:2]), cpu_serial_ns=serial_ns)
+    indices, rows = (op.inputs[:1], op.inputs[1:2]) if op.op_type == "ScatterNd" else (op.inputs[1:2], op.inputs[1:])
+    moved = 3 * max((spec.nbytes for spec in rows), default=0)
+    serial_ns = _SCATTER_NS_PER_INDEX * elements(indices) + CORE_NS_PER_BYTE * moved
+    return Work(nbytes=moved + nbytes(op.outputs) + nbytes(indices), cpu_serial_ns=serial_ns)
 
 
 def _scatters_points(op: OpSignature) -> Work:
     """A thread of a GPU walks along each row (`ScatterNdOpKernel`)."""
     indices, updates = (sides(op.inputs, k) for k in ((0, 1) if op.op_type == "ScatterNd" else (1, 2)))
-    return replace(scatters(op), gpu_serial_ns=_SCATTER_STEP_NS * math.prod(updates[max(0, len(indices) - 1) :]))
+    axes = max(0, len(indices) - 1)
+    step_ns = max(_SCATTER_STEP_NS, _SCATTER_ROW_NS * min(_SCATTER_ROWS, math.prod(updates[:axes])))
+    return replace(scatters(op), gpu_serial_ns=step_ns * math.prod(updates[axes:]))
 
 
 def _segments(op: OpSignature) -> Work:
     """One core of a CPU walks the rows. A GPU clears the output, then adds atomically."""
-    serial_ns = _SEGMENT_NS_PER_ROW * elements(op.inputs[1:2]) + _SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1])
-    return Work(nbytes=2 * nbytes(op.inputs) + 2 * nbytes(op.outputs), kernels=3, cpu_serial_ns=serial_ns)
+    rows, added = elements(op.inputs[1:2]), elements(op.inputs[:1])
+    return Work(
+        nbytes=2 * nbytes(op.inputs) + 2 * nbytes(op.outputs),
+        kernels=2,
+        cpu_serial_ns=_SEGMENT_NS_PER_ROW * rows + _SEGMENT_NS_PER_ELEMENT * added,
+        gpu_serial_ns=_ADDED_NS * added,
+    )
 
 
 def _sorted_segments_work(op: OpSignature) -> Work:
     """Rows of a segment are neighbours, so that a CPU adds them as blocks."""
-    serial_ns = _SEGMENT_NS_PER_ELEMENT * elements(op.inputs[:1])
-    return replace(_segments(op), cpu_serial_ns=serial_ns, gpu_serial_ns=_SORTED_SEGMENT_NS)
+    added = elements(op.inputs[:1])
+    gpu_ns = _SORTED_SEGMENT_NS + _ADDED_NS * added
+    return replace(_segments(op), kernels=3, cpu_serial_ns=_SORTED_NS_PER_ELEMENT * added, gpu_serial_ns=gpu_ns)
 
 
 # -- recipes -------------------------------------------------------------------------------------------------------------

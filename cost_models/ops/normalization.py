@@ -28,7 +28,7 @@ from cost_models.ops.work import (
 )
 
 _SUMS = frozenset({Difference.SUM_ORDER})
-_LOSS_FLOPS, _LOSS_NS = 80.0, 80_000.0
+_LOSS_FLOPS, _LOSS_ROW_FLOPS, _LOSS_NS = 80.0, 6_000.0, 80_000.0
 """Operations of the logarithm of a softmax for each element, and the time of the kernels of a loss on a GPU."""
 
 
@@ -51,7 +51,8 @@ def _log_softmax(op: OpSignature) -> Work:
 
 
 def _loss(op: OpSignature) -> Work:
-    return replace(reduces(_LOSS_FLOPS)(op), gpu_serial_ns=_LOSS_NS)
+    work = reduces(_LOSS_FLOPS)(op)
+    return replace(work, flops=work.flops + _LOSS_ROW_FLOPS * first_side(op), gpu_serial_ns=_LOSS_NS)
 
 
 def _steps_of_labels(op: OpSignature) -> float:

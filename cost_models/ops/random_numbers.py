@@ -10,12 +10,25 @@ from cost_models.base import OpSignature
 from cost_models.ops.optype import Difference, OpType
 from cost_models.ops.recipes import output_shape_at, shape_out
 from cost_models.ops.table import register
-from cost_models.ops.work import Timed, Work, elements, elements_in, elements_out, host_only, nbytes, once
+from cost_models.ops.work import (
+    CORE_FLOPS_PER_NS,
+    Timed,
+    Work,
+    elements,
+    elements_in,
+    elements_out,
+    first_side,
+    host_only,
+    nbytes,
+    once,
+)
 
 _FLOPS_PER_NUMBER = {"Uniform": 45, "Truncated": 220}
 """Generators that count instead of keeping a state (Philox) take some 45 operations for each number, by part of the op type."""
 _FLOPS_PER_OTHER_NUMBER = 130
 """Of other distributions, as of the normal one."""
+_LOGIT_NS, _SAMPLE_NS = 5.0, 80.0
+"""A logit that is summed, and a number that is drawn by these sums, on one core."""
 _SEED = {1: (1, 2)}
 _KEY = {1: 1, 2: (0, 0), 3: 1}
 """A key, a counter, and the number that stands for Philox."""
@@ -27,8 +40,14 @@ def _generate(op: OpSignature) -> Work:
 
 
 def _draw(op: OpSignature) -> Work:
-    """Every row is summed for its draws. A GPU uses several kernels."""
-    return Work(flops=20 * elements_in(op), nbytes=nbytes(op.inputs) + nbytes(op.outputs), kernels=6)
+    """Every row is summed for its draws. The rows share a CPU's cores. A GPU uses several kernels."""
+    ns, one_row = _LOGIT_NS * elements_in(op) + _SAMPLE_NS * elements_out(op), first_side(op) == 1
+    return Work(
+        flops=0.0 if one_row else CORE_FLOPS_PER_NS * ns,
+        nbytes=nbytes(op.inputs) + nbytes(op.outputs),
+        kernels=6,
+        cpu_serial_ns=ns if one_row else 0.0,
+    )
 
 
 def _draws_each(op: OpSignature) -> Mapping[int, Any]:

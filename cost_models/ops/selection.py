@@ -96,7 +96,7 @@ def _suppression_of(count: int) -> Work:
     return Work(
         kernels=8,
         cpu_serial_ns=95_000 + 45.0 * count,
-        gpu_serial_ns=60_000 + 0.0105 * count**2,
+        gpu_serial_ns=35_000 + 0.0106 * count**2,
         workspace_bytes=count**2 // 8,
     )
 

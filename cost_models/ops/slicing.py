@@ -63,6 +63,11 @@ def _split(op: OpSignature) -> Work:
     return replace(moves(1)(op), cpu_serial_ns=copied_strings_ns(op) + _SPLIT_NS_PER_ROW * rows)
 
 
+def _unpack(op: OpSignature) -> Work:
+    """A GPU starts a kernel for each part."""
+    return replace(moves(1)(op), kernels=max(1, len(op.outputs)))
+
+
 # -- recipes -------------------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +133,6 @@ register(
     OpType(work=copies_part, view=_sliced, view_work=_sliced_view, host_kernel=all_int32, recipe=_slice_arguments),
 )
 register("StridedSliceGrad", OpType(work=moves(1), host_kernel=all_int32, recipe=_slice_gradient_arguments))
-register("Unpack", OpType(work=moves(1), view=_unpacked, lazy_outputs=True, host_kernel=all_int32))
+register("Unpack", OpType(work=_unpack, view=_unpacked, lazy_outputs=True, host_kernel=all_int32))
 register("Split", OpType(work=_split, recipe=_split_axis))
 register("SplitV", OpType(work=_split, host_kernel=all_int32, recipe=_split_sizes))

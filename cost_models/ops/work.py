@@ -83,8 +83,11 @@ LIBRARY_NS, TRANSPOSE_NS = 20_000.0, 40_000.0
 """Least time of oneDNN's kernels on a CPU, measured on two cores and on sixteen: of a softmax, and of a transpose."""
 GPU_COPY_BYTES_PER_NS = 1_500.0
 """Rate at which a GPU reads a tensor, and writes it again, in a kernel beside the main one."""
-STRING_COPY_NS = 10.0
-"""Copying a string of at most 22 characters, which its header holds, on one core. A longer string takes ten times as long."""
+GPU_INDEX_NS = 0.0014
+"""Time in which a GPU works out where an element is that does not follow the one before."""
+STRING_COPY_NS = 12.0
+"""Copying a string of at most 22 characters, which its header holds, on one core: the geometric mean of three hosts. A longer one
+takes ten times as long."""
 HOST_NS_PER_BYTE = 0.03
 """Traffic of small tensors in host memory by one thread."""
 
@@ -157,12 +160,15 @@ def in_host_memory(op: OpSignature) -> Work:
 
 
 def elementwise(flops_each: float) -> Formula:
-    """So many operations for each element. A broadcast operand that is no scalar takes as long as one of full size."""
+    """So many operations for each element. A broadcast operand that is no scalar takes as long as one of full size, and a GPU
+    works out the position of each of its elements.
+    """
 
     def formula(op: OpSignature) -> Work:
         count = max(elements(op.inputs[:1]), elements(op.outputs))
         read = sum(spec.nbytes * (count if spec.elements > 1 else 1) / max(1, spec.elements) for spec in op.inputs)
-        return Work(flops=flops_each * count, nbytes=read + nbytes(op.outputs))
+        broadcast = any(1 < spec.elements < count for spec in op.inputs)
+        return Work(flops=flops_each * count, nbytes=read + nbytes(op.outputs), gpu_serial_ns=GPU_INDEX_NS * count * broadcast)
 
     return formula
 

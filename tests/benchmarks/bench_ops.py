@@ -199,6 +199,83 @@ def counting(level: int) -> None:
     raw.TensorScatterAdd(tensor=values, indices=ids[:, None], updates=tf.zeros([rows * 16, row])) if level < 3 else None
 
 
+def scatters(level: int) -> None:
+    """Rows of several lengths, of which one or many go to the same place."""
+    rows, row, places = ((256, 64, 4096), (1024, 256, 4096), (1024, 64, 64), (4096, 256, 16), (65_536, 16, 4096))[level]
+    tensor, points, updates = tf.zeros([places, row]), tf.zeros([rows, 1], tf.int32), tf.zeros([rows, row])
+    raw.TensorScatterAdd(tensor=tensor, indices=points, updates=updates)
+    raw.TensorScatterUpdate(tensor=tensor, indices=points, updates=updates)
+    raw.ScatterNd(indices=points, updates=updates, shape=tf.constant([places, row]))
+    if level > 2:
+        raw.TensorScatterAdd(tensor=tf.zeros([places]), indices=points, updates=tf.zeros([rows]))
+
+
+def segment_sums(level: int) -> None:
+    """Many rows for each segment, and few."""
+    rows, row, sums = ((1024, 16, 8), (4096, 64, 4096), (16_384, 64, 16), (100_000, 1, 64), (100_000, 16, 50_000))[level]
+    data, ids = tf.zeros([rows, row] if row > 1 else [rows]), tf.zeros([rows], tf.int32)
+    raw.UnsortedSegmentSum(data=data, segment_ids=ids, num_segments=sums)
+
+
+def draws(level: int) -> None:
+    rows, row, samples = ((16, 64, 1), (1024, 10, 1), (64, 1024, 1), (1, 1024, 1000), (256, 8192, 1))[level]
+    raw.Multinomial(logits=tf.zeros([rows, row]), num_samples=samples)
+    key = tf.constant([1, 2])
+    raw.StatelessMultinomial(logits=tf.zeros([rows, row]), num_samples=samples, seed=key)
+
+
+def losses(level: int) -> None:
+    rows, classes = ((32, 10), (256, 100), (1024, 65), (512, 1000), (1024, 8192))[level]
+    logits = tf.zeros([rows, classes])
+    raw.SoftmaxCrossEntropyWithLogits(features=logits, labels=logits)
+    raw.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=tf.zeros([rows], tf.int32))
+    raw.LogSoftmax(logits=logits)
+
+
+def thin_products(level: int) -> None:
+    """Products with a side of less than a vector of a core or a tile of a GPU."""
+    products = (
+        ((3, 3, 3), (64, 3, 3), (64, 3, 64), (3, 64, 3)),
+        ((1024, 3, 3), (1024, 3, 64), (1024, 64, 3), (1024, 2, 1), (3, 1024, 3)),
+        ((65_536, 3, 1), (65_536, 3, 3), (65_536, 3, 16), (65_536, 16, 3), (65_536, 8, 1)),
+        ((1_048_576, 3, 3), (1_048_576, 8, 8), (1_048_576, 3, 1), (1_048_576, 5, 1)),
+        ((1_048_576, 16, 1), (1_048_576, 32, 1), (1_048_576, 1, 3), (262_144, 3, 64)),
+    )[level]
+    for m, k, n in products:
+        raw.MatMul(a=tf.zeros([m, k]), b=tf.zeros([k, n]))
+    batch = (4, 64, 1024, 16_384, 65_536)[level]
+    raw.BatchMatMulV2(x=tf.zeros([batch, 3, 3]), y=tf.zeros([batch, 3, 3]))
+    raw.BatchMatMulV2(x=tf.zeros([batch, 4, 4]), y=tf.zeros([batch, 4, 1]))
+
+
+def small(level: int) -> None:
+    """Ops that one core computes, on tensors that its caches hold."""
+    shape = ((), (16,), (32, 64), (64, 256), (256, 256))[level]
+    x = tf.zeros(shape)
+    for unary in (raw.Neg, raw.Square, raw.Sqrt, raw.Rsqrt, raw.Exp, raw.Log, raw.Tanh, raw.Sigmoid, raw.Floor, raw.Abs):
+        unary(x=x)
+    for binary in (raw.AddV2, raw.Sub, raw.Mul, raw.RealDiv, raw.Maximum, raw.Greater, raw.SquaredDifference):
+        binary(x=x, y=x)
+    raw.Relu(features=x)
+    raw.ReluGrad(gradients=x, features=x)
+    raw.SelectV2(condition=tf.zeros(shape, tf.bool), t=x, e=x)
+    raw.Cast(x=x, DstT=tf.int32)
+    raw.ZerosLike(x=x)
+    if level > 1:
+        axis = tf.constant([1])
+        raw.Sum(input=x, axis=axis)
+        raw.Mean(input=x, axis=axis)
+        raw.Max(input=x, axis=axis)
+        raw.Softmax(logits=x)
+        raw.ConcatV2(values=[x, x], axis=tf.constant(1))
+        raw.Pack(values=[x, x])
+        raw.Split(axis=tf.constant(1), value=x, num_split=2)
+        raw.StridedSlice(input=x, begin=tf.constant([0, 0]), end=tf.constant([8, 8]), strides=tf.constant([1, 1]))
+        raw.Tile(input=x, multiples=tf.constant([1, 2]))
+        raw.BiasAdd(value=x, bias=tf.zeros(shape[1:]))
+        raw.Transpose(x=x, perm=tf.constant([1, 0]))
+
+
 FAMILIES: tuple[Callable[[int], None], ...] = (
     linear_algebra,
     transposes,
@@ -212,6 +289,12 @@ FAMILIES: tuple[Callable[[int], None], ...] = (
     fourier,
     transposed_convolutions,
     counting,
+    scatters,
+    segment_sums,
+    draws,
+    losses,
+    thin_products,
+    small,
     large_linear_algebra,
 )
 
