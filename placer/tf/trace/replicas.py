@@ -26,7 +26,7 @@ _REASONS = {
     tf.distribute.TPUStrategy: "XLA compiles the replicas of a TPUStrategy as a whole",
     tf.distribute.experimental.CentralStorageStrategy: "a CentralStorageStrategy has its variables on one device",
 }
-"""By class of strategy that is not planned for: why."""
+"""Why no functions are planned under a strategy, by its class."""
 
 
 Op = tuple[Body, str]
