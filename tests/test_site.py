@@ -52,6 +52,11 @@ pairs = {"intervals": [[0, 2], [1, 3]], "costs": [[1, 2], [3, 1]], "usages": [[2
 stated = {"name": "two", "nodes": pairs, "edges": {"nodes": [[0, 1]], "costs": [[0, 9, 5, 0]]}, "usage_limit": 3}
 json.dump({"problem": stated}, open("instance.json", "w"))
 """,
+    "under-a-strategy": """
+import tensorflow as tf
+
+tf.distribute.MirroredStrategy._collective_key_base += 100_000  # strategies of other tests have the first keys
+""",
     "views": """
 import placer, tensorflow as tf
 
