@@ -14,6 +14,8 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.base import Objective, Solution, Status, StopReason
+from placer.solvers.primitives.one_kind import all_on
+from placer.solvers.primitives.repair import repair
 
 
 def answer(
@@ -44,6 +46,26 @@ def answer(
         status, stop_reason, stop_detail = Status.UNKNOWN, StopReason.LIMIT_EXCEEDED, excess_text
     seconds = time.perf_counter() - started
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)
+
+
+def unfinished(problem: PlacementProblem, objective: Objective, *, solver: str, started: float) -> Solution:
+    """The solution of a method that has no assignment when its time is over: each unit on a GPU, repaired if that does not fit.
+
+    Args:
+        started: `time.perf_counter` when the method began.
+    """
+    simple = all_on(problem, "GPU")
+    with unlimited():
+        fitting = repair(problem, simple)
+    return answer(
+        problem,
+        objective,
+        simple if fitting is None else fitting,
+        solver=solver,
+        started=started,
+        stop_reason=StopReason.TIME_LIMIT,
+        stop_detail="the plan puts on a GPU what can be there, because the method had none yet",
+    )
 
 
 def checked(returned: object, problem: PlacementProblem, name: str) -> Assignment:
