@@ -14,8 +14,6 @@ from placer.problem.price import total_cost_ns
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.base import Objective, Solution, Status, StopReason
-from placer.solvers.primitives.one_kind import all_on
-from placer.solvers.primitives.repair import repair
 
 
 def answer(
@@ -49,22 +47,20 @@ def answer(
 
 
 def unfinished(problem: PlacementProblem, objective: Objective, *, solver: str, started: float) -> Solution:
-    """The solution of a method that has no assignment when its time is over: each unit on a GPU, repaired if that does not fit.
+    """The solution of a method that has no assignment when its time is over: every unit on the CPU, if it may be there.
 
     Args:
         started: `time.perf_counter` when the method began.
     """
-    simple = all_on(problem, "GPU")
-    with unlimited():
-        fitting = repair(problem, simple)
+    allowed, host = problem.units.allowed, problem.devices.host
     return answer(
         problem,
         objective,
-        simple if fitting is None else fitting,
+        Assignment(np.where(allowed[:, host], host, allowed.argmax(axis=1))),
         solver=solver,
         started=started,
         stop_reason=StopReason.TIME_LIMIT,
-        stop_detail="the plan puts on a GPU what can be there, because the method had none yet",
+        stop_detail="the method had no plan yet, so units are on the CPU where they may be",
     )
 
 

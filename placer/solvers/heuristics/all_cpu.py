@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.heuristics.all_gpu import one_kind_solver
+from placer.solvers.primitives.one_kind import one_kind_solver
 
 
 def solver() -> Heuristic:
