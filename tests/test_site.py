@@ -35,7 +35,7 @@ Path("cluster.toml").write_text(re.search("```toml\\n(.*?)```", Path({str(DOCS /
     "files": "from placer.command.main import main; main(['convert', 'family:montage,ops=30', 'montage.dax'])",
     "scaling": """
 import placer
-from cost_models.cluster import Network
+from cost_models.network import Network
 from placer.graph.shipped import shipped_graph
 
 shipped_graph("attention_training").save("graph.json")
