@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
@@ -78,31 +78,26 @@ def is_counted() -> bool:
     return _clock.get().work is not None
 
 
-@contextmanager
-def limit(seconds: float | None) -> Iterator[None]:
+def limit(seconds: float | None) -> AbstractContextManager[None]:
     """Limits the time of a block; limits around it hold, too. None sets no limit."""
     clock = _clock.get()
-    token = _clock.set(clock if seconds is None else replace(clock, ends=min(clock.ends, now() + seconds)))
-    try:
-        yield
-    finally:
-        _clock.reset(token)
+    return _block(clock if seconds is None else replace(clock, ends=min(clock.ends, now() + seconds)))
 
 
-@contextmanager
-def unlimited() -> Iterator[None]:
+def unlimited() -> AbstractContextManager[None]:
     """Lifts all limits for a block that must end well, such as the price of the final answer."""
-    token = _clock.set(replace(_clock.get(), ends=math.inf))
-    try:
-        yield
-    finally:
-        _clock.reset(token)
+    return _block(replace(_clock.get(), ends=math.inf))
+
+
+def counted() -> AbstractContextManager[None]:
+    """In this block no real clock is read: the time is the work so far, from 0."""
+    return _block(_Clock(_Work()))
 
 
 @contextmanager
-def counted() -> Iterator[None]:
-    """In this block no real clock is read: the time is the work so far, from 0."""
-    token = _clock.set(_Clock(_Work()))
+def _block(clock: _Clock) -> Iterator[None]:
+    """A block in which this clock is read."""
+    token = _clock.set(clock)
     try:
         yield
     finally:

@@ -88,6 +88,8 @@ def _graph_of(stated: Any, source: str) -> OpGraph:
             before, output = maker[text]
             tensors = graph.edges[before, unique]["tensors"] if graph.has_edge(before, unique) else ()
             graph.add_edge(before, unique, tensors=(*tensors, TensorEdge(output, position)), control=False)
+        if twice := [text for text in made if text in maker]:
+            raise PlanError(f"{source}: {name!r} and {maker[twice[0]][0]!r} both make {twice[0]!r}.")
         maker.update({text: (unique, k) for k, text in enumerate(made) if text})
 
     for value in stated.input:
@@ -101,6 +103,8 @@ def _graph_of(stated: Any, source: str) -> OpGraph:
         op_type, taken, attrs = _translated(node, [specs.get(text, UNKNOWN) for text in node.input if text])
         role: Role = "constant" if op_type == "Const" else "op"
         add(node.name or f"{node.op_type}_{k}", op_type, node.input, node.output, role, taken=taken, attrs=attrs)
+    if not stated.node:
+        raise PlanError(f"{source} is a model without nodes. Was it written whole?")
     outputs = tuple(maker[value.name] for value in stated.output if value.name in maker)
     return OpGraph(stated.name or "onnx", graph, {}, {}, (), {}, outputs)
 
@@ -128,11 +132,11 @@ def _translated(node: Any, inputs: list[TensorSpec]) -> tuple[str, list[TensorSp
 
 
 def _spec(stated: Any) -> TensorSpec:
-    """The type of a value: a dimension that is a name is unknown."""
+    """The type of a value: a dimension that is a name or below 0 is unknown."""
     tensor = stated.tensor_type
     if not tensor.HasField("shape"):
         return TensorSpec(_dtype(tensor.elem_type), None)
-    sides = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+    sides = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
     return TensorSpec(_dtype(tensor.elem_type), sides)
 
 

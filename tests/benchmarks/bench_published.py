@@ -314,11 +314,18 @@ TOTAL_COST_SECTION = """\
 INTRA_OPERATOR_SECTION = """\
 ## Intra-operator parallelism
 
-Instances of the ASPLOS 2025 contest (M. D. Moffitt, P. Fegade, The ASPLOS 2025 / EuroSys 2025 contest on intra-operator
-parallelism for distributed deep learning, 2025, github.com/google/iopddl). Each op has one choice; there are costs of pairs
-of choices, and a limit on memory over time. The time limits are those of the contest and include reading the file. They are
-CPU time (`--cpu-time`), because other work shared the cores. The solver has one thread. "Best score" and "its bound" are the
-best known of the contest; "over best" says by how much placer's cost exceeds that score.
+The problems are those of the ASPLOS 2025 contest: M. D. Moffitt, P. Fegade, The ASPLOS 2025 / EuroSys 2025 contest on
+intra-operator parallelism for distributed deep learning, 2025, github.com/google/iopddl. Each op has one choice. Pairs of
+choices have costs, and memory over time has a limit.
+
+The contest has 25 instances, `A` to `Y`. Five were measured: `A`, `B`, `G`, `K` and `M`. The files of the other 20 could not be
+downloaded to the machine of these measurements, so nothing is said of them. `placer solve iopddl:NAME --data FOLDER` solves any
+whose file is there. No cost of the five is above the best score of the contest. `A`, `K` and `M` are below it, `B` and `G`
+equal to it.
+
+The time limits of `A`, `B` and `G` are those of the contest. Those of `K` and `M` are taken to be 180 s. The limits include
+reading the file. They are CPU time (`--cpu-time`), because other work shared the cores. The solver has one thread. "Best score"
+and "its bound" are the best known of the contest. "Over best" says by how much placer's cost exceeds that score.
 
 | instance | best score | its bound | placer | over best | bound | gap | s | limit, s |
 |---|---|---|---|---|---|---|---|---|

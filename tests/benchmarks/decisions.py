@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.decisions --out before.json.gz
      python -m tests.benchmarks.decisions --compare before.json.gz
 
 It checks a change of the code that should not change any decision. Equal code gives equal decisions on one machine, whatever else
-runs there: the clock that solvers read stands still, and each minimum cut and each search by CP-SAT moves it on by the work done.
+runs there, because no search is limited by time: the searches that go on for long have an effort.
 
 `--compare` prints each difference and exits with 1 if there is any. It also lists the texts (notes, stop reasons, messages) that
 differ; they do not change the exit status. A run takes about five minutes on one core.
@@ -23,7 +23,6 @@ import json
 import os
 import re
 import sys
-import threading
 import time
 import warnings
 from collections import Counter
@@ -36,59 +35,11 @@ os.environ["PLACER_CACHE"] = os.devnull  # measurements of the user must not dec
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-CUT_S_PER_ARC = 1e-6
-"""Seconds by which a minimum cut moves the clock on, for each arc."""
-SEARCH_S_PER_WORK = 3.0
-"""The same for each unit of what CP-SAT calls deterministic time."""
-WORK_PER_S = 0.1
-"""How much deterministic time a search may take for each second that it is given."""
-SEARCHES = {"cp_sat": 3.0, "annealing": 0.5, "genetic": 0.5}
-"""The time limits of solvers that would go on for long, in seconds of that clock."""
+EFFORTS = {"cp_sat": 1_000, "annealing": 200, "genetic": 200}
+"""The efforts of solvers that would go on for long."""
 SMALL_OPS = 1_000
 """Ops of the largest graph that is given to every registered heuristic."""
 NAMES_SHOWN = 4
-
-
-class Clock:
-    """The clock that solvers read. It shows the work done, not the time passed."""
-
-    now_s = 0.0
-
-    def replace_real(self) -> None:
-        """Puts this clock in the place of the process's, and limits on work in the place of limits on time.
-
-        Call it before placer is imported. Threads of Python's library keep the real clock.
-        """
-        for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
-            setattr(time, name, lambda: self.now_s)
-            setattr(time, f"{name}_ns", lambda: int(1e9 * self.now_s))
-        from ortools.graph.python import max_flow
-        from ortools.sat.python import cp_model
-
-        flow, search, one_at_a_time = max_flow.SimpleMaxFlow.solve, cp_model.CpSolver.solve, threading.Lock()
-
-        def counted_flow(cut: Any, source: int, sink: int) -> Any:
-            self.now_s += CUT_S_PER_ARC * cut.num_arcs()
-            return flow(cut, source, sink)
-
-        def counted_search(solver: Any, *args: Any, **kwargs: Any) -> Any:
-            limits = solver.parameters
-            limits.num_workers = 1
-            limits.max_deterministic_time = min(limits.max_deterministic_time, WORK_PER_S * limits.max_time_in_seconds)
-            limits.max_time_in_seconds = float("inf")
-            # A solver may run a second search in another thread, and each search can end the other. One at a time, the first
-            # search runs to its own end; where that end is a proof, the second search has no influence on the answer.
-            with one_at_a_time:
-                status = search(solver, *args, **kwargs)
-                if not limits.use_objective_lb_search:  # it is the first search
-                    self.now_s += SEARCH_S_PER_WORK * solver.response_proto.deterministic_time
-            return status
-
-        max_flow.SimpleMaxFlow.solve = counted_flow
-        cp_model.CpSolver.solve = counted_search
-
-
-CLOCK = Clock()
 
 
 # -- what is decided ---------------------------------------------------------------------------------------------------
@@ -163,8 +114,8 @@ def decide(graph: Any, is_example: bool, limits: Mapping[str, Mapping[str, int]]
     def planned(case: Case) -> Any:
         limit = chosen[case.machine] if case.limited else {}
         options: dict[str, Any] = {"variables": case.variables, "memory_limits": limit, "seed": 1}
-        if case.solver in SEARCHES:
-            options["time_limit_s"] = SEARCHES[case.solver]
+        if case.solver in EFFORTS:
+            options["effort"] = EFFORTS[case.solver]
         return placer.solve(graph, case.machine, solver=case.solver, objective=case.objective, **options)
 
     chosen = dict(limits) if limits is not None else binding_limits(planned)
@@ -191,7 +142,6 @@ def outcome(plan: Callable[[], Any]) -> dict[str, Any]:
     """What a plan decides and predicts, as plain types; or the error it ends with."""
     import placer
 
-    CLOCK.now_s = 0.0
     try:
         placement = plan()
     except placer.PlacerError as error:
@@ -340,19 +290,17 @@ def main() -> int:
     parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with such a file, under the same memory limits")
     arguments = parser.parse_args()
     before = read(arguments.compare) if arguments.compare else {}
-    seconds = time.perf_counter
-    CLOCK.replace_real()
     warnings.simplefilter("ignore")  # notes are recorded with the plans
 
     after: dict[str, Any] = {}
     lines: list[tuple[str, str]] = []
     texts: Counter[tuple[str, str]] = Counter()
     for name, is_example, graph in graphs(arguments.words):
-        started = seconds()
+        started = time.perf_counter()
         after[name] = decide(graph, is_example, before[name]["limits"] if name in before else None)
         runs = after[name]["runs"]
         decided = digest({key: {**run, "texts": []} for key, run in runs.items()})
-        print(f"{name}: {len(graph)} ops, {len(runs)} plans, {seconds() - started:.1f} s, digest {decided}", flush=True)
+        print(f"{name}: {len(graph)} ops, {len(runs)} plans, {time.perf_counter() - started:.1f} s, digest {decided}", flush=True)
         if name in before:
             more, worded = differences(before[name], after[name])
             lines += [(field, f"{name}: {line}") for field, line in more]

@@ -70,8 +70,29 @@ def test_a_model_is_solved_compared_and_converted(model: Path, tmp_path: Path) -
     assert main(["solve", str(tmp_path / "small.graphml"), "--solver", "greedy"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([], "without nodes"),
+        ([("Relu", "nothing", "y")], "reads 'nothing', which no node before it makes"),
+        ([("Relu", "z", "y"), ("Relu", "y", "z")], "reads 'z', which no node before it makes"),
+        ([("Relu", "x", "y"), ("Tanh", "x", "y")], "'Tanh_1' and 'Relu_0' both make 'y'"),
+    ],
+)
+def test_a_broken_graph_is_refused_with_its_node(nodes: list[tuple[str, str, str]], message: str, tmp_path: Path) -> None:
+    made = [helper.make_node(op_type, [taken], [given]) for op_type, taken, given in nodes]
+    graph = helper.make_graph(made, "g", [helper.make_tensor_value_info("x", FLOAT, [2])], [])
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    with pytest.raises(PlanError, match=rf"broken\.onnx.*{message}"):
+        read_onnx(path)
+
+
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.onnx"
+    path.write_bytes(b"")
+    with pytest.raises(PlanError, match="without nodes"):
+        read_onnx(path)
     path.write_bytes(b"\xff\xff no model")
     with pytest.raises(PlanError, match=r"broken\.onnx is no model in ONNX"):
         read_onnx(path)

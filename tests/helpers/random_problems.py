@@ -197,6 +197,7 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
     allowed[~allowed.any(axis=1), 0] = True
     return changed(
         problem,
+        devices_tasks=("", "", ""),  # the first CPU of a worker is the host of its second
         devices_memory_limit_bytes=problem.devices.memory_limit_bytes[first],
         ops_time_ns=problem.ops.time_ns[:, first],
         ops_dispatch_ns=problem.ops.dispatch_ns[:, first],

@@ -30,7 +30,7 @@ class OneReplica:
     """
 
     def __init__(self, graph: OpGraph, replicas: Replicas) -> None:
-        self._all = graph
+        self._all = _asking_only(graph)
         self._replicas = replicas
         self._device = replicas.devices[0]
         self._fixed = self._fixed_devices()
@@ -135,3 +135,11 @@ class OneReplica:
         if op.name in self._fixed or not op.requested_device:
             return self._unstamped(op)
         return replace(op, requested_device=self._left_on(op))
+
+
+def _asking_only(graph: OpGraph) -> OpGraph:
+    """A graph in which no op is fixed because the strategy has put it on a device."""
+    free = nx.DiGraph()
+    free.add_nodes_from((op.name, {"op": replace(op, location="") if op.is_of_strategy else op}) for op in graph)
+    free.add_edges_from(graph.graph.edges(data=True))
+    return replace(graph, graph=free)

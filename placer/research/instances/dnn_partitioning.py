@@ -101,6 +101,10 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> Spli
     order = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
     nodes = [workload["nodes"][place[i]] for i in order]
     number = {i: op for op, i in enumerate(order)}
+    for node in nodes:
+        _check(f"node {node['id']}", node, "cpuLatency", "fpgaLatency", "size")
+    for edge in workload["edges"]:
+        _check(f"edge {edge['sourceId']} -> {edge['destId']}", edge, "cost")
     units: dict[tuple[str, int], int] = {}
     op_unit = [
         units.setdefault(("id", node["id"]) if node.get("colorClass") is None else ("colour", node["colorClass"]), len(units))
@@ -128,3 +132,10 @@ def _numbered(name: str, workload: Mapping[str, Any], graph: nx.DiGraph) -> Spli
         consumer_start=np.append(0, np.cumsum([len(u) for u in users], dtype=np.int64)),
         consumer_op=np.array([op for consumers in users for op in consumers], np.int64),
     )
+
+
+def _check(part: str, values: Mapping[str, Any], *names: str) -> None:
+    """Raises ValueError if a node or an edge has a number that is no time and no size."""
+    for name in names:
+        if not 0 <= values.get(name, 0.0) < math.inf:
+            raise ValueError(f"{part} has the {name} {values[name]}")

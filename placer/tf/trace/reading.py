@@ -10,6 +10,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import OpSignature
 from cost_models.ops import Difference, entry_of
+from placer.common.device_spec import parse
 from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
@@ -26,7 +27,7 @@ from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
 from placer.tf.trace.known_sizes import KnownSizes
 from placer.tf.trace.op_types import accepts_remote_handles, is_stateful, may_differ
-from placer.tf.trace.requests import planned_by, requested_device
+from placer.tf.trace.requests import is_of_strategy, planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import Attributes, Signatures
 from placer.tf.trace.tracing import Trace
@@ -139,15 +140,20 @@ class _Reader:
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
             resource = path
             self.inputs.resources[path] = Resource(path, op_type, "", 0)
+        support, location = self.kernels.lookup(node), ""
+        if is_of_strategy(body, name):
+            spec = parse(requested)
+            location = f"{spec.type}:{spec.index or 0}" if spec.type in support.kernels else "CPU:0"
         builder.add(
             path,
             op_type=op_type,
             signature=self.signatures.signature(op_type, inputs, outputs, attributes, key, inner),
             count=count,
             role="constant" if op_type == "Const" else "op",
-            support=self.kernels.lookup(node),
+            support=support,
             requested=requested,
             planned=planned_by(body, name),
+            location=location,
             resource=resource,
             flags=tuple(flags),
             body=body.frame.path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,14 +101,23 @@ def test_a_latency_is_that_of_the_file(path: Path) -> None:
 
 def test_a_file_that_is_no_workload_is_refused(tmp_path: Path) -> None:
     node = {"supportedOnFpga": 1, "cpuLatency": 1.0, "fpgaLatency": 1.0, "size": 1.0}
-    circle = {
+    circle: dict[str, Any] = {
         "maxSizePerFPGA": 1.0,
         "maxFPGAs": 1,
         "maxCPUs": 1,
         "nodes": [{"id": 0, **node}, {"id": 1, **node}],
         "edges": [{"sourceId": 0, "destId": 1, "cost": 1.0}, {"sourceId": 1, "destId": 0, "cost": 1.0}],
     }
-    for content in ("not json", "{}", json.dumps(circle)):
+    line = circle | {"edges": circle["edges"][:1]}
+    below, nan = (json.dumps(line).replace('"cpuLatency": 1.0', f'"cpuLatency": {wrong}', 1) for wrong in ("-1.0", "NaN"))
+    for content in (
+        "not json",
+        "{}",
+        json.dumps(circle),
+        below,
+        nan,
+        json.dumps(line).replace('"cost": 1.0', '"cost": Infinity'),
+    ):
         path = tmp_path / "workload.json"
         path.write_text(content)
         for load in (load_split, load_placement):
