@@ -81,6 +81,18 @@ def test_placed_replicas_in_a_placed_step_run_by_their_own_plan() -> None:
     ]  # fmt: skip
 
 
+def test_replicas_that_meet_in_a_nested_function_raise_the_error_of_tensorflow() -> None:
+    strategy = mirrored("CPU:1", "CPU:0")
+    nested = tf.function(lambda x: tf.distribute.get_replica_context().merge_call(lambda _, y: y, (x,)))
+
+    def step(x: tf.Tensor) -> Any:
+        return strategy.run(lambda x: nested(x) + 1.0, (x,))
+
+    for fn in (tf.function(step), placer.place(step, devices=two_cpus())):
+        with pytest.raises(RuntimeError, match="`merge_call` called while defining a new graph"):
+            fn(X)
+
+
 def test_a_step_that_runs_replicas_is_tuned_as_a_whole() -> None:
     placed = placer.place(AROUND_REPLICAS[2](two_replicas()), devices=two_cpus())
     want = placed(X)
