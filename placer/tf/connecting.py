@@ -64,10 +64,10 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
 
 
 def connect(workers: Iterable[Worker]) -> None:
-    """Connects to workers, unless this process is connected to them already; those of an earlier call are left.
+    """Connects to workers, unless this process is connected to them already. Other workers of an earlier call are left.
 
-    Tensors and variables on workers that are left are lost. So are those on a worker that was started again; if the addresses
-    are the same, those on other workers are kept.
+    Tensors and variables on workers that are left are lost. So are those on a worker that was started again. If the addresses
+    are those of the earlier call, the other workers keep theirs.
 
     Args:
         workers: by task.
@@ -124,7 +124,7 @@ def _by_task() -> dict[str, Worker]:
 
 
 def _watch() -> None:
-    """Ends the connections to workers that hang, for ever. TensorFlow itself would wait for their answers without limit.
+    """Runs for ever, and ends the connections to workers that hang. TensorFlow would wait for their answers without limit.
 
     A worker that dies needs no watching: the host ends its connections, and TensorFlow raises an error.
     """

@@ -23,7 +23,7 @@ class NoAnswer:
 
     why: str
     late: bool
-    """Whether the time was up, as if the worker hangs; False if nothing listens there, or something else."""
+    """Whether the time was up, as when a worker hangs. False if no program listens there, or another one than a worker."""
 
 
 def answers(addresses: Mapping[str, str], timeout_s: float, *, wait: bool) -> dict[str, list[DeviceAttributes] | NoAnswer]:
