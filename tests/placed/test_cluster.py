@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def failures() -> dict[str, str]:
+def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By scenario: what failed, "" if nothing did."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TMPDIR": str(tmp_path_factory.mktemp("client"))}
     with workers([1, 2]) as addresses:
         done = subprocess.run(
             [sys.executable, "-m", "tests.helpers.cluster_client", *addresses],
-            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=environment,
         )  # fmt: skip
     print(done.stderr[-3000:])
     return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
