@@ -66,7 +66,6 @@ def anneal(
     moves: int,
     rng: np.random.Generator,
     ends: float = math.inf,
-    warmth: float = 1.0,
 ) -> Assignment:
     """Moves single units at random; returns the best assignment on the way. It fits if the start fits.
 
@@ -79,7 +78,6 @@ def anneal(
         moves: the number of moves.
         rng: draws the moves.
         ends: on `placer.common.clock.now`. If the moves take longer, the clock determines T in the second half of the time.
-        warmth: multiplies all temperatures.
     """
     started = now()
     seconds = max(1e-9, ends - started)
@@ -104,7 +102,7 @@ def anneal(
             rise = state.move(unit, to)
             if k < SAMPLED_MOVES:
                 rises.append(abs(rise))
-                first_temperature = max(1.0, warmth * sum(rises) / len(rises))
+                first_temperature = max(1.0, sum(rises) / len(rises))
             temperature = temperature_at(min(1.0, progress), first_temperature, LAST_TEMPERATURE_SHARE)
             if not (is_accepted(rise, temperature, rng.random) and memory.move_if_fits(unit, to)):
                 state.move(unit, current)
@@ -123,7 +121,6 @@ def anneal_repeatedly(
     moves: int,
     rng: np.random.Generator,
     ends: float = math.inf,
-    bound_ns: int = 0,
 ) -> tuple[Assignment, int]:
     """Anneals from the start again and again, each time with twice the moves, until a run finds nothing better.
 
@@ -131,7 +128,6 @@ def anneal_repeatedly(
 
     Args:
         moves: limit of the number of moves of all runs.
-        bound_ns: an objective that cannot be improved.
 
     Returns:
         The best assignment, and the number of moves of the runs.
@@ -146,8 +142,6 @@ def anneal_repeatedly(
         if value >= least:
             break
         best, least = found, value
-        if least <= bound_ns:
-            break
     return best, made
 
 

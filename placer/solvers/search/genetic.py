@@ -101,14 +101,13 @@ def evolve(
     population: int,
     generations: int,
     rng: np.random.Generator,
-    bound_ns: int = 0,
 ) -> tuple[Assignment, int]:
     """The best assignment, first by the bytes over memory limits, then by the objective; and the number of generations.
 
     A biased random-key genetic algorithm (Gonçalves, Resende 2011). The elite survives. A child takes each key from a parent in
     the elite with probability `ELITE_KEY_PROBABILITY`, otherwise from a parent outside it. The rest of a generation is random.
-    The first generation contains the greedy heuristic. It ends early if the best assignment reaches `bound_ns`, or if most of the
-    generations, and at least `PATIENCE`, have found nothing better.
+    The first generation contains the greedy heuristic. It ends early if most of the generations, and at least
+    `PATIENCE`, have found nothing better, or if the best assignment costs nothing.
     """
     decoder, simulator = _Decoder(problem), Simulator(problem)
 
@@ -128,7 +127,7 @@ def evolve(
         individuals.extend(evaluated(rng.random(shape)) for _ in range(population - 1))
         individuals.sort(key=lambda individual: individual[0])
         best = individuals[0][0]
-        while generation < generations and best > (0, bound_ns) and generation < 2 * best_generation + PATIENCE:
+        while generation < generations and best > (0, 0) and generation < 2 * best_generation + PATIENCE:
             generation += 1
             children = []
             for _ in range(population - elite - mutants):
