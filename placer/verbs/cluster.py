@@ -90,7 +90,7 @@ def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
 
 def _machine_of(workers: Collection[Worker]) -> Machine:
     """The machine of this process and of workers, on hosts like this one."""
-    from placer.tf.devices import local_machine, machine_of
+    from placer.tf.devices import local_machine, machine_of, processor
 
     client = local_machine()
     host = client.device("CPU:0")
@@ -100,6 +100,7 @@ def _machine_of(workers: Collection[Worker]) -> Machine:
             gpus=[described for name, described in worker.devices.items() if name.startswith("GPU")],
             cores=host.cores,
             host_bytes=host.memory_bytes,
+            host_model=processor(),
             threads_per_core=host.threads_per_core,
             core_cache_bytes=host.core_cache_bytes,
         )
