@@ -9,6 +9,8 @@ from placer.errors import OptionError
 from placer.graph.layers import is_in
 from placer.graph.op_graph import OpGraph
 
+_ABOUT_REPLICAS = " Ops of the replicas of a distribution strategy stay where it runs them."
+
 
 def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
     """The ops that a pin names, in execution order.
@@ -37,5 +39,6 @@ def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
             f"{what} {pattern!r} matches no op, op type, variable or layer of {graph.name!r}"
             f"{graph.did_you_mean(pattern, pins=True)} "
             f"A {what} is an op's name or a glob over names, an op type, a variable's name, or a layer."
+            f"{_ABOUT_REPLICAS if graph.runs_replicas else ''}"
         )
     return [name for name in graph.graph if name in matched] if len(matched) > 1 else list(matched)

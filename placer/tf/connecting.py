@@ -130,12 +130,13 @@ def _watch() -> None:
     """
     while True:
         time.sleep(WATCH_EVERY_S)
-        addresses = {task: worker.address for task, worker in _by_task().items()}
-        for task, answer in answers(addresses, ANSWER_S, wait=False).items():
-            if isinstance(answer, NoAnswer) and answer.late:
+        asked = _by_task()
+        for task, answer in answers({task: worker.address for task, worker in asked.items()}, ANSWER_S, wait=False).items():
+            is_same = _by_task().get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
+            if isinstance(answer, NoAnswer) and answer.late and is_same:
                 lost.add(task)
                 with suppress(OSError):
-                    cut(addresses[task])
+                    cut(asked[task].address)
 
 
 def _model(description: str) -> str:

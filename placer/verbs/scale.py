@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 
 from cost_models.all_reduce import Wire, all_gather_ns, ring_ns, tree_ns
-from cost_models.machines import Machine
+from cost_models.machines import Machine, host_of
 from cost_models.network import Network
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
@@ -175,7 +175,7 @@ def _inside(machine: Machine) -> tuple[Wire, str]:
     direct = [link for link in machine.links if link.src in gpus and link.dst in gpus]
     if direct:
         return Wire(max(link.latency_ns for link in direct), min(link.bytes_per_s for link in direct)), known
-    legs = [link for link in machine.links if {link.src, link.dst} == {gpus[0], "CPU:0"}]
+    legs = [link for link in machine.links if {link.src, link.dst} == {gpus[0], host_of(gpus[0])}]
     s_per_byte = sum(1 / link.bytes_per_s for link in legs)
     return Wire(sum(link.latency_ns for link in legs), 1 / s_per_byte), f"through the host, {known}; assumed, as it has one GPU"
 

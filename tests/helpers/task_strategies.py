@@ -40,7 +40,7 @@ def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator
         for job in jobs:
             for index in range(len(cluster[job])):
                 config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-                environment = {**os.environ, "TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": "-1", "GRPC_FAIL_FAST": "use_caller"}
+                environment = {**os.environ, "TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": "-1"}
                 command = [sys.executable, "-m", "tests.helpers.task_strategies", program]
                 started.append(
                     subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=subprocess.PIPE, text=True)

@@ -57,8 +57,40 @@ def test_a_pin_on_an_op_of_a_replica_is_refused() -> None:
     placed = placer.place(AROUND_REPLICAS[0](two_replicas()), devices=two_cpus(), pins={"replica_1/MatMul": "CPU:0"})
     with pytest.raises(placer.ConstraintError, match="a distribution strategy runs 'replica_1/MatMul' on CPU:1"):
         placed(X)
-    placed = placer.place(AROUND_REPLICAS[0](two_replicas()), devices=two_cpus(), pins={"MatMul": "CPU:0"})
-    placed(X)
+    placed = placer.place(AROUND_REPLICAS[0](two_replicas()), devices=two_cpus(), pins={"replica_*": "CPU:0"})
+    with pytest.raises(placer.OptionError, match="replicas of a distribution strategy stay where it runs them"):
+        placed(X)
+
+
+def test_placed_replicas_in_a_placed_step_run_by_their_own_plan() -> None:
+    strategy = mirrored("CPU:1", "CPU:0")
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        y = tf.reduce_sum(tf.cos(tf.sin(x)))
+        return y + tf.distribute.get_replica_context().all_reduce("SUM", y)
+
+    def step(fn: Any) -> Any:
+        return lambda x: strategy.reduce("SUM", strategy.run(fn, (x,)), axis=None) + tf.reduce_sum(tf.tanh(x))
+
+    inner = placer.place(replica, devices=two_cpus(), pins={"Sin": "CPU:0", "Cos": "CPU:1"})
+    outer = placer.place(step(inner), devices=two_cpus(), pins={"Tanh": "CPU:1"})
+    np.testing.assert_allclose(outer(X), tf.function(step(replica))(X), rtol=1e-6)
+    device_of = {name.removeprefix("StatefulPartitionedCall/"): op.device for name, op in outer.placement.ops.items()}
+    assert [device_of[name] for name in ("Sin", "replica_1/Sin", "Cos", "replica_1/Cos", "Tanh")] == [
+        "CPU:0", "CPU:0", "CPU:1", "CPU:0", "CPU:1",
+    ]  # fmt: skip
+
+
+def test_replicas_that_meet_in_a_nested_function_raise_the_error_of_tensorflow() -> None:
+    strategy = mirrored("CPU:1", "CPU:0")
+    nested = tf.function(lambda x: tf.distribute.get_replica_context().merge_call(lambda _, y: y, (x,)))
+
+    def step(x: tf.Tensor) -> Any:
+        return strategy.run(lambda x: nested(x) + 1.0, (x,))
+
+    for fn in (tf.function(step), placer.place(step, devices=two_cpus())):
+        with pytest.raises(RuntimeError, match="`merge_call` called while defining a new graph"):
+            fn(X)
 
 
 def test_a_step_that_runs_replicas_is_tuned_as_a_whole() -> None:

@@ -92,3 +92,10 @@ def test_the_page_has_what_the_command_prints(capsys: pytest.CaptureFixture[str]
     assert main(["scale", "shipped:attention_training", "--devices", "h100"]) == 0
     printed = "".join(f"    {line}".rstrip() + "\n" for line in capsys.readouterr().out.splitlines())
     assert printed in PAGE.read_text()
+
+
+def test_a_replica_can_have_the_gpus_of_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text('client = "cpu2"\n[[workers]]\naddress = "host1:2222"\nmachine = "h100"\n')
+    graph = shipped("attention_training")
+    here, there = (placer.scale(graph, machine, solver="tf_default") for machine in ("h100", str(tmp_path / "cluster.toml")))
+    assert [row.ring_ns for row in there.rows] == [row.ring_ns for row in here.rows]

@@ -12,6 +12,7 @@ import networkx as nx
 from cost_models.ops import entry_of
 from placer.common.device_spec import parse
 from placer.graph.op_graph import ENDS, OpGraph, OpNode
+from placer.graph.requested_devices import device_with_kernel
 from placer.verbs.share_host import HOST
 
 if TYPE_CHECKING:
@@ -100,17 +101,12 @@ class OneReplica:
             if op.group in of_group:
                 fixed[op.name] = of_group[op.group]
             elif op.name not in fixed and op.requested_device and self._is_of_strategy(op):
-                fixed[op.name] = self._left_on(op)
+                fixed[op.name] = device_with_kernel(op.requested_device, op.kernels)
         return fixed
 
     def _is_of_strategy(self, op: OpNode) -> bool:
         """Whether an op is of no replica, or exchanges values with other replicas."""
         return self._replicas.number(op.name) is None or entry_of(op.op_type).names_partners
-
-    def _left_on(self, op: OpNode) -> str:
-        """Where TensorFlow runs an op that the strategy has put on a device: there, or on the host if no kernel is there."""
-        spec = parse(op.requested_device)
-        return f"{spec.type}:{spec.index or 0}" if spec.type in op.kernels else HOST
 
     def _is_kept(self, op: OpNode) -> bool:
         number = self._replicas.number(op.name)
@@ -134,7 +130,7 @@ class OneReplica:
     def _stamped(self, op: OpNode) -> OpNode:
         if op.name in self._fixed or not op.requested_device:
             return self._unstamped(op)
-        return replace(op, requested_device=self._left_on(op))
+        return replace(op, requested_device=device_with_kernel(op.requested_device, op.kernels))
 
 
 def _asking_only(graph: OpGraph) -> OpGraph:

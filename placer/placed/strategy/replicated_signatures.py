@@ -124,9 +124,8 @@ def signatures_of_threads(of: Signatures, function: Any) -> Signatures | None:
 
     if is_disabled() or not runs_in_threads():
         return None
-    replicated = ReplicatedSignatures(of, function, strategy_devices(), in_threads=True)
-    of.replicated[id(replicated)] = replicated
-    return replicated
+    of.replicated[function] = ReplicatedSignatures(of, function, strategy_devices(), in_threads=True)
+    return of.replicated[function]
 
 
 def signatures_of_one_device(of: Signatures) -> Signatures | None:

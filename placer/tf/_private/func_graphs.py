@@ -116,13 +116,13 @@ def static_value(tensor: Any) -> Any:
         return None
 
 
-def runs_on_replica(op: Any) -> bool:
-    """Whether an op runs on a replica's device. Only its traceback shows that a distribution strategy made it.
+def made_by_strategy(op: Any) -> bool:
+    """Whether a distribution strategy made an op, as only its traceback shows.
 
     The default strategy calls functions too, such as those of an optimizer of Keras 2, so its frames do not count.
     """
     of_default = ("/distribute_lib.py", "/merge_call_interim.py")
-    return bool(op.device) and any(
+    return any(
         "/tensorflow/python/distribute/" in frame.filename and not frame.filename.endswith(of_default)
         for frame in op.traceback or ()
     )

@@ -73,4 +73,5 @@ def _devices(answer: Any, timeout_s: float) -> list[DeviceAttributes] | NoAnswer
         late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         return NoAnswer(f"no answer within {timeout_s:g} s" if late else f"{error.code().name}: {error.details()}", late)
     # TensorFlow ships no class for GetStatusResponse. Its only field, number 1, is a list of messages: bytes on the wire.
-    return [DeviceAttributes.FromString(device) for device in tf.train.BytesList.FromString(content).value]
+    devices = [DeviceAttributes.FromString(device) for device in tf.train.BytesList.FromString(content).value]
+    return devices or NoAnswer("it has no devices", late=False)

@@ -10,10 +10,10 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.base import OpSignature
 from cost_models.ops import Difference, entry_of
-from placer.common.device_spec import parse
 from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
+from placer.graph.requested_devices import device_with_kernel
 from placer.graph.sizes import Shape
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import static_value
@@ -140,10 +140,7 @@ class _Reader:
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
             resource = path
             self.inputs.resources[path] = Resource(path, op_type, "", 0)
-        support, location = self.kernels.lookup(node), ""
-        if is_of_strategy(body, name):
-            spec = parse(requested)
-            location = f"{spec.type}:{spec.index or 0}" if spec.type in support.kernels else "CPU:0"
+        support = self.kernels.lookup(node)
         builder.add(
             path,
             op_type=op_type,
@@ -153,7 +150,7 @@ class _Reader:
             support=support,
             requested=requested,
             planned=planned_by(body, name),
-            location=location,
+            location=device_with_kernel(requested, support.kernels) if is_of_strategy(body, name) else "",
             resource=resource,
             flags=tuple(flags),
             body=body.frame.path,

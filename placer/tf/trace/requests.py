@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from placer.tf._private.copied_graphs import CopiedGraph
-from placer.tf._private.func_graphs import runs_on_replica
+from placer.tf._private.func_graphs import made_by_strategy
 from placer.tf.trace.bodies import Body, merged_device
 
 
@@ -20,7 +20,7 @@ def planned_by(body: Body, name: str) -> tuple[str, str]:
     while around is not None:
         plan = around.graph.plan if isinstance(around.graph, CopiedGraph) else None
         if plan is not None:
-            return plan.placement.graph.name, plan.placement.why(name).text if name in plan.device_of else ""
+            return plan.placement.graph.name, plan.placement.why(name).text if name in plan.placement.graph.graph else ""
         around = around.parent
     return "", ""
 
@@ -30,9 +30,7 @@ def is_of_strategy(body: Body, name: str) -> bool:
 
     The ops of a function that a replica calls count, too.
     """
-    around: Body | None = body
-    while around is not None:
-        if runs_on_replica(around.operations[name]):
-            return True
-        name, around = around.site, around.parent
-    return False
+    if not requested_device(body, body.nodes[name]):
+        return False
+    operation = body.operations[name]
+    return body.is_of_strategy or (bool(operation.device) and made_by_strategy(operation))
