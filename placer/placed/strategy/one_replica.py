@@ -108,9 +108,10 @@ class OneReplica:
         return self._replicas.number(op.name) is None or entry_of(op.op_type).names_partners
 
     def _left_on(self, op: OpNode) -> str:
-        """Where TensorFlow runs an op that the strategy has put on a device: there, or on the host if no kernel is there."""
+        """Where TensorFlow runs an op that asks for a device: there, or on the host if there is no such device or no kernel."""
         spec = parse(op.requested_device)
-        return f"{spec.type}:{spec.index or 0}" if spec.type in op.kernels else HOST
+        device = f"{spec.type}:{spec.index or 0}"
+        return device if device in self._all.process_devices and spec.type in op.kernels else HOST
 
     def _is_kept(self, op: OpNode) -> bool:
         number = self._replicas.number(op.name)
