@@ -115,12 +115,17 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
     return found
 
 
+def do_all_answer() -> bool:
+    """Whether all workers answer; True without any."""
+    return not failures(_by_task())
+
+
 def check_all_answer() -> None:
     """Raises WorkerError if a worker does not answer.
 
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
-    if lost and (found := failures(_by_task())):
+    if found := failures(_by_task()):
         raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 

@@ -48,7 +48,7 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
         connect(found.values())
         return _machine_of(found.values())
     if not isinstance(description, str | os.PathLike):
-        raise OptionError(f"{description!r} is no path of a cluster's file; give addresses as workers=[\"host1:2222\"].")
+        raise OptionError(f'{description!r} is no path of a cluster\'s file; give addresses as workers=["host1:2222"].')
     try:
         described = load_cluster(description)
     except MachineError as error:

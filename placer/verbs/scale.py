@@ -111,9 +111,10 @@ def scale(
         **options: fields of `Options` as keywords.
 
     Raises:
-        OptionError: a number that cannot be used; the machine has no GPU or is a cluster; or the graph updates no variable. Also as for `solve`.
+        OptionError: a number that cannot be used; the machine has no GPU or is a cluster; or the graph updates no variable. Also
+            as for `solve`.
     """
-    numbers = [_whole("gpus", n) for n in (gpus if isinstance(gpus, Iterable) and not isinstance(gpus, str) else (gpus,))]
+    numbers = [_whole("gpus", n) for n in (gpus if isinstance(gpus, Iterable) else (gpus,))]
     if not numbers:
         raise OptionError("gpus is empty: give numbers of GPUs, such as [8, 64].")
     if not isinstance(network, Network | None):
@@ -152,7 +153,7 @@ def scale(
 
 def _whole(name: str, value: Any) -> int:
     """An argument as a number of GPUs. Raises OptionError if it is none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 < value <= MAX_GPUS:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 < int(value) <= MAX_GPUS:
         raise OptionError(f"{name}={value!r} must be a whole number from 1 to {MAX_GPUS}.")
     return int(value)
 
