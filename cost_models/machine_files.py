@@ -36,7 +36,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         source = f"{name_or_path}.toml"
         return parse_machine(resources.files("cost_models").joinpath("profiles", source).read_text("utf-8"), source)
     text = _text(name_or_path)
-    return load_cluster(name_or_path).machine if is_cluster(text) else parse_machine(text, str(Path(name_or_path)))
+    return _cluster(text, name_or_path).machine if is_cluster(text) else parse_machine(text, str(Path(name_or_path)))
 
 
 def load_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -45,6 +45,11 @@ def load_cluster(path: str | os.PathLike[str]) -> Cluster:
     Raises:
         MachineError: the file cannot be read, or its description is invalid. The message names the line and the key.
     """
+    return _cluster(_text(path), path)
+
+
+def _cluster(text: str, path: str | os.PathLike[str]) -> Cluster:
+    """The cluster that the text of a file describes. Paths in it start at the folder of the file."""
 
     def machine(named: str) -> Machine:
         if not named.endswith(".toml"):
@@ -54,7 +59,7 @@ def load_cluster(path: str | os.PathLike[str]) -> Cluster:
             raise MachineError(f"{its_path} describes a cluster, not the machine of one process")
         return parse_machine(text, str(its_path))
 
-    return parse_cluster(_text(path), str(Path(path)), machine)
+    return parse_cluster(text, str(Path(path)), machine)
 
 
 def _text(path: str | os.PathLike[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,4 +57,6 @@ def known_network(addresses: Iterable[str]) -> dict[str, float]:
 
 
 def _network_file(addresses: Iterable[str]) -> Path:
-    return cache_folder() / "networks" / f"{re.sub(r'[^a-z0-9]+', '-', ' '.join(addresses).lower())}.toml"
+    """The file for workers at these addresses. Its name is a digest: addresses of many workers are too long for a name."""
+    digest = hashlib.blake2b(" ".join(addresses).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "networks" / f"{digest}.toml"

@@ -35,7 +35,7 @@ Path("cluster.toml").write_text(re.search("```toml\\n(.*?)```", Path({str(DOCS /
     "files": "from placer.command.main import main; main(['convert', 'family:montage,ops=30', 'montage.dax'])",
     "scaling": """
 import placer
-from cost_models.cluster import Network
+from cost_models.network import Network
 from placer.graph.shipped import shipped_graph
 
 shipped_graph("attention_training").save("graph.json")
@@ -51,6 +51,11 @@ json.dump(split | {"edges": [{"sourceId": 0, "destId": 1, "cost": 0.5}]}, open("
 pairs = {"intervals": [[0, 2], [1, 3]], "costs": [[1, 2], [3, 1]], "usages": [[2, 1], [1, 2]]}
 stated = {"name": "two", "nodes": pairs, "edges": {"nodes": [[0, 1]], "costs": [[0, 9, 5, 0]]}, "usage_limit": 3}
 json.dump({"problem": stated}, open("instance.json", "w"))
+""",
+    "under-a-strategy": """
+import tensorflow as tf
+
+tf.distribute.MirroredStrategy._collective_key_base += 100_000  # strategies of other tests have the first keys
 """,
     "views": """
 import placer, tensorflow as tf

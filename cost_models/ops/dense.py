@@ -43,10 +43,13 @@ def _matmul(op: OpSignature) -> Work:
 
 
 def _products(op: OpSignature, depth: int, batched: bool) -> Work:
-    """The work of one product, or of a batch, each number of whose results is a sum of `depth` products of two numbers."""
+    """The work of a product of matrices, or of a batch of them. A number of a result is a sum of `depth` products of two numbers.
+
+    Sides of length 0 count as 1.
+    """
     shape = sides(op.outputs, 0)
-    rows, matrices = math.prod(shape[:-1]), math.prod(shape[:-2])
-    flops = 2.0 * max(1, elements(op.outputs[:1])) * depth
+    rows, matrices = max(1, math.prod(shape[:-1])), max(1, math.prod(shape[:-2]))
+    flops = 2.0 * max(1, elements(op.outputs[:1])) * max(1, depth)
     return Work(
         flops=flops,
         nbytes=nbytes(op.inputs) + nbytes(op.outputs),

@@ -7,7 +7,9 @@ import re
 
 from placer.errors import OptionError
 from placer.graph.layers import is_in
-from placer.graph.op_graph import ENDS, OpGraph
+from placer.graph.op_graph import OpGraph
+
+_ABOUT_REPLICAS = " Ops of the replicas of a distribution strategy stay where it runs them."
 
 
 def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
@@ -16,7 +18,8 @@ def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
     Args:
         graph: of the ops.
         pattern: an op's name or a glob over names, an op type, a variable's name or a glob over these, or a layer, see
-            `placer.graph.layers`. A glob or an op type never matches an argument or a captured tensor.
+            `placer.graph.layers`. A glob or an op type never matches an argument or a captured tensor, and no op
+            of the replicas of a distribution strategy.
         what: the pattern's kind in the error's message.
 
     Raises:
@@ -28,12 +31,14 @@ def matching(graph: OpGraph, pattern: str, what: str = "pin") -> list[str]:
     if any(character in pattern for character in "*?["):
         match = re.compile(fnmatch.translate(pattern)).match
         variables = {key for key, resource in graph.resources.items() if match(resource.name) or match(key)}
-        matched |= {op.name for op in graph if op.resource in variables or (op.role not in ENDS and match(op.name))}
-    matched = matched or {name for name, layer in graph.layers.items() if is_in(layer, pattern)}
+        matched |= {op.name for op in graph if op.resource in variables or (not op.is_fixed and match(op.name))}
+    if not matched:
+        matched = {name for name, layer in graph.layers.items() if is_in(layer, pattern) and not graph.op(name).is_of_strategy}
     if not matched:
         raise OptionError(
             f"{what} {pattern!r} matches no op, op type, variable or layer of {graph.name!r}"
             f"{graph.did_you_mean(pattern, pins=True)} "
             f"A {what} is an op's name or a glob over names, an op type, a variable's name, or a layer."
+            f"{_ABOUT_REPLICAS if graph.runs_replicas else ''}"
         )
     return [name for name in graph.graph if name in matched] if len(matched) > 1 else list(matched)

@@ -70,7 +70,8 @@ class OpNode:
     planned_why: str = ""
     """Why that plan has the op on this device, as text."""
     location: str = ""
-    """For arguments and captures: the device of the passed tensor in this process; "" if it is unknown."""
+    """For arguments and captures: the device of the passed tensor in this process; "" if it is unknown. For an op that a
+    distribution strategy has put on a device: that device, or the host if the op has no kernel there."""
     resource: str = ""
     """For a capture or an op that makes a handle: the key of its state in `OpGraph.resources`."""
     group: str = ""
@@ -79,6 +80,16 @@ class OpNode:
     """"stateful". "random": it draws random numbers from a generator of the device. "unit": a compiled body or a Python callback,
     which is not split. "bounds", "division", "power": the device decides whether an index out of range, a divisor of zero or a
     negative exponent raises an error."""
+
+    @property
+    def is_of_strategy(self) -> bool:
+        """Whether a distribution strategy has put it on a device: an op of a replica, or one that joins values of replicas."""
+        return bool(self.location) and self.role not in ENDS
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether only its exact name pins it: no glob, op type or layer does."""
+        return self.role in ENDS or bool(self.location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,11 @@ class OpGraph:
         )
 
     @cached_property
+    def runs_replicas(self) -> bool:
+        """Whether replicas of a distribution strategy run in it."""
+        return any(op.is_of_strategy for op in self)
+
+    @cached_property
     def layers(self) -> Mapping[str, str]:
         """By op: the scope of its layer; see `placer.graph.layers`."""
         return layers(self)
@@ -195,7 +211,7 @@ class OpGraph:
         """The ops that a pin without wildcards names: by op, by op type, by variable."""
         ops: dict[str, list[str]] = {}
         for op in self:
-            words = {op.name, *(() if op.role in ENDS else (op.op_type,))}
+            words = {op.name, *(() if op.is_fixed else (op.op_type,))}
             if op.resource:
                 words |= {op.resource, *([self.resources[op.resource].name] if op.resource in self.resources else ())}
             for word in words:

@@ -88,7 +88,7 @@ def first_call(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
     if not may_be_undecided(trace, sizes):
         return None
     graph = signatures.graph_of(trace)
-    if not may_change_plan(signatures, graph):
+    if graph.runs_replicas or not may_change_plan(signatures, graph):
         return None
     unplaced = _may_run_unplaced(signatures, graph)
     planned = Prepared(signature, None, None, None) if unplaced else signatures.prepare(args, kwargs)

@@ -97,14 +97,14 @@ def load(path: str | Path, **options: Any) -> LoadedModel:
         PlanError: a plan is broken, or the model was changed after it was planned.
         TraceError: the model cannot be loaded.
     """
-    from placer.tf.devices import process_devices
+    from placer.tf.devices import connected_devices
     from placer.tf.trace.targets import load_model
 
     checked, folder = checked_options(options), Path(path)
     model, saved = load_model(folder), ModelPlans.load(folder)
     for concrete in model.signatures.values():
         concrete.model = model  # keeps its variables alive as long as the signature
-    missing = {name: set(_device_of(plan).values()).difference(process_devices()) for name, plan in saved.plans.items()}
+    missing = {name: set(_device_of(plan).values()).difference(connected_devices()) for name, plan in saved.plans.items()}
     if not saved.in_graph and (devices := set().union(*missing.values())):
         warn(
             f"{folder} has plans for {', '.join(sorted(devices))}, which this process does not have. The first call of each "

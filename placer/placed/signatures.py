@@ -68,7 +68,7 @@ class Signatures:
         """Trace keys of calls that were traced, where plans may move variables."""
         self._warned: set[str] = set()
         self.replicated: dict[Hashable, Signatures] = {}
-        """Of calls that replicas of distribution strategies run together."""
+        """Of calls under distribution strategies: by the function that runs all replicas, or by the device of the only one."""
 
     @cached_property
     def traceable(self) -> Any:

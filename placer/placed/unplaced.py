@@ -69,11 +69,9 @@ def initialising_function(signatures: Signatures, error: TraceError) -> Callable
 
 def leave_to_strategy(signatures: Signatures) -> None:
     """Warns that a distribution strategy decides the devices of a call."""
-    _leave(
-        signatures,
-        "it is called under a distribution strategy, which decides the devices; strategy.run of the placed function itself "
-        "places it under a MirroredStrategy or a OneDeviceStrategy",
-    )
+    from placer.tf.trace.replicas import why_left_to_strategy
+
+    _leave(signatures, why_left_to_strategy())
 
 
 def _leave(signatures: Signatures, reason: str) -> None:

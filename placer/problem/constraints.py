@@ -55,6 +55,9 @@ def constrain(graph: OpGraph, machine: Machine, options: Options, *, guess: bool
 
     A pin on an argument or capture says where the caller will put it. It must give the exact name, not a glob.
 
+    On the machine of this process, ops that a distribution strategy has put on a device stay there, or with their state. No
+    glob, op type or layer pins them.
+
     Args:
         guess: False lets the plan choose the devices of captured tensors on another machine.
 
@@ -97,7 +100,9 @@ class _Constrainer:
         self.mask = [self.everything] * len(numbers)
         self.runnable = self._kernels()
         pinned = self._pins()
-        decided = pinned | self._ends(pinned)
+        with_state = self._ends(pinned)
+        self._replicas(pinned, with_state)
+        decided = pinned | with_state
         self._scopes(decided)
         self._effects()
         rows = {mask: [mask >> d & 1 == 1 for d in range(len(self.names))] for mask in set(self.mask)}
@@ -173,6 +178,16 @@ class _Constrainer:
             decided.add(unit)
         return decided
 
+    def _replicas(self, pinned: set[int], with_state: set[int]) -> None:
+        """Ops that a distribution strategy has put on a device stay there, or with their state."""
+        for i, op in enumerate(self.ops):
+            unit = self.unit[i]
+            if not self.local or not op.is_of_strategy or unit in with_state:
+                continue
+            mask = self._devices(op.location)
+            if mask & self.mask[unit] or (mask and unit in pinned):
+                self._narrow(i, mask, "location", f"a distribution strategy runs {op.name!r} on {op.location}")
+
     def _scopes(self, decided: set[int]) -> None:
         masks: dict[str, int] = {}
         scoped: set[int] = set()
@@ -204,7 +219,7 @@ class _Constrainer:
                 self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
 
     def _effects(self) -> None:
-        """Keeps ops that read or change something of a process, such as files, in the one that calls, if nothing forbids it."""
+        """Keeps ops that read or change something of a process, such as files, in the process that calls, if allowed there."""
         own = self._own()
         for i, op in enumerate(self.ops):
             if own != self.everything and _is_of_process(op) and self.mask[self.unit[i]] & own:

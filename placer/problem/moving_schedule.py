@@ -16,7 +16,7 @@ from placer.problem.step_state import StepState
 
 MAX_CHECKPOINTS, MIN_STRIDE = 10, 8
 """Limit of the number of checkpoints of a schedule, and the least number of ops between two of them."""
-MOVE_OP_RUNS = 15
+MOVE_OP_RUNS = 30
 """The work of a move beside the ops that it plays, see `placer.common.clock.spend`."""
 
 

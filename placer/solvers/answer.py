@@ -46,6 +46,24 @@ def answer(
     return Solution(assignment, status, objective, value, lower_bound_ns, solver, seconds, stop_reason, stop_detail)
 
 
+def unfinished(problem: PlacementProblem, objective: Objective, *, solver: str, started: float) -> Solution:
+    """The solution of a method that has no assignment when its time is over: every unit on the CPU, if it may be there.
+
+    Args:
+        started: `time.perf_counter` when the method began.
+    """
+    allowed, host = problem.units.allowed, problem.devices.host
+    return answer(
+        problem,
+        objective,
+        Assignment(np.where(allowed[:, host], host, allowed.argmax(axis=1))),
+        solver=solver,
+        started=started,
+        stop_reason=StopReason.TIME_LIMIT,
+        stop_detail="the method had no plan yet, so units are on the CPU where they may be",
+    )
+
+
 def checked(returned: object, problem: PlacementProblem, name: str) -> Assignment:
     """Checks what the user's function `name` returned, and gives it as an assignment.
 

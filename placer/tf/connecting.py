@@ -69,10 +69,10 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
 
 
 def connect(workers: Iterable[Worker]) -> None:
-    """Connects to workers, unless this process is connected to them already; those of an earlier call are left.
+    """Connects to workers, unless this process is connected to them already. Other workers of an earlier call are left.
 
-    Tensors and variables on workers that are left are lost. So are those on a worker that was started again; if the addresses
-    are the same, those on other workers are kept.
+    Tensors and variables on workers that are left are lost. So are those on a worker that was started again. If the addresses
+    are those of the earlier call, the other workers keep theirs.
 
     Args:
         workers: by task.
@@ -134,18 +134,19 @@ def _by_task() -> dict[str, Worker]:
 
 
 def _watch() -> None:
-    """Ends the connections to workers that hang, for ever. TensorFlow itself would wait for their answers without limit.
+    """Runs for ever, and ends the connections to workers that hang. TensorFlow would wait for their answers without limit.
 
     A worker that dies needs no watching: the host ends its connections, and TensorFlow raises an error.
     """
     while True:
         time.sleep(WATCH_EVERY_S)
-        addresses = {task: worker.address for task, worker in _by_task().items()}
-        for task, answer in answers(addresses, ANSWER_S, wait=False).items():
-            if isinstance(answer, NoAnswer) and answer.late:
+        asked = _by_task()
+        for task, answer in answers({task: worker.address for task, worker in asked.items()}, ANSWER_S, wait=False).items():
+            is_same = _by_task().get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
+            if isinstance(answer, NoAnswer) and answer.late and is_same:
                 lost.add(task)
                 with suppress(OSError):
-                    cut(addresses[task])
+                    cut(asked[task].address)
 
 
 def _model(description: str) -> str:

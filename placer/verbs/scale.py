@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 
 from cost_models.all_reduce import Wire, all_gather_ns, ring_ns, tree_ns
-from cost_models.machines import Machine, task_of
+from cost_models.machines import Machine, host_of
 from cost_models.network import Network
 from placer.common.tables import table
 from placer.common.units import format_bytes, format_ns
@@ -111,7 +111,7 @@ def scale(
         **options: fields of `Options` as keywords.
 
     Raises:
-        OptionError: a number that cannot be used; the machine has no GPU or is a cluster; or the graph updates no variable. Also
+        OptionError: a number that cannot be used; the machine has no GPU; or the graph updates no variable. Also
             as for `solve`.
     """
     numbers = [_whole("gpus", n) for n in (gpus if isinstance(gpus, Iterable) else (gpus,))]
@@ -122,8 +122,6 @@ def scale(
     gpus_per_host = _whole("gpus_per_host", gpus_per_host)
     planned = solved(graph, machine, **options)
     target = planned.machine
-    if tasks := [device.name for device in target.devices if task_of(device.name)]:
-        raise OptionError(f"{target.name!r} has devices of workers, such as {tasks[0]}: give a machine of one host.")
     per_replica = sum(device.kind == "GPU" for device in target.devices)
     if not per_replica:
         raise OptionError(f"{target.name!r} has no GPU: give a machine for one replica, such as devices='h100'.")
@@ -192,7 +190,7 @@ def _inside(machine: Machine) -> tuple[Wire, str]:
     direct = [link for link in machine.links if link.src in gpus and link.dst in gpus]
     if direct:
         return Wire(max(link.latency_ns for link in direct), min(link.bytes_per_s for link in direct)), known
-    legs = [link for link in machine.links if {link.src, link.dst} == {gpus[0], "CPU:0"}]
+    legs = [link for link in machine.links if {link.src, link.dst} == {gpus[0], host_of(gpus[0])}]
     s_per_byte = sum(1 / link.bytes_per_s for link in legs)
     return Wire(sum(link.latency_ns for link in legs), 1 / s_per_byte), f"through the host, {known}; assumed, as it has one GPU"
 

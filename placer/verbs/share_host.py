@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from cost_models.base import CostModel, OpCost, OpSignature
 from cost_models.machines import Device, Machine
-from placer.common.device_spec import parse
 from placer.errors import DeviceError
 from placer.problem.machine_devices import limits
 
@@ -74,7 +73,7 @@ class SharedHostCosts:
 
     def op_cost(self, signature: OpSignature, device: Device) -> OpCost:
         cost = self.model.op_cost(signature, device)
-        if parse(device.name).short != HOST:
+        if device.name != HOST:
             return cost
         return replace(
             cost,

@@ -1,7 +1,7 @@
-"""Do time limits hold, for every registered search? Does an effort take about as long as its work does on a common machine?
+"""Do time limits hold, for every registered solver? Does an effort take about as long as its work does on a common machine?
 
-Prints a row for each search that ended later than a fifth of its limit, and than a tenth of a second, after it. Loading modules
-does not count, as in the arena. Fixed rules ignore limits and are left out.
+Prints a row for each solver that ended later than a fifth of its limit, and than a tenth of a second, after it. Loading modules
+does not count, as in the arena.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import suppress
 from placer.problem.problem import PlacementProblem
 from placer.research.instances.families import synthetic
 from placer.solvers.base import Objective
-from placer.solvers.heuristic import Heuristic, RandomHeuristic
 from placer.solvers.registry import solver, solvers
 from placer.solvers.run import effort_s, run
 
@@ -32,8 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, nargs="+", default=[0.2, 1.0])
     parser.add_argument("--efforts", type=int, nargs="+", default=[1_000])
-    searches = [name for name in solvers() if not isinstance(solver(name), Heuristic | RandomHeuristic)]
-    parser.add_argument("--solvers", nargs="+", default=searches)
+    parser.add_argument("--solvers", nargs="+", default=[*solvers()])
     args = parser.parse_args()
     problems = {name: synthetic("layered", **given) for name, given in PROBLEMS.items()}  # type: ignore[arg-type]
     for name in args.solvers:
@@ -47,7 +45,7 @@ def main() -> None:
             held += (ok := spent_s <= max(1.2 * limit, limit + 0.1))
             if not ok:
                 print(f"{label}: {spent_s:.2f} s, limit {limit:g} s", flush=True)
-    print(f"{held} of {total} searches end within a fifth or a tenth of a second of their limit")
+    print(f"{held} of {total} runs end within a fifth or a tenth of a second of their limit")
     for effort in args.efforts:
         for label, spent_s in _spent(args.solvers, problems, effort=effort):
             counted_s = effort_s(problems[label.split("; ")[1]], effort)

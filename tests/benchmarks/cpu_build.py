@@ -51,12 +51,7 @@ def main() -> None:
     if len(sys.argv) == 1:
         print(json.dumps(plans()))
         return
-    here, there = (
-        json.loads(
-            subprocess.run([python, "-m", __spec__.name], capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-        )
-        for python in (sys.executable, sys.argv[1])
-    )
+    here, there = map(plans_by, (sys.executable, sys.argv[1]))
     different = 0
     for name, own in here.items():
         other = there[name]

@@ -10,6 +10,7 @@ import pytest
 import placer
 from cost_models.machine_files import load_cluster, load_machine
 from cost_models.machines import MachineError, host_of, parse_machine
+from cost_models.network import Network, known_network, save_network
 from cost_models.transfers import LATENCY_IN_A_STEP, copy_costs
 from placer.graph.shipped import shipped_graph
 
@@ -115,6 +116,14 @@ def test_more_devices_than_bits_in_a_number(written: Path) -> None:
     plan = placer.solve(shipped_graph("detector"), str(written), pins=pins, solver="heft")
     assert len(plan.devices) == 73
     assert "worker:23/CPU:0" in {op.device for op in plan.ops.values()}
+
+
+def test_a_measured_network_is_that_of_its_workers_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACER_CACHE", str(tmp_path))
+    addresses = [f"node{k}.cluster.example.org:2222" for k in range(64)]
+    save_network(addresses, Network(latency_us=12.5, bytes_per_s=3e9, call_us=800.0))
+    assert known_network(addresses) == {"latency_us": 12.5, "bytes_per_s": 3e9, "call_us": 800.0}
+    assert known_network([address.replace(".", "-") for address in addresses]) == {}
 
 
 def test_no_workers() -> None:

@@ -183,7 +183,7 @@ def test_every_cost_is_consistent(op_type, inputs, outputs, attrs, device):
     assert cost.source == ("analytic-fallback" if op_type == "NoSuchOp" else "analytic")
 
 
-@pytest.mark.parametrize("shape", [None, (0, 3), (2, 8, 8, 3), (2**62,) * 4])
+@pytest.mark.parametrize("shape", [None, (0, 3), (3, 0), (0, 3, 3), (2, 8, 8, 3), (2**62,) * 4])
 def test_no_op_type_is_without_a_price_whatever_is_missing_odd_or_huge(shape):
     tensors = itertools.product(PRICED, range(4), range(2), [(1, 2, 2, 1), ("x", 1, 1, 1), (0, 0, 0, 0)])
     for op_type, inputs, outputs, sides in tensors:

@@ -27,6 +27,108 @@ def mirrored(*devices: str) -> Any:
     return tf.distribute.MirroredStrategy(list(devices))
 
 
+def two_replicas() -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def one_replica() -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+def one_device() -> Any:
+    return tf.distribute.OneDeviceStrategy("CPU:1")
+
+
+def central_storage() -> Any:
+    return tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+
+
+# -- functions that run replicas ---------------------------------------------------------------------------------------
+
+
+def _weights() -> tf.Tensor:
+    return tf.eye(4) * 0.9 + 0.01
+
+
+def replicated(strategy: Any) -> Any:
+    """Without a variable: nothing but the replicas' ops tells of the strategy."""
+    w = _weights()
+    return tf.function(lambda x: strategy.reduce("SUM", strategy.run(lambda y: tf.matmul(y, w), (x,)), axis=None))
+
+
+def replicated_deep_inside(strategy: Any) -> Any:
+    w = _weights()
+
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce("MEAN", strategy.run(tf.function(lambda y: tf.sin(y) @ w), (x,)), axis=None)
+
+    @tf.function
+    def f(x: tf.Tensor, go: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(tf.cond(go, lambda: inner(x), lambda: x))
+
+    return lambda x: f(x, tf.constant(True))
+
+
+def replicated_with_its_variable(strategy: Any) -> Any:
+    with strategy.scope():
+        w = tf.Variable(_weights())
+    return tf.function(lambda x: strategy.reduce("SUM", strategy.run(lambda y: tf.matmul(y, w), (x,)), axis=None))
+
+
+def only_its_variable(strategy: Any) -> Any:
+    with strategy.scope():
+        w = tf.Variable(_weights())
+    return tf.function(lambda x: tf.matmul(x, w))
+
+
+AROUND_REPLICAS = (replicated, replicated_deep_inside, replicated_with_its_variable, only_its_variable)
+
+
+def train_around(strategy: Any, place: Callable[[Any], Any]) -> list[Any]:
+    """Trains for ten steps with a function that takes the next batch of a distributed dataset, runs the replicas and joins them.
+
+    Args:
+        strategy: runs the replicas.
+        place: gives the function to call.
+
+    Returns:
+        The results of each step, then all variables.
+    """
+    with strategy.scope():
+        weights = tf.Variable(tf.eye(4))
+        counted = tf.Variable(
+            0.0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM, trainable=False
+        )
+        adam, mean = keras.optimizers.Adam(0.1), keras.metrics.Mean()
+        adam.build([weights])
+    rows = tf.random.stateless_uniform([8 * STEPS, 4], [1, 2])
+    batches = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(rows).batch(8).repeat()))
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(tf.matmul(x, weights) - 1.0))
+        adam.apply_gradients(zip(tape.gradient(loss, [weights]), [weights], strict=True))
+        mean.update_state(loss)
+        counted.assign_add(1.0)
+        return loss + tf.distribute.get_replica_context().all_reduce("SUM", loss)
+
+    def step(batches: Any, x: tf.Tensor) -> Any:
+        losses = strategy.run(replica, (next(batches),))
+        around = tf.tanh(tf.sin(tf.matmul(x, x)))
+        return strategy.reduce("SUM", losses, axis=None) + tf.reduce_sum(around), losses, counted.read_value()
+
+    fn = place(step)
+    found = [
+        tf.nest.map_structure(strategy.experimental_local_results, fn(batches, 0.1 * k * tf.ones([4, 4]))) for k in range(STEPS)
+    ]
+    found += [strategy.experimental_local_results(v) for v in [weights, *adam.variables]]
+    return [np.asarray(tf.convert_to_tensor(value)) for value in [*tf.nest.flatten(found), mean.result()]]
+
+
+# -- replicas that are given to a strategy -----------------------------------------------------------------------------
+
+
 def train(
     strategy: Any, optimizer: Callable[[], Any], place: Callable[[Any], Any], *, in_function: bool
 ) -> tuple[list[Any], Any]:
@@ -77,16 +179,15 @@ def train(
     return [np.asarray(tf.convert_to_tensor(value)) for value in [*found, mean.result()]], fn
 
 
-def devices_that_ran(placed: Any, strategy: Any, *args: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The device of each op in the plan of all replicas, and the device on which the op ran, for ops that have one of their own.
+def devices_that_ran(placed: Any, call: Callable[[], Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The device of each op in the plan of a call, and the device on which the op ran, for ops that have one of their own.
 
     Args:
         placed: was not called before, since TensorFlow tells the devices of a first run only.
-        strategy: runs its replicas.
-        *args: of the call.
+        call: calls it.
     """
     with recorded_partitions() as recorded:
-        strategy.run(placed, args)
+        call()
     planned = placed.signatures.latest.call_plan.device_of
     ran = {}
     for function in recorded:
@@ -118,9 +219,8 @@ def main() -> None:
         total = tf.distribute.get_replica_context().all_reduce("SUM", tf.reduce_sum(tf.tanh(y)))
         return tf.cos(y) * total
 
-    planned, ran = devices_that_ran(
-        placer.place(replica, **options, pins={"Sin": "CPU:0", "MatMul": "CPU:1"}), strategy, tf.ones([4, 4])
-    )
+    placed = placer.place(replica, **options, pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
+    planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (tf.ones([4, 4]),)))
     assert ran == planned
     assert [ran[name] for name in ("MatMul", "replica_1/MatMul", "Sin", "replica_1/Sin")] == ["CPU:1", "CPU:2", "CPU:0", "CPU:0"]
     print("held")

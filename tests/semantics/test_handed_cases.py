@@ -14,7 +14,7 @@ from tests.helpers.harness import Program, check, left_alone, plan
 
 FOLDER = os.environ.get("PLACER_CASES", Path(__file__).parents[3] / "shared" / "cases")
 CASES = sorted(Path(FOLDER).glob("[0-9]*.py"))
-LEFT_ALONE = {"37_strategy_scope_cpu_variable": "distribution strategy", "56_dtensor_inputs": "DTensor"}
+LEFT_ALONE = {"56_dtensor_inputs": "DTensor"}
 
 
 @pytest.mark.skipif(not CASES, reason="no cases beside this checkout")

@@ -11,8 +11,11 @@ import placer
 from placer.common.clock import OP_RUNS_PER_S, TimeUpError, counted, limit, now, remaining_s, spend, unlimited
 from placer.errors import OptionError
 from placer.problem.problem import PlacementProblem
+from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
-from placer.solvers.base import Objective, Solution
+from placer.solvers.base import Objective, Solution, StopReason
+from placer.solvers.exact.chain_dp import ChainDp
+from placer.solvers.heuristic import Heuristic, RandomHeuristic
 from placer.solvers.registry import solver, solvers
 from placer.solvers.run import effort_s, run
 from tests.helpers.graphs import layers
@@ -23,6 +26,7 @@ PROBLEMS = {
     "one GPU, limits": synthetic("series_parallel", ops=60, memory=0.4),
 }
 SEARCHES = ("auto", "step_time", "annealing", "genetic", "cp_sat", "lagrangian", "chain_dp")
+RULES = [name for name in solvers() if isinstance(solver(name), Heuristic | RandomHeuristic | ChainDp)]
 EFFORT = 200
 
 
@@ -65,6 +69,23 @@ def test_no_search_counts_more_work_than_its_limit(name: str) -> None:
                 with counted():
                     chosen.solve(given, objective, time_limit_s=allowed_s, seed=1)
                     assert now() <= max(1.2 * allowed_s, allowed_s + 0.1)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_ends_with_its_time_and_says_so(name: str) -> None:
+    """A schedule of 1,000 ops counts at least 0.03 s."""
+    problem, chosen = synthetic("layered", ops=1_000, gpus=2), solver(name)
+    objective: Objective = "step_time" if isinstance(chosen, Heuristic | RandomHeuristic) else "total_cost"
+    with counted():
+        solution = chosen.solve(problem.copy(), objective, time_limit_s=0.001)
+        assert now() < 0.03
+    assert isinstance(solution, Solution)
+    assert solution.assignment is not None
+    assert validate(problem, solution.assignment).ok
+    if solution.stop_reason is not StopReason.TIME_LIMIT:
+        whole = chosen.solve(problem.copy(), objective)
+        assert whole.assignment is not None
+        assert (solution.assignment.device == whole.assignment.device).all()
 
 
 def test_a_plan_by_effort_is_the_same_again_and_the_options_say_what_is_none() -> None:

@@ -99,13 +99,6 @@ def test_what_cannot_be_scaled(graph: str, machine: str, numbers: dict[str, obje
         placer.scale(shipped(graph), machine, solver="tf_default", **numbers)
 
 
-def test_a_cluster_is_no_host(tmp_path: Path) -> None:
-    file = tmp_path / "cluster.toml"
-    file.write_text('client = "cpu2"\n[[workers]]\naddress = "a:1"\nmachine = "h100"\n')
-    with pytest.raises(placer.OptionError, match="give a machine of one host"):
-        placer.scale(shipped("attention_training"), str(file), solver="tf_default")
-
-
 def test_numbers_may_come_one_by_one() -> None:
     graph = shipped("attention_training")
     for gpus in (iter([8]), range(8, 9), np.array([8]), 8):
@@ -116,3 +109,10 @@ def test_the_page_has_what_the_command_prints(capsys: pytest.CaptureFixture[str]
     assert main(["scale", "shipped:attention_training", "--devices", "h100"]) == 0
     printed = "".join(f"    {line}".rstrip() + "\n" for line in capsys.readouterr().out.splitlines())
     assert printed in PAGE.read_text()
+
+
+def test_a_replica_can_have_the_gpus_of_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text('client = "cpu2"\n[[workers]]\naddress = "host1:2222"\nmachine = "h100"\n')
+    graph = shipped("attention_training")
+    here, there = (placer.scale(graph, machine, solver="tf_default") for machine in ("h100", str(tmp_path / "cluster.toml")))
+    assert [row.ring_ns for row in there.rows] == [row.ring_ns for row in here.rows]

@@ -124,6 +124,8 @@ def _reason_against(signatures: Signatures, trace: Trace, solved: Solved, entran
         return "TensorFlow's default exceeds a memory limit"
     if missing := {device.name for device in solved.machine.devices}.difference(connected_devices()):
         return f"they are planned for a machine with {', '.join(sorted(missing))}, which this process does not have"
+    if solved.placement.graph.runs_replicas:
+        return "they run replicas of a distribution strategy, which must agree; tune times whole calls"
     if signatures.moves_variables:
         return 'variables="move" moves variables before the first call'
     if signatures.options.on_out_of_memory == "replan":

@@ -106,7 +106,7 @@ class ReplicatedSignatures(Signatures):
         asked_for = asked.pins or asked.memory_limits or not asks_for_race(asked)
         chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
         if chosen is not None and chosen.name == DEFAULT:
-            placement = solved(one.stamped_graph).placement
+            placement = solved(one.default_graph).placement
             notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
         elif chosen is not None:
             placement = chosen.placement
@@ -124,9 +124,8 @@ def signatures_of_threads(of: Signatures, function: Any) -> Signatures | None:
 
     if is_disabled() or not runs_in_threads():
         return None
-    replicated = ReplicatedSignatures(of, function, strategy_devices(), in_threads=True)
-    of.replicated[id(replicated)] = replicated
-    return replicated
+    of.replicated[function] = ReplicatedSignatures(of, function, strategy_devices(), in_threads=True)
+    return of.replicated[function]
 
 
 def signatures_of_one_device(of: Signatures) -> Signatures | None:

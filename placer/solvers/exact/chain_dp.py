@@ -8,23 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placer.common.clock import TimeUpError, limit, spend, unlimited
+from placer.common.clock import TimeUpError, limit, spend
 from placer.problem.arrays import Bools, Ints
 from placer.problem.crossings import crossings_of
 from placer.problem.edges import edges_of
 from placer.problem.memory import excess
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.solvers.answer import answer, limits_can_bind
-from placer.solvers.base import Objective, Solution
+from placer.solvers.answer import answer, limits_can_bind, unfinished
+from placer.solvers.base import Objective, Solution, StopReason
 from placer.solvers.heuristics.dfs_fill import SOURCE
 from placer.solvers.primitives.ideals import Edges, contained, ideals, precedence
 
 MAX_IDEALS, MAX_IDEALS_LIMITED = 600, 150
 """Limits of the number of ideals; the second holds where memory limits can bind, since each piece's memory is then checked."""
-MIN_IDEALS = 10
-"""With so few ideals, the time limit no longer holds."""
+FIRST_IDEALS, GROWTH = 22, 3
+"""The number of ideals of the first programme, and the factor to the next; larger ones take nearly all of the time."""
 PIECE_SHARE = 0.01
 """The work of pricing a crossing in one piece, see `placer.common.clock.spend`."""
+ORDER_OP_RUNS, MEMBER_SHARE, SUBSET_SHARE = 10, 0.02, 3e-5
+"""The work for each unit of the order; for each unit in each ideal; and for each unit in each pair of ideals."""
 MAX_PIECE_USES = 100_000_000
 """Limit of the number of pieces times the uses of crossings in each."""
 FORBIDDEN_NS = np.iinfo(np.int64).max // 4
@@ -47,32 +49,47 @@ class ChainDp:
         return "" if objective == "total_cost" else f"it minimises total_cost, not {objective}"
 
     def solve(self, problem: PlacementProblem, objective: Objective, *, time_limit_s: float = 10.0, seed: int = 0) -> Solution:
-        """Runs the dynamic programme over as many ideals as the time allows: each time it is too short, over a third as many."""
-        started = time.perf_counter()
-        max_ideals = MAX_IDEALS
-        while True:
-            try:
-                with unlimited() if max_ideals <= MIN_IDEALS else limit(time_limit_s / 2):
-                    assignment, all_ideals = contiguous(problem, max_ideals)
-                break
-            except TimeUpError:
-                max_ideals //= 3
-                time_limit_s /= 2
+        """Runs the dynamic programme over few ideals, then over three times as many, up to `MAX_IDEALS` or the time limit."""
+        started, best, all_ideals, reason = time.perf_counter(), None, False, StopReason.COMPLETED
+        try:
+            with limit(time_limit_s):
+                order, max_ideals = _order(problem), _max_ideals(problem)
+                count = min(FIRST_IDEALS, max_ideals)
+                best, all_ideals = contiguous(problem, order, count)
+                while not all_ideals and count < max_ideals:
+                    count = min(GROWTH * count, max_ideals)
+                    best, all_ideals = contiguous(problem, order, count)
+        except TimeUpError:
+            if best is None:
+                return unfinished(problem, objective, solver=self.name, started=started)
+            reason = StopReason.TIME_LIMIT
         detail = "contiguous splits, every ideal" if all_ideals else "contiguous splits, prefixes of depth-first orders"
-        return answer(problem, objective, assignment, solver=self.name, started=started, stop_detail=detail)
+        return answer(problem, objective, best, solver=self.name, started=started, stop_reason=reason, stop_detail=detail)
 
     def cite(self) -> str:
         """The paper."""
         return SOURCE
 
 
-def contiguous(problem: PlacementProblem, max_ideals: int = MAX_IDEALS) -> tuple[Assignment, bool]:
-    """The contiguous split of least total cost over at most so many ideals, and whether all ideals were tried."""
+def _max_ideals(problem: PlacementProblem) -> int:
+    """Limit of the number of ideals, at least 2."""
+    most = MAX_IDEALS_LIMITED if limits_can_bind(problem) else MAX_IDEALS
+    return max(2, min(most, math.isqrt(MAX_PIECE_USES // max(1, len(crossings_of(problem).user)))))
+
+
+def contiguous(problem: PlacementProblem, order: Edges, max_ideals: int) -> tuple[Assignment, bool]:
+    """The contiguous split of least total cost over at most so many ideals, and whether all ideals were tried.
+
+    Args:
+        problem: what to split.
+        order: the precedence of its units, as edges without cycles.
+        max_ideals: from 2 on.
+    """
     rest = np.where(problem.units.allowed[:, problem.devices.host], problem.devices.host, problem.units.allowed.argmax(axis=1))
     limited = limits_can_bind(problem)
-    limit_of_kind = MAX_IDEALS_LIMITED if limited else MAX_IDEALS
-    max_ideals = min(max_ideals, limit_of_kind, math.isqrt(MAX_PIECE_USES // max(1, len(crossings_of(problem).user))))
-    family, all_ideals = ideals(problem.num_units, _order(problem), max(2, max_ideals))
+    spend(MEMBER_SHARE * problem.num_units * max_ideals)
+    family, all_ideals = ideals(problem.num_units, order, max_ideals)
+    spend(SUBSET_SHARE * problem.num_units * len(family) ** 2)
     within = contained(family)
     count = len(family)
     every = np.arange(count)
@@ -101,6 +118,7 @@ def contiguous(problem: PlacementProblem, max_ideals: int = MAX_IDEALS) -> tuple
 
 def _order(problem: PlacementProblem) -> Edges:
     """The precedence of units, as edges without cycles."""
+    spend(ORDER_OP_RUNS * problem.num_units)
     edges = edges_of(problem)
     maker, user = edges.producer, edges.consumer
     order = np.argsort(user, kind="stable")

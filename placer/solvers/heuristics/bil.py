@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.primitives.list_scheduling import Schedule
+from placer.solvers.primitives.list_scheduling import LEVEL_OP_RUNS, Schedule
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, ready_list_scheduler, schedule_pairs
 
 SOURCE = (
@@ -34,6 +35,7 @@ def best_imaginary_level_ns(problem: PlacementProblem) -> Ints:
     schedule = Schedule(problem)
     level = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, NEVER)
     for op in reversed(range(problem.num_ops)):
+        spend(LEVEL_OP_RUNS)
         if out := schedule.out_of[op]:
             rest = np.array(schedule.copy_ns[out.start : out.stop]) + level[schedule.consumer[out.start : out.stop], None, :]
             level[op] = np.minimum(NEVER, level[op] + rest.min(axis=2).max(axis=0))

@@ -6,11 +6,12 @@ from functools import partial
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Floats, Ints
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.primitives.list_scheduling import Schedule, longest_paths
+from placer.solvers.primitives.list_scheduling import LEVEL_OP_RUNS, Schedule, longest_paths
 from placer.solvers.primitives.ready_list import NEVER, ReadyList, ready_list_scheduler, schedule_pairs
 
 SOURCE = (
@@ -65,6 +66,7 @@ def _near_descendant_ns(schedule: Schedule, median: Floats) -> Floats:
     nbytes = edges.nbytes[edges.message]
     time = np.where(problem.units.allowed[problem.ops.unit], problem.ops.time_ns, NEVER)
     for op, out in enumerate(schedule.out_of):
+        spend(LEVEL_OP_RUNS)
         if out:
             e = out.start + int(nbytes[out.start : out.stop].argmax())
             there = np.array(schedule.copy_ns[e]) + time[schedule.consumer[e]]

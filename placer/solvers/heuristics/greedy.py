@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.sources import own_work
+
+UNIT_OP_RUNS = 5
+"""The work to try a unit on all devices, see `placer.common.clock.spend`."""
 
 
 def greedy_assignment(problem: PlacementProblem) -> Assignment:
@@ -19,6 +23,7 @@ def greedy_assignment(problem: PlacementProblem) -> Assignment:
     cost = IncrementalCost(problem, Assignment(time_ns.argmin(axis=1)))
     choices = [np.flatnonzero(row).tolist() for row in problem.units.allowed]
     for unit, devices in enumerate(choices):
+        spend(UNIT_OP_RUNS)
         current = cost.device[unit]
         change, _, best = min((cost.change_ns(unit, d) if d != current else 0, d != current, d) for d in devices)
         if change < 0:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.heuristic import Heuristic
+from placer.solvers.heuristics.greedy import UNIT_OP_RUNS
 from placer.solvers.primitives.incremental_cost import IncrementalCost
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
 from placer.solvers.primitives.one_kind import all_on
@@ -33,6 +35,7 @@ def greedy_benefit_assignment(problem: PlacementProblem) -> Assignment:
     for _ in range(MAX_PASSES):
         moved = False
         for unit in order:
+            spend(UNIT_OP_RUNS)
             changes = sorted((cost.change_ns(unit, d), d) for d in choices[unit] if d != cost.device[unit])
             for change, device in changes:
                 if change < 0 and memory.move_if_fits(unit, device):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristic import Heuristic
@@ -14,6 +15,9 @@ SOURCE = (
     "R. Sakellariou, H. Zhao, A hybrid heuristic for DAG scheduling on heterogeneous systems, International Parallel and "
     "Distributed Processing Symposium (IPDPS), 2004, doi:10.1109/IPDPS.2004.1303065"
 )
+
+ROW_OP_RUNS = 0.2
+"""The work for each op on a device whose end is computed, see `placer.common.clock.spend`."""
 
 
 def hbmct_schedule(problem: PlacementProblem) -> Schedule:
@@ -65,6 +69,7 @@ def _balanced(ready: ReadyList, ops: Ints) -> list[tuple[int, int]]:
         return sorted(rows, key=lambda row: starts[row][d])
 
     def end(d: int, rows: list[int]) -> int:
+        spend(ROW_OP_RUNS * len(rows))
         at = free[d]
         for row in in_order(d, rows):
             at = max(at, starts[row][d]) + times[row][d]

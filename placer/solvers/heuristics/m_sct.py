@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristic import Heuristic
@@ -23,6 +24,8 @@ SCT = (
 
 WINDOW_OPS = 1_000
 """Ops in one linear program. The simplex method takes about 0.2 s for so many; its time grows faster than their number."""
+PROGRAM_OP_RUNS = 80
+"""The work of a linear program for each of its ops, see `placer.common.clock.spend`."""
 NS_PER_LP_UNIT = 1_000
 """The linear program counts microseconds: the tolerances of its solver are absolute."""
 
@@ -76,6 +79,7 @@ def favourite_children(schedule: Schedule) -> list[int]:
     producer, consumer = np.divmod(pairs, problem.num_ops)
     favourite = np.full(problem.num_ops, -1)
     for begin in range(0, problem.num_ops, WINDOW_OPS):
+        spend(PROGRAM_OP_RUNS * min(WINDOW_OPS, problem.num_ops - begin))
         inside = np.flatnonzero((producer >= begin) & (consumer < begin + WINDOW_OPS))
         saved = _copy_is_saved(time[begin : begin + WINDOW_OPS], producer[inside] - begin, consumer[inside] - begin, copy[inside])
         favourite[producer[inside[saved]]] = consumer[inside[saved]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.problem import PlacementProblem
 from placer.solvers.heuristic import Heuristic
 from placer.solvers.heuristics.mst import SAGA, earliest_start
-from placer.solvers.primitives.list_scheduling import Schedule, mean_time_ns
+from placer.solvers.primitives.list_scheduling import LEVEL_OP_RUNS, Schedule, mean_time_ns
 from placer.solvers.primitives.ready_list import NEVER, ready_list_scheduler, schedule_in_order
 from placer.solvers.sources import references
 
@@ -29,6 +30,7 @@ def msbc_schedule(problem: PlacementProblem) -> Schedule:
     ends, favourite = [0] * problem.num_ops, [0] * problem.num_ops
     path, rank = [0.0] * problem.num_ops, [0.0] * problem.num_ops
     for op in range(problem.num_ops):
+        spend(LEVEL_OP_RUNS)
         starts = np.zeros(problem.num_devices, np.int64)
         for e in schedule.into[op]:
             source = schedule.producer[e]

@@ -6,11 +6,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Floats
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
-from placer.solvers.primitives.list_scheduling import Schedule, list_scheduler, mean_copy_ns
+from placer.solvers.primitives.list_scheduling import LEVEL_OP_RUNS, Schedule, list_scheduler, mean_copy_ns
 
 SOURCE = (
     "H. Arabnejad, J. G. Barbosa, List scheduling algorithm for heterogeneous systems by an optimistic cost table, IEEE "
@@ -48,6 +49,7 @@ def optimistic_cost_ns(schedule: Schedule) -> Floats:
     cost = np.zeros((problem.num_ops, problem.num_devices))
     consumer = step_edges_of(problem).consumer
     for op in reversed(range(problem.num_ops)):
+        spend(LEVEL_OP_RUNS)
         if out := schedule.out_of[op]:
             edges = slice(out.start, out.stop)
             rest = cost[consumer[edges]] + time[consumer[edges]]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.primitives.incremental_memory import NOWHERE, IncrementalMemory
+
+UNIT_OP_RUNS = 5
+"""The work to place a unit, see `placer.common.clock.spend`."""
 
 
 def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = None) -> Assignment:
@@ -25,6 +29,7 @@ def fill(problem: PlacementProblem, units: list[int], share_bytes: int | None = 
     memory, empty, used, turn = IncrementalMemory(problem), IncrementalMemory(problem), [0] * problem.num_devices, 0
     device = np.zeros(problem.num_units, np.int64)
     for unit in units:
+        spend(UNIT_OP_RUNS)
         for k in range(turn, len(order)):
             d = order[k]
             if not can[unit][d]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.grouping import grouped
 from placer.problem.model_tables import tables_of
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.step_edges import ISSUED, step_edges_of
 from placer.solvers.primitives.incremental_memory import NOWHERE
+
+RUN_OP_RUNS = 5
+"""The work to run an op, see `placer.common.clock.spend`."""
 
 
 class ForwardSchedule:
@@ -47,6 +51,7 @@ class ForwardSchedule:
 
     def run(self, op: int) -> None:
         """Runs an op on the device of its unit."""
+        spend(RUN_OP_RUNS)
         device = self.device[self.unit[op]]
         host_end, end = self._times(op, device)
         self._issued[op], self._done[op] = host_end, end

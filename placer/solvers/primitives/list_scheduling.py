@@ -9,11 +9,17 @@ from itertools import pairwise
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.grouping import grouped
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.step_edges import step_edges_of
 from placer.solvers.heuristic import Heuristic
+
+SCHEDULE_OP_RUNS, PLACE_OP_RUNS = 2, 10
+"""The work for each op: to make an empty schedule, and to place an op; see `placer.common.clock.spend`."""
+LEVEL_OP_RUNS = 4
+"""The work to compute a level of an op on each device."""
 
 
 class Schedule:
@@ -24,6 +30,7 @@ class Schedule:
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
+        spend(SCHEDULE_OP_RUNS * problem.num_ops)
         edges = step_edges_of(problem)
         _, copy = edges.pairs(problem)
         self.problem = problem
@@ -57,6 +64,7 @@ class Schedule:
 
     def place(self, op: int, device: int, start: int) -> list[int]:
         """Schedules an op on a device that is idle from `start` on; returns the ops that this makes ready, in ascending order."""
+        spend(PLACE_OP_RUNS)
         unit, duration = self._unit[op], self.time_ns[op][device]
         self._choices[unit] = [device]
         self.start[op], self.end[op] = start, start + duration

@@ -7,6 +7,7 @@ Python: it can be interrupted, and then stops the search. Linear programs and mi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -103,6 +104,8 @@ def add_search(deterministic_time: float) -> None:
 def linear_optimum(program: LinearModel, parameters: str = "") -> LinearSolver | None:
     """Solves a linear program by the simplex method; returns the solver, which has the values, or None if there is no optimum.
 
+    None, too, if a `placer.common.clock.limit` ends before the optimum is known.
+
     Args:
         program: what to solve.
         parameters: of GLOP, in the text format of `GlopParameters`.
@@ -111,6 +114,8 @@ def linear_optimum(program: LinearModel, parameters: str = "") -> LinearSolver |
 
     add_work_s(LINEAR_S)
     simplex = model_builder.Solver("GLOP")
+    if not is_counted() and remaining_s() < math.inf:
+        simplex.set_time_limit_in_seconds(max(0.0, remaining_s()))
     simplex.set_solver_specific_parameters(parameters)
     return simplex if simplex.solve(program) == model_builder.SolveStatus.OPTIMAL else None
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from placer.common.clock import spend
 from placer.problem.arrays import Ints
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import limits_can_bind
@@ -19,6 +20,8 @@ from placer.solvers.primitives.repair import repair
 
 NEVER = np.iinfo(np.int64).max // 4
 """In place of a time on a device that an op may not use."""
+PAIR_OP_RUNS = 0.02
+"""The work of comparing one ready op on one device with others, see `placer.common.clock.spend`."""
 
 
 class ReadyList:
@@ -91,6 +94,7 @@ def schedule_pairs(problem: PlacementProblem, choose: PairRule, *, in_batches: b
     while ready.ready:
         batch = np.sort(np.array(ready.ready, np.int64))
         while len(batch):
+            spend(PAIR_OP_RUNS * len(batch) * problem.num_devices)
             op, device = choose(ready, batch)
             if ready.place(op, device) is not None:
                 batch = batch[batch != op] if in_batches else np.sort(np.array(ready.ready, np.int64))

@@ -77,7 +77,7 @@ MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
 MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 100, 3, 3
 """The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
 better; the number of the best assignments from which rounds start."""
-ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 150_000, 30, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
 ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.9, 0.6, 30

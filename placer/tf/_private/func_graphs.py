@@ -15,6 +15,17 @@ from tensorflow.python.eager.polymorphic_function import attributes as attribute
 from tensorflow.python.framework import c_api_util, func_graph, ops, tensor_util
 
 FuncGraph = func_graph.FuncGraph
+_UNPLANNED_STRATEGIES = frozenset(
+    f"{name}.py"
+    for name in (
+        "central_storage_strategy",
+        "collective_all_reduce_strategy",
+        "parameter_server_strategy",
+        "parameter_server_strategy_v2",
+        "tpu_strategy",
+    )
+)
+"""TensorFlow's files of strategies that decide more than where a replica of this process runs."""
 _CONTEXT = attributes_lib.EAGER_RUNTIME_CONSTRUCTION_CONTEXT
 
 
@@ -105,16 +116,21 @@ def static_value(tensor: Any) -> Any:
         return None
 
 
-def runs_on_replica(op: Any) -> bool:
-    """Whether an op runs on a replica's device. Only its traceback shows that a distribution strategy made it.
+def made_by_strategy(op: Any) -> bool:
+    """Whether a distribution strategy made an op, as only its traceback shows.
 
     The default strategy calls functions too, such as those of an optimizer of Keras 2, so its frames do not count.
     """
     of_default = ("/distribute_lib.py", "/merge_call_interim.py")
-    return bool(op.device) and any(
+    return any(
         "/tensorflow/python/distribute/" in frame.filename and not frame.filename.endswith(of_default)
         for frame in op.traceback or ()
     )
+
+
+def is_of_unplanned_strategy(op: Any) -> bool:
+    """Whether a distribution strategy has put an op on a device and its replicas cannot be planned around."""
+    return bool(op.device) and any(frame.filename.rpartition("/")[2] in _UNPLANNED_STRATEGIES for frame in op.traceback or ())
 
 
 # -- libraries ---------------------------------------------------------------------------------------------------------

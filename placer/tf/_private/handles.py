@@ -105,6 +105,6 @@ def is_parallel(tensor: Any) -> bool:
     return bool(getattr(tensor, "is_packed", False)) or "DTensor" in type(tensor).__name__ or tensor.device.endswith("CUSTOM:0")
 
 
-def is_distributed(variable: Any) -> bool:
-    """Whether a variable was made under a distribution strategy: all of it, or the part of one replica."""
-    return getattr(variable, "_distribute_strategy", None) is not None
+def strategy_of(variable: Any) -> Any:
+    """The distribution strategy under which a variable was made, all of it or the part of one replica; None if under none."""
+    return getattr(variable, "_distribute_strategy", None)

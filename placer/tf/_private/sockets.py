@@ -13,12 +13,17 @@ def own_sockets() -> Iterator[socket.socket]:
         try:
             if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
                 continue
-            duplicate = socket.socket(fileno=os.dup(int(descriptor)))
+            duplicate = os.dup(int(descriptor))
         except OSError:  # it was closed meanwhile
             continue
-        with duplicate:
-            if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
-                yield duplicate
+        try:
+            own = socket.socket(fileno=duplicate)
+        except OSError:  # it was closed meanwhile, and its number is that of a file now
+            os.close(duplicate)
+            continue
+        with own:
+            if own.type == socket.SOCK_STREAM and own.family in (socket.AF_INET, socket.AF_INET6):
+                yield own
 
 
 def cut(address: str) -> None:

@@ -11,10 +11,12 @@ from cost_models.ops import entry_of
 from placer.common.device_spec import parse
 from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
-from placer.tf._private.func_graphs import external_captures, runs_on_replica
-from placer.tf._private.handles import is_distributed, is_parallel, location
+from placer.tf._private.func_graphs import external_captures, is_of_unplanned_strategy
+from placer.tf._private.handles import is_parallel, location, strategy_of
 from placer.tf.devices import process_devices
 from placer.tf.trace.op_types import unplaceable
+from placer.tf.trace.replicas import is_planned_for, why_left_to_strategy
+from placer.tf.trace.requests import is_of_strategy
 from placer.tf.trace.tracing import Trace, trace_concrete
 
 
@@ -51,16 +53,17 @@ def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -
     if any(map(is_parallel, [*trace.arguments, *captured])):
         return "it uses DTensors or packed replicas, whose layout decides the devices"
     if tf.distribute.has_strategy() and not of_replicas:
-        return "it is called under a distribution strategy, which decides the devices"
-    if not of_replicas and any(is_distributed(v) for v in trace.concrete.graph.variables):
-        return "it uses variables of a distribution strategy, which decides the devices"
+        return why_left_to_strategy()
+    strategies = map(strategy_of, trace.concrete.graph.variables)
+    if not all(each is None or is_planned_for(each) for each in strategies):
+        return "it uses variables of a distribution strategy that decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
-            is_left_to_strategy = of_replicas and entry_of(node.op).names_partners
+            is_left_to_strategy = entry_of(node.op).names_partners and (of_replicas or is_of_strategy(body, name))
             if name not in body.children and not is_left_to_strategy and (why := unplaceable(node.op)):
                 return f"its {body.names[name]!r} ({node.op}) {why}"
-            if not of_replicas and runs_on_replica(body.operations[name]):
-                return "it runs replicas of a distribution strategy, which decides the devices"
+            if not of_replicas and is_of_unplanned_strategy(body.operations[name]):
+                return "it runs replicas of a distribution strategy that decides the devices"
     return _reason_in_cluster(trace, captured, planned)
 
 

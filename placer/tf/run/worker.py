@@ -80,7 +80,10 @@ def _limit_to_loopback(port: int) -> None:
     A listening socket that is bound to an interface takes no connections from others: SO_BINDTODEVICE in socket(7).
     """
     failure = "its listening socket is not found"
-    for each in own_sockets():
+    has_limit = hasattr(socket, "SO_BINDTODEVICE")
+    if not has_limit:
+        failure = "only Linux can limit a socket to an interface"
+    for each in own_sockets() if has_limit else ():
         if each.getsockname()[1] == port and each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             try:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")

@@ -16,7 +16,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from cost_models.ops import types_where
 from placer.errors import TraceError
-from placer.tf._private.func_graphs import registered
+from placer.tf._private.func_graphs import made_by_strategy, registered
 from placer.tf.trace.op_types import names_function
 
 CALLS = types_where(lambda entry: entry.control == "call")
@@ -133,6 +133,13 @@ class Body:
         if self.parent is None:
             return self.outer_scope
         return merged_device(self.parent.nodes[self.site].device, self.parent.scope)
+
+    @cached_property
+    def is_of_strategy(self) -> bool:
+        """Whether a distribution strategy calls it, or calls a function that does."""
+        if self.parent is None:
+            return False
+        return self.parent.is_of_strategy or made_by_strategy(self.parent.operations[self.site])
 
     @cached_property
     def operands(self) -> list[tuple[str, int]]:

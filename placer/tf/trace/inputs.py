@@ -13,7 +13,7 @@ import tensorflow as tf
 from placer.common.device_spec import parse
 from placer.graph.op_graph import Resource, Role
 from placer.tf._private.func_graphs import external_captures
-from placer.tf._private.handles import has_value, held_specs, location, variable_of
+from placer.tf._private.handles import has_value, held_specs, location, strategy_of, variable_of
 from placer.tf.trace.body_tree import variable_names
 from placer.tf.trace.graph_builder import GraphBuilder
 from placer.tf.trace.kernels import KernelIndex
@@ -81,8 +81,10 @@ def root_inputs(trace: Trace, immovable: set[int]) -> dict[str, RootInput]:
         stays = "it is an argument, and another call may bring another" if role == "argument" else ""
         if id(value) in immovable:
             stays = "a placed function that runs relies on it"
-        elif not stays and variable_of(value) is None:
+        elif not stays and (variable := variable_of(value)) is None:
             stays = "no tf.Variable has it"
+        elif not stays and strategy_of(variable) is not None:
+            stays = "a distribution strategy has put it there"
         inputs[op] = RootInput(value, role, _short_location(value), state, held, stays)
     return inputs
 

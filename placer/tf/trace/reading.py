@@ -13,6 +13,7 @@ from cost_models.ops import Difference, entry_of
 from placer.common.garbage_collection import paused_collection
 from placer.graph.assumptions import assumption_notes
 from placer.graph.op_graph import OpGraph, Resource
+from placer.graph.requested_devices import device_with_kernel
 from placer.graph.sizes import Shape
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import static_value
@@ -26,7 +27,7 @@ from placer.tf.trace.inputs import Inputs
 from placer.tf.trace.kernels import KernelIndex
 from placer.tf.trace.known_sizes import KnownSizes
 from placer.tf.trace.op_types import accepts_remote_handles, is_stateful, may_differ
-from placer.tf.trace.requests import planned_by, requested_device
+from placer.tf.trace.requests import is_of_strategy, planned_by, requested_device
 from placer.tf.trace.resolving import Resolver
 from placer.tf.trace.signatures import Attributes, Signatures
 from placer.tf.trace.tracing import Trace
@@ -139,15 +140,17 @@ class _Reader:
             # An op that makes a handle has state of its own: a table, an iterator, an anonymous variable.
             resource = path
             self.inputs.resources[path] = Resource(path, op_type, "", 0)
+        support = self.kernels.lookup(node)
         builder.add(
             path,
             op_type=op_type,
             signature=self.signatures.signature(op_type, inputs, outputs, attributes, key, inner),
             count=count,
             role="constant" if op_type == "Const" else "op",
-            support=self.kernels.lookup(node),
+            support=support,
             requested=requested,
             planned=planned_by(body, name),
+            location=device_with_kernel(requested, support.kernels) if is_of_strategy(body, name) else "",
             resource=resource,
             flags=tuple(flags),
             body=body.frame.path,

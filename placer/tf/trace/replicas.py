@@ -20,6 +20,13 @@ _SCOPE = re.compile(r"(?:^|/)replica_(\d+)(?:/|$)")
 _NUMBERS = re.compile(r"_\d+(?=/|_|$)")
 _THREADS = "/tensorflow/python/distribute/mirrored_run.py"
 """TensorFlow's file in which each replica is a thread, whose outermost function of the file is `run`."""
+_REASONS = {
+    tf.distribute.MultiWorkerMirroredStrategy: "each worker of a MultiWorkerMirroredStrategy would make a plan of its own",
+    tf.distribute.ParameterServerStrategy: "a ParameterServerStrategy runs one trace on any worker",
+    tf.distribute.TPUStrategy: "XLA compiles the replicas of a TPUStrategy as a whole",
+    tf.distribute.experimental.CentralStorageStrategy: "a CentralStorageStrategy has its variables on one device",
+}
+"""Why no functions are planned under a strategy, by its class."""
 
 
 Op = tuple[Body, str]
@@ -57,6 +64,15 @@ def strategy_devices() -> tuple[str, ...]:
 def is_planned_for(strategy: Any) -> bool:
     """Whether functions are planned that the replicas of a strategy run."""
     return isinstance(strategy, tf.distribute.MirroredStrategy | tf.distribute.OneDeviceStrategy)
+
+
+def why_left_to_strategy() -> str:
+    """Why a call under the current strategy is left as it is."""
+    strategy = tf.distribute.get_strategy()
+    why = next((why for kind, why in _REASONS.items() if isinstance(strategy, kind)), "")
+    if is_planned_for(strategy):
+        why = "strategy.run of the placed function itself places it, and so does a call from outside of the scope"
+    return f"it is called under a distribution strategy, which decides the devices{why and '; '}{why}"
 
 
 def runs_in_threads() -> bool:
