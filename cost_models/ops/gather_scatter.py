@@ -22,8 +22,8 @@ _FLOPS_PER_ROW = 80.0
 _SCATTER_NS_PER_INDEX = 20.0
 """An index of a scatter, on one core of a CPU."""
 _SCATTER_STEP_NS, _SCATTER_ROW_NS, _SCATTER_ROWS = 20.0, 1.2, 1024
-"""An element of a row, of which one thread of a GPU takes one after another: the least time, and the time for each of the threads
-that share a multiprocessor, which are the threads of so many rows."""
+"""One thread of a GPU writes the elements of a row one after another. The least time of an element; its time for each row that is
+written at the same time; the number of rows above which it grows no more."""
 _SEGMENT_NS_PER_ROW, _SEGMENT_NS_PER_ELEMENT, _SORTED_NS_PER_ELEMENT = 17.0, 0.54, 0.3
 """A row of a segment sum, and an element, on one core of a CPU; an element where the rows of a segment are neighbours."""
 _ADDED_NS = 0.004

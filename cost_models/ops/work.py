@@ -84,7 +84,7 @@ LIBRARY_NS, TRANSPOSE_NS = 20_000.0, 40_000.0
 GPU_COPY_BYTES_PER_NS = 1_500.0
 """Rate at which a GPU reads a tensor, and writes it again, in a kernel beside the main one."""
 GPU_INDEX_NS = 0.0014
-"""Time in which a GPU works out where an element is that does not follow the one before."""
+"""Time in which a GPU computes the position of an element, where elements are not read one after another."""
 STRING_COPY_NS = 12.0
 """Copying a string of at most 22 characters, which its header holds, on one core: the geometric mean of three hosts. A longer one
 takes ten times as long."""

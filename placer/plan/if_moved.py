@@ -21,7 +21,14 @@ IN_WORDS = {"all_cpu": "a step with all ops on the CPU", "min_cut": "a step of l
 def gain_of_moving(graph: OpGraph, machine: Machine, options: Options, problem: PlacementProblem, step_ns: int) -> list[str]:
     """A note on a simple placement with moved variables, if its step is predicted to be much shorter than the plan's.
 
-    Only for a machine that is not here: on a machine that is here, calls find out. `step_ns` is the plan's.
+    There is none for the machine of this process, on which calls try it.
+
+    Args:
+        graph: of the plan.
+        machine: that it is for.
+        options: of the plan.
+        problem: of the plan, with variables where TensorFlow makes them.
+        step_ns: the step time of the plan.
     """
     here = set(problem.devices.names) <= set(graph.process_devices)
     movable = any(state.kind == "variable" and not state.stays for state in graph.resources.values())

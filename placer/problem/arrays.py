@@ -127,7 +127,7 @@ class Part(Frozen):
 
 
 class derived(cached_property[T]):  # noqa: N801  # a decorator
-    """A `functools.cached_property` of a frozen value; an array is one that nobody can write into."""
+    """A `functools.cached_property` of a frozen value. If it is an array, nobody can make it writeable."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         super().__init__(lambda owner: _fixed(function(owner)))

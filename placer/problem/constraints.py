@@ -219,7 +219,7 @@ class _Constrainer:
                 self._drop(op, f"cannot be: {stronger.op!r} decides, {stronger.text}")
 
     def _effects(self) -> None:
-        """Keeps ops that read or change something of a process, such as files, in the one that calls, if nothing forbids it."""
+        """Keeps ops that read or change something of a process, such as files, in the process that calls, if allowed there."""
         own = self._own()
         for i, op in enumerate(self.ops):
             if own != self.everything and _is_of_process(op) and self.mask[self.unit[i]] & own:

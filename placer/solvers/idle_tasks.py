@@ -15,7 +15,7 @@ from placer.solvers.base import Solution
 
 
 def without_idle_tasks(problem: PlacementProblem, solution: Solution) -> Solution:
-    """Moves units from tasks on which no op has work to the host of the process that calls, where they may be there.
+    """Moves units from tasks on which no op has work to the host of the process that calls, if they are allowed there.
 
     In the model such units cost nothing, so searches leave them anywhere. In a real call each further task takes a message.
 

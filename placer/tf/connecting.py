@@ -51,9 +51,9 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
         addresses: host and port by task.
 
     Raises:
-        DeviceError: a worker does not answer within `ANSWER_S`.
+        DeviceError: a worker does not answer within `ANSWER_S`, or two addresses are of one worker.
     """
-    return {
+    found = {
         task: Worker(
             addresses[task],
             {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices},
@@ -61,13 +61,18 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
         )
         for task, devices in devices_of_workers(addresses, ANSWER_S).items()
     }
+    first: dict[int, str] = {}
+    for task, worker in found.items():
+        if (other := first.setdefault(worker.incarnation, task)) != task:
+            raise DeviceError(f"{other} at {addresses[other]} and {task} at {worker.address} are one worker: name it once.")
+    return found
 
 
 def connect(workers: Iterable[Worker]) -> None:
-    """Connects to workers, unless this process is connected to them already; those of an earlier call are left.
+    """Connects to workers, unless this process is connected to them already. Other workers of an earlier call are left.
 
-    Tensors and variables on workers that are left are lost. So are those on a worker that was started again; if the addresses
-    are the same, those on other workers are kept.
+    Tensors and variables on workers that are left are lost. So are those on a worker that was started again. If the addresses
+    are those of the earlier call, the other workers keep theirs.
 
     Args:
         workers: by task.
@@ -110,12 +115,17 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
     return found
 
 
+def do_all_answer() -> bool:
+    """Whether all workers answer; True without any."""
+    return not failures(_by_task())
+
+
 def check_all_answer() -> None:
     """Raises WorkerError if a worker does not answer.
 
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
-    if lost and (found := failures(_by_task())):
+    if found := failures(_by_task()):
         raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 
@@ -124,7 +134,7 @@ def _by_task() -> dict[str, Worker]:
 
 
 def _watch() -> None:
-    """Ends the connections to workers that hang, for ever. TensorFlow itself would wait for their answers without limit.
+    """Runs for ever, and ends the connections to workers that hang. TensorFlow would wait for their answers without limit.
 
     A worker that dies needs no watching: the host ends its connections, and TensorFlow raises an error.
     """

@@ -47,6 +47,8 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
         found = ask(_by_task(_checked(workers)))
         connect(found.values())
         return _machine_of(found.values())
+    if not isinstance(description, str | os.PathLike):
+        raise OptionError(f'{description!r} is no path of a cluster\'s file; give addresses as workers=["host1:2222"].')
     try:
         described = load_cluster(description)
     except MachineError as error:
@@ -63,7 +65,7 @@ def _by_task(addresses: Sequence[str]) -> dict[str, str]:
 
 def _checked(workers: Sequence[str]) -> Sequence[str]:
     """The addresses. Raises OptionError if one is none or is given twice."""
-    if isinstance(workers, str) or not all(isinstance(address, str) for address in workers):
+    if not isinstance(workers, list | tuple) or not all(isinstance(address, str) for address in workers):
         raise OptionError(f'workers={workers!r} is no list of addresses: give one such as ["host1:2222", "host2:2222"].')
     for k, address in enumerate(workers):
         if reason := misread_address(address):

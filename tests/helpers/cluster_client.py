@@ -70,6 +70,8 @@ def a_function_is_planned_before_and_called_after(addresses: list[str]) -> None:
         step(x)
     with pytest.raises(placer.DeviceError, match=r"worker:1 at 127.0.0.1:1 does not answer as a worker"):
         placer.cluster(workers=[addresses[0], "127.0.0.1:1"])
+    with pytest.raises(placer.DeviceError, match=r"worker:0 at .* and worker:1 at localhost:\d+ are one worker"):
+        placer.cluster(workers=[addresses[0], addresses[0].replace("127.0.0.1", "localhost")])
     with pytest.raises(placer.DeviceError, match=r"worker:0 at .* has no CPU:1, which 'cluster' gives it; it has CPU:0"):
         placer.cluster(described(addresses, (2, 2)))
     before = weights.numpy()

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 import placer
@@ -18,12 +20,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def failures() -> dict[str, str]:
+def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By scenario: what failed, "" if nothing did."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TMPDIR": str(tmp_path_factory.mktemp("client"))}
     with workers([1, 2]) as addresses:
         done = subprocess.run(
             [sys.executable, "-m", "tests.helpers.cluster_client", *addresses],
-            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=environment,
         )  # fmt: skip
     print(done.stderr[-3000:])
     return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
@@ -39,7 +42,8 @@ def test_of_several_processes(failures: dict[str, str], scenario: str) -> None:
     [
         ({}, "give one of the two"),
         ({"description": "cluster.toml", "workers": ["a:1"]}, "give one of the two"),
-        ({"workers": "a:1"}, "no list of addresses"),
+        *(({"workers": workers}, "no list of addresses") for workers in ("a:1", 3, {"a:1"}, iter(["a:1"]), [None])),
+        *(({"description": given}, "no path") for given in (3, ["a:1"], placer.load_machine("cpu2"))),
         ({"workers": ["a:1", "b"]}, r"workers\[1\]: address 'b' must be a host and a port"),
         ({"workers": ["a:1", "a:1"]}, r"workers\[1\]: address 'a:1' is that of workers\[0\]"),
     ],
@@ -52,3 +56,17 @@ def test_what_cannot_be_connected(given: dict[str, object], message: str) -> Non
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(placer.PlanError, match=r"no-such.toml: cannot be read"):
         placer.cluster("no-such.toml")
+
+
+@pytest.mark.parametrize(("answer", "message"), [(b"", "it has no devices"), (b"\xff", "not that of a server of TensorFlow")])
+def test_another_server_is_no_worker(answer: bytes, message: str) -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("tensorflow.WorkerService", {"GetStatus": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(placer.DeviceError, match=f"does not answer as a worker .*{message}"):
+            placer.cluster(workers=[f"127.0.0.1:{port}"])
+    finally:
+        server.stop(None)

@@ -314,7 +314,7 @@ def test_a_replay_prices_every_move_as_a_whole_step_does(problem: PlacementProbl
 @settings(deadline=None, max_examples=150)
 @given(problems() | uneven(), st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_a_moving_schedule_prices_every_move_as_a_whole_step_does(problem: PlacementProblem, seed: int, stride: int) -> None:
-    """Kept or not, with a limit or without; a step over its limit is at least told to be over it, and never longer than it is."""
+    """Kept or not, with a limit or without. For a step over its limit it is a lower bound that is over the limit, too."""
     rng, simulator = np.random.default_rng(seed), Simulator(problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moving_schedule, "MIN_STRIDE", stride)

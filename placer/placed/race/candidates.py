@@ -67,7 +67,7 @@ def candidates(solved: Solved, *, searched: bool = True) -> list[Candidate]:
 
     Args:
         solved: the plan.
-        searched: False leaves out those that need another search, as `beyond_doubt` does.
+        searched: False leaves out those that need another search. `beyond_doubt` reads none of these.
 
     Returns:
         The candidates; none if TensorFlow's default exceeds a memory limit.

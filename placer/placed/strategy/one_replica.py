@@ -31,7 +31,7 @@ class OneReplica:
     """
 
     def __init__(self, graph: OpGraph, replicas: Replicas) -> None:
-        self._all = _asking_only(graph)
+        self._all = _without_locations(graph)
         self._replicas = replicas
         self._device = replicas.devices[0]
         self._fixed = self._fixed_devices()
@@ -42,12 +42,12 @@ class OneReplica:
 
         Ops that are on the replica's device only because the strategy has put all of the replica there ask for no device.
         """
-        return self._graph(self._unstamped)
+        return self._graph(self._without_own_device)
 
     @cached_property
-    def stamped_graph(self) -> OpGraph:
+    def default_graph(self) -> OpGraph:
         """The same ops. All that can run on the replica's device ask for it, as without a plan."""
-        return self._graph(self._stamped)
+        return self._graph(self._as_by_default)
 
     def _graph(self, op_of: Callable[[OpNode], OpNode]) -> OpGraph:
         whole = self._all
@@ -100,11 +100,12 @@ class OneReplica:
         for op in self._all:
             if op.group in of_group:
                 fixed[op.name] = of_group[op.group]
-            elif op.name not in fixed and op.requested_device and self._is_of_strategy(op):
-                fixed[op.name] = device_with_kernel(op.requested_device, op.kernels)
+            elif op.name not in fixed and op.requested_device and self._is_shared(op):
+                device = device_with_kernel(op.requested_device, op.kernels)
+                fixed[op.name] = device if device in self._all.process_devices else HOST  # as by soft placement
         return fixed
 
-    def _is_of_strategy(self, op: OpNode) -> bool:
+    def _is_shared(self, op: OpNode) -> bool:
         """Whether an op is of no replica, or exchanges values with other replicas."""
         return self._replicas.number(op.name) is None or entry_of(op.op_type).names_partners
 
@@ -120,20 +121,22 @@ class OneReplica:
         """Whether an op of no replica is on the first replica's device or on the host."""
         return self._replicas.number(name) is None and self._fixed.get(name, HOST) in (self._device, HOST)
 
-    def _unstamped(self, op: OpNode) -> OpNode:
+    def _without_own_device(self, op: OpNode) -> OpNode:
+        """The op, which asks for no device if the strategy has put it on the first replica's."""
         if not op.requested_device:
             return op
         if op.name in self._fixed:
             return replace(op, requested_device=self._fixed[op.name])
         return replace(op, requested_device="") if parse(op.requested_device).short == self._device else op
 
-    def _stamped(self, op: OpNode) -> OpNode:
+    def _as_by_default(self, op: OpNode) -> OpNode:
+        """The op, which asks for the device on which TensorFlow runs it without a plan."""
         if op.name in self._fixed or not op.requested_device:
-            return self._unstamped(op)
+            return self._without_own_device(op)
         return replace(op, requested_device=device_with_kernel(op.requested_device, op.kernels))
 
 
-def _asking_only(graph: OpGraph) -> OpGraph:
+def _without_locations(graph: OpGraph) -> OpGraph:
     """A graph in which no op is fixed because the strategy has put it on a device."""
     free = nx.DiGraph()
     free.add_nodes_from((op.name, {"op": replace(op, location="") if op.is_of_strategy else op}) for op in graph)

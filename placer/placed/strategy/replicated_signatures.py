@@ -106,7 +106,7 @@ class ReplicatedSignatures(Signatures):
         asked_for = asked.pins or asked.memory_limits or not asks_for_race(asked)
         chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
         if chosen is not None and chosen.name == DEFAULT:
-            placement = solved(one.stamped_graph).placement
+            placement = solved(one.default_graph).placement
             notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
         elif chosen is not None:
             placement = chosen.placement

@@ -18,8 +18,8 @@ from placer.solvers.primitives.metropolis import temperature_at
 FIRST_TEMPERATURE, LAST_TEMPERATURE_SHARE, SAMPLED_MOVES = 0.4, 0.02, 50
 """The first temperature, as a share of the mean change by so many first moves; the last one, as a share of the first."""
 SINGLE, FOLLOWING, JOINED = 0.4, 0.6, 0.9
-"""A random number up to the first of these moves one unit to any device; up to the second, to a neighbour's device; up to the
-third, it moves connected units; above, two units change places."""
+"""A random number from 0 to 1 chooses the kind of a move. Up to the first limit, one unit moves to any device; up to the second,
+to the device of a neighbour. Up to the third, connected units move together. Above, two units change places."""
 MAX_JOINED = 8
 """Limit of the number of connected units that move together."""
 

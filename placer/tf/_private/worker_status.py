@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.framework.device_attributes_pb2 import DeviceAttributes
 
 from placer.errors import DeviceError
@@ -23,7 +24,7 @@ class NoAnswer:
 
     why: str
     late: bool
-    """Whether the time was up, as if the worker hangs; False if nothing listens there, or something else."""
+    """Whether the time was up, as when a worker hangs. False if no program listens there, or another one than a worker."""
 
 
 def answers(addresses: Mapping[str, str], timeout_s: float, *, wait: bool) -> dict[str, list[DeviceAttributes] | NoAnswer]:
@@ -73,5 +74,8 @@ def _devices(answer: Any, timeout_s: float) -> list[DeviceAttributes] | NoAnswer
         late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         return NoAnswer(f"no answer within {timeout_s:g} s" if late else f"{error.code().name}: {error.details()}", late)
     # TensorFlow ships no class for GetStatusResponse. Its only field, number 1, is a list of messages: bytes on the wire.
-    devices = [DeviceAttributes.FromString(device) for device in tf.train.BytesList.FromString(content).value]
+    try:
+        devices = [DeviceAttributes.FromString(device) for device in tf.train.BytesList.FromString(content).value]
+    except DecodeError:
+        return NoAnswer("its answer is not that of a server of TensorFlow", late=False)
     return devices or NoAnswer("it has no devices", late=False)

@@ -60,6 +60,11 @@ TERMS = (
         '`pins={"embed": "worker:1/GPU:0"}`. A name without a task, such as `GPU:0`, is a device of the process that calls.',
     ),
     Term(
+        "replica",
+        "One of the copies of a function that a distribution strategy of TensorFlow runs, each on a device of its own.",
+        "Two replicas of a `MirroredStrategy` run on GPU:0 and GPU:1, both by the plan of the first.",
+    ),
+    Term(
         "snapshot",
         "The GPU kernels of a TensorFlow release, in a file that comes with placer. Plans use it where TensorFlow is built "
         "without GPU support.",
