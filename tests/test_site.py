@@ -28,23 +28,21 @@ import re, placer
 from pathlib import Path
 from tests.helpers.graphs import layers
 
-graph = layers()
+layers().save("graph.json")
 Path("other-host.toml").write_text(placer.load_machine("h100").to_toml())
 Path("cluster.toml").write_text(re.search("```toml\\n(.*?)```", Path({str(DOCS / "cluster.md")!r}).read_text(), re.DOTALL)[1])
 """,
     "files": "from placer.command.main import main; main(['convert', 'family:montage,ops=30', 'montage.dax'])",
     "scaling": """
-import placer
-from cost_models.network import Network
 from placer.graph.shipped import shipped_graph
 
 shipped_graph("attention_training").save("graph.json")
 """,
     "solvers": """
-import json, placer
+import json
 from tests.helpers.graphs import layers
 
-graph = layers()
+layers().save("graph.json")
 node = {"cpuLatency": 9.0, "fpgaLatency": 2.0, "size": 1.0, "supportedOnFpga": 1}
 split = {"maxSizePerFPGA": 2.0, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [{"id": k, **node} for k in range(2)]}
 json.dump(split | {"edges": [{"sourceId": 0, "destId": 1, "cost": 0.5}]}, open("workload.json", "w"))
@@ -58,14 +56,13 @@ import tensorflow as tf
 tf.distribute.MirroredStrategy._collective_key_base += 100_000  # strategies of other tests have the first keys
 """,
     "views": """
-import placer, tensorflow as tf
+import placer
+from tests.helpers.graphs import layers
 
-images, labels = tf.ones([4, 8]), tf.ones([8, 4])
-step = placer.place(tf.matmul, images, labels)
-placement = step.placement
+placer.solve(layers(), "h100").save("plan.json")
 """,
 }
-"""Of a page: what its programs need that the page does not have."""
+"""Of a page: a program that writes the files that its own programs read. It gives them no names: who copies them has none."""
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "```python" in page.read_text() and page.stem not in RUN_ELSEWHERE]
 
 
@@ -77,8 +74,9 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
     program = re.sub(r"placer\.cluster\(.*?\)", '"cluster.toml"', program)  # its workers are not there
     # TensorFlow has started already, so devices cannot be divided any more.
     program = re.sub(r"^tf\.config\.set_logical_device_configuration\(.*\n", "", program, flags=re.MULTILINE)
-    (tmp_path / "page.py").write_text(f"{BEFORE.get(page.stem, '')}\n{program}")
-    runpy.run_path("page.py")
+    for name, source in (("before.py", BEFORE.get(page.stem, "")), ("page.py", program)):
+        Path(name).write_text(source)
+        runpy.run_path(name)
 
 
 def test_messages_that_the_page_of_questions_explains_are_raised_by_the_package_in_a_test() -> None:
@@ -134,6 +132,15 @@ def test_check_does_not_compare_given_sizes_with_assumed_ones(tmp_path: Path, ca
     placer.build_graph(tf.tanh, batch, devices="h100").save(target)
     assert main(["check", saved, target]) == 2
     assert "assumes nothing, so their step times cannot be compared" in capsys.readouterr().err
+
+
+def test_check_does_not_compare_plans_for_different_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, machine = str(tmp_path / "plan.json"), tmp_path / "mine.toml"
+    machine.write_text(placer.load_machine("h100").to_toml().replace('"h100"', '"mine"', 1))
+    assert main(["solve", "shipped:detector", "--devices", str(machine), "--out", saved]) == 0
+    assert main(["check", saved, "shipped:detector"]) == 2
+    assert "is for the machine 'mine'" in capsys.readouterr().err
+    assert main(["check", saved, "shipped:detector", "--devices", str(machine)]) == 0
 
 
 def test_check_of_a_folder_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

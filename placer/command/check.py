@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.command.arguments import add_option_flags, add_target, load_plan, options_given
+from placer.common.escaping import printable
 from placer.common.units import format_ns
 from placer.errors import OptionError, WorsePlanError
 from placer.verbs.read_target import of_plan, read_target
@@ -43,6 +44,11 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
             "give the sizes and rounds that the saved plan was made with, such as --sizes x=128."
         )
     new = solve(graph, options=replace(options, **given))
+    if new.machine != saved.machine and not args.devices:
+        raise OptionError(
+            f"{args.plan} is for the machine {printable(saved.machine)!r}, and the new plan for {printable(new.machine)!r}, so "
+            "their step times cannot be compared: give --devices, with the file that describes the machine of the saved plan."
+        )
     difference = saved.diff(new)
     change = new.step_time_ns / saved.step_time_ns - 1
     text = (

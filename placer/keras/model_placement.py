@@ -29,7 +29,10 @@ class ModelPlacement:
         return f"<placement of {self._model!r}>"
 
     def __str__(self) -> str:
-        none = f"{self._model} has no plan yet: fit, evaluate or predict makes one where there are several devices."
+        none = (
+            f"{self._model} has no plan yet: fit, evaluate or predict makes one where there are several devices. "
+            'With placer.keras.optimize(model, devices="h100") it is for a machine with a GPU.'
+        )
         return "\n\n".join(filter(None, map(self._shown, STEPS))) or none
 
     def _repr_html_(self) -> Html:

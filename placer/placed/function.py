@@ -12,12 +12,12 @@ from dataclasses import replace
 from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from cost_models.machines import task_of
 from placer.common.escaping import brief
 from placer.common.suggestions import did_you_mean
 from placer.errors import OptionError, PlanError, TraceError
 from placer.options import Options
 from placer.placed.background import BackgroundPlanning
+from placer.placed.lost_workers import naming_lost_workers, tasks_of
 from placer.placed.many_plans import warn_of_many_plans
 from placer.placed.signatures import Signatures
 from placer.placed.tf_function import TfFunction
@@ -115,8 +115,6 @@ class PlacedFunction(TfFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._tasks:
             return self._call(*args, **kwargs)
-        from placer.placed.lost_workers import naming_lost_workers
-
         with naming_lost_workers(self.__name__, self._tasks):
             return self._call(*args, **kwargs)
 
@@ -168,7 +166,7 @@ class PlacedFunction(TfFunction):
     @functools.cached_property
     def _tasks(self) -> frozenset[str]:
         """The tasks of a cluster among the devices that are planned for."""
-        return frozenset(map(task_of, self.signatures.planned_devices)) - {""}
+        return tasks_of(self.signatures)
 
     @functools.cached_property
     def _parameters(self) -> inspect.Signature | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import DeviceError, PlacerError, PlanError, RewriteError
 from placer.graph.requested_devices import has_requested_devices
 from placer.graph.seen import Seen
+from placer.placed.lost_workers import names_lost_workers
 from placer.placed.recall import is_recalled
 from placer.placed.signature import Prepared, Signature
 from placer.placed.signatures import Signatures
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from placer.tf.trace.tracing import Trace
 
 
+@names_lost_workers
 def learn(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any], keep_state: bool = False) -> Seen:
     """Runs one call of the plain function, unplaced, and notes what the run had. The next plan of the signature uses it.
 

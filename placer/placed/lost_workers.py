@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from cost_models.machines import task_of
 from placer.errors import WorkerError
+
+if TYPE_CHECKING:
+    from placer.placed.signatures import Signatures
+
+S = TypeVar("S", bound="Signatures")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def tasks_of(signatures: Signatures) -> frozenset[str]:
+    """The tasks of a cluster among the devices that signatures are planned for."""
+    return frozenset(map(task_of, signatures.planned_devices)) - {""}
+
+
+def names_lost_workers(run: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A function that runs calls of the signatures that are its first argument, and names lost workers; see below."""
+
+    @functools.wraps(run)
+    def named(signatures: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with naming_lost_workers(signatures.name, tasks_of(signatures)):
+            return run(signatures, *args, **kwargs)
+
+    return named
 
 
 @contextmanager
@@ -19,6 +45,9 @@ def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]
         function: the name of the placed function that the block calls.
         tasks: of the devices that it is planned for.
     """
+    if not tasks:
+        yield
+        return
     from placer.tf import connecting
 
     if connecting.lost and (failures := connecting.failures(tasks)):

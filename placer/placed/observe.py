@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from placer.placed.lost_workers import names_lost_workers
 from placer.placed.signature import Prepared
 from placer.placed.signatures import Signatures
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from placer.tf.run.observing import Observation
 
 
+@names_lost_workers
 def observe(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
     """Makes one real call and compares the device of each op with the plan.
 
@@ -31,6 +33,7 @@ def observe(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], k
     return _with_compiled_callers(observation, signatures)
 
 
+@names_lost_workers
 def observe_gradient(signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Observation:
     """Like `observe`, of a call under a tape and the gradient of all its results, by the plan for both."""
     from placer.tf.run.observing import observe_call, with_gradient

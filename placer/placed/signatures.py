@@ -16,6 +16,7 @@ from placer.errors import MoveError, RewriteError
 from placer.graph.seen import Seen
 from placer.options import Options
 from placer.placed import memory
+from placer.placed.lost_workers import names_lost_workers
 from placer.placed.present_devices import check_devices
 from placer.placed.race.begin import begin
 from placer.placed.race.moved_plans import moved_by_prediction, with_moved_variables
@@ -151,6 +152,7 @@ class Signatures:
         finally:
             deferred.create()  # variables that no plan places
 
+    @names_lost_workers
     def plan_and_create(self, deferred: Deferred, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prepared:
         """Plans a call, then creates variables where the plan has them: deferred ones, and those that the first trace makes."""
         from placer.tf.devices import full_names

@@ -16,6 +16,7 @@ from placer.graph.seen import Seen
 from placer.options import check_choice
 from placer.placed.compiled_candidates import CompiledCandidates
 from placer.placed.contest import Contest, Entrant
+from placer.placed.lost_workers import names_lost_workers
 from placer.placed.memory import remember
 from placer.placed.present_devices import check_devices
 from placer.placed.race.begin import decided
@@ -48,6 +49,7 @@ Compile = Literal["try", "off"]
 SideEffects = Literal["refuse", "allow"]
 
 
+@names_lost_workers
 def tune(
     signatures: Signatures,
     args: tuple[Any, ...],

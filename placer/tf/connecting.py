@@ -51,9 +51,9 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
         addresses: host and port by task.
 
     Raises:
-        DeviceError: a worker does not answer within `ANSWER_S`.
+        DeviceError: a worker does not answer within `ANSWER_S`, or two addresses are of one worker.
     """
-    return {
+    found = {
         task: Worker(
             addresses[task],
             {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices},
@@ -61,6 +61,11 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
         )
         for task, devices in devices_of_workers(addresses, ANSWER_S).items()
     }
+    first: dict[int, str] = {}
+    for task, worker in found.items():
+        if (other := first.setdefault(worker.incarnation, task)) != task:
+            raise DeviceError(f"{other} at {addresses[other]} and {task} at {worker.address} are one worker: name it once.")
+    return found
 
 
 def connect(workers: Iterable[Worker]) -> None:
@@ -110,12 +115,17 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
     return found
 
 
+def do_all_answer() -> bool:
+    """Whether all workers answer; True without any."""
+    return not failures(_by_task())
+
+
 def check_all_answer() -> None:
     """Raises WorkerError if a worker does not answer.
 
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
-    if lost and (found := failures(_by_task())):
+    if found := failures(_by_task()):
         raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 

@@ -75,7 +75,7 @@ def local_machine(planned_bytes: Mapping[str, int] | None = None) -> Machine:
         gpus=[(model, memory_bytes[f"GPU:{i}"]) for i, model in enumerate(models)],
         cores=usable_cores(),
         host_bytes=host_bytes(),
-        host_model=_processor(),
+        host_model=processor(),
         threads_per_core=threads_per_core(),
         core_cache_bytes=core_cache_bytes(),
     )
@@ -200,7 +200,7 @@ def _links(shipped: Machine, other: Device, gpu: Device) -> list[Link]:
     return [replace(link, src=src.name, dst=dst.name) for src, dst, link in links if link is not None]
 
 
-def _processor() -> str:
+def processor() -> str:
     """The name of the processor; the architecture if it has no name."""
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text()

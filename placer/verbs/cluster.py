@@ -47,6 +47,8 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
         found = ask(_by_task(_checked(workers)))
         connect(found.values())
         return _machine_of(found.values())
+    if not isinstance(description, str | os.PathLike):
+        raise OptionError(f'{description!r} is no path of a cluster\'s file; give addresses as workers=["host1:2222"].')
     try:
         described = load_cluster(description)
     except MachineError as error:
@@ -63,7 +65,7 @@ def _by_task(addresses: Sequence[str]) -> dict[str, str]:
 
 def _checked(workers: Sequence[str]) -> Sequence[str]:
     """The addresses. Raises OptionError if one is none or is given twice."""
-    if isinstance(workers, str) or not all(isinstance(address, str) for address in workers):
+    if not isinstance(workers, list | tuple) or not all(isinstance(address, str) for address in workers):
         raise OptionError(f'workers={workers!r} is no list of addresses: give one such as ["host1:2222", "host2:2222"].')
     for k, address in enumerate(workers):
         if reason := misread_address(address):
@@ -90,7 +92,7 @@ def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
 
 def _machine_of(workers: Collection[Worker]) -> Machine:
     """The machine of this process and of workers, on hosts like this one."""
-    from placer.tf.devices import local_machine, machine_of
+    from placer.tf.devices import local_machine, machine_of, processor
 
     client = local_machine()
     host = client.device("CPU:0")
@@ -100,6 +102,7 @@ def _machine_of(workers: Collection[Worker]) -> Machine:
             gpus=[described for name, described in worker.devices.items() if name.startswith("GPU")],
             cores=host.cores,
             host_bytes=host.memory_bytes,
+            host_model=processor(),
             threads_per_core=host.threads_per_core,
             core_cache_bytes=host.core_cache_bytes,
         )

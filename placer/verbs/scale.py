@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import networkx as nx
@@ -90,7 +91,7 @@ def scale(
     graph: OpGraph,
     machine: Machine | str | None = None,
     *,
-    gpus: Sequence[int] = GPUS,
+    gpus: Iterable[int] | int = GPUS,
     gpus_per_host: int = 8,
     network: Network | None = None,
     **options: Any,
@@ -104,30 +105,37 @@ def scale(
     Args:
         graph: a training step: the variables that it updates and from which its results are computed have gradients.
         machine: the devices of one replica, as for `solve`. If it has several GPUs, a replica uses all of them.
-        gpus: numbers of GPUs, from 1 to 1,024, each a multiple of those of a replica.
+        gpus: numbers of GPUs, or one, from 1 to 1,024, each a multiple of those of a replica.
         gpus_per_host: how many GPUs a host has.
         network: the links between hosts; by default those of 10 Gbit Ethernet.
         **options: fields of `Options` as keywords.
 
     Raises:
-        OptionError: a number that cannot be used; the machine has no GPU; or the graph updates no variable. Also as for `solve`.
+        OptionError: a number that cannot be used; the machine has no GPU; or the graph updates no variable. Also
+            as for `solve`.
     """
+    numbers = [_whole("gpus", n) for n in (gpus if isinstance(gpus, Iterable) else (gpus,))]
+    if not numbers:
+        raise OptionError("gpus is empty: give numbers of GPUs, such as [8, 64].")
+    if not isinstance(network, Network | None):
+        raise OptionError(f"network={network!r} must be a cost_models.network.Network.")
+    gpus_per_host = _whole("gpus_per_host", gpus_per_host)
     planned = solved(graph, machine, **options)
     target = planned.machine
     per_replica = sum(device.kind == "GPU" for device in target.devices)
     if not per_replica:
         raise OptionError(f"{target.name!r} has no GPU: give a machine for one replica, such as devices='h100'.")
-    if gpus_per_host < 1 or gpus_per_host % per_replica:
+    if gpus_per_host % per_replica:
         raise OptionError(f"gpus_per_host={gpus_per_host} must be a multiple of the {per_replica} GPUs of a replica.")
-    if bad := [n for n in gpus if not (0 < n <= MAX_GPUS) or n % per_replica]:
-        raise OptionError(f"gpus={bad[0]} must be from 1 to {MAX_GPUS}, and a multiple of the {per_replica} GPUs of a replica.")
+    if bad := [n for n in numbers if n % per_replica]:
+        raise OptionError(f"gpus={bad[0]} must be a multiple of the {per_replica} GPUs of a replica.")
     whole, rows = exchanged_bytes(graph)
     if not whole + rows:
         raise OptionError(f"{graph.name!r} updates no variable from which a result is computed: give a training step.")
     inside, origin = _inside(target)
     between = network or Network()
     steps = tuple(
-        _scaled(planned.placement.step_time_ns, n, per_replica, gpus_per_host, whole, rows, inside, between) for n in gpus
+        _scaled(planned.placement.step_time_ns, n, per_replica, gpus_per_host, whole, rows, inside, between) for n in numbers
     )
     of_machine = "data sheets" if target.from_data_sheets else target.provenance or target.name
     alone = format_ns(planned.placement.step_time_ns)
@@ -139,6 +147,13 @@ def scale(
         f"{gpus_per_host} GPUs a host: assumed; sums of gradients take no time: assumed",
     )
     return Scaling(planned.placement, whole, rows, steps, constants)
+
+
+def _whole(name: str, value: Any) -> int:
+    """An argument as a number of GPUs. Raises OptionError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 < int(value) <= MAX_GPUS:
+        raise OptionError(f"{name}={value!r} must be a whole number from 1 to {MAX_GPUS}.")
+    return int(value)
 
 
 def exchanged_bytes(graph: OpGraph) -> tuple[int, int]:

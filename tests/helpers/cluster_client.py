@@ -14,6 +14,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ import pytest
 import tensorflow as tf
 
 import placer
+from cost_models.calibrations import save_calibration
 from cost_models.machine_files import load_machine
 from placer.common.device_spec import parse
 from placer.tf import connecting
+from placer.tf.devices import local_machine
 from tests.helpers.workers import machine_file
 
 SCENARIOS: dict[str, Callable[[list[str]], None]] = {}
@@ -67,6 +70,8 @@ def a_function_is_planned_before_and_called_after(addresses: list[str]) -> None:
         step(x)
     with pytest.raises(placer.DeviceError, match=r"worker:1 at 127.0.0.1:1 does not answer as a worker"):
         placer.cluster(workers=[addresses[0], "127.0.0.1:1"])
+    with pytest.raises(placer.DeviceError, match=r"worker:0 at .* and worker:1 at localhost:\d+ are one worker"):
+        placer.cluster(workers=[addresses[0], addresses[0].replace("127.0.0.1", "localhost")])
     with pytest.raises(placer.DeviceError, match=r"worker:0 at .* has no CPU:1, which 'cluster' gives it; it has CPU:0"):
         placer.cluster(described(addresses, (2, 2)))
     before = weights.numpy()
@@ -242,6 +247,17 @@ def small_functions_stay_with_the_client(addresses: list[str]) -> None:
         placed(tf.ones([32, 64]))
         assert {op.device for op in placed.placement.ops.values()} == {"CPU:0"}
     assert weights.device == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@scenario
+def workers_named_by_address_have_the_constants_that_were_measured_on_this_host(addresses: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_CACHE", folder)
+        here = local_machine()
+        slow = replace(here.device("CPU:0"), dispatch_ns=123_456)
+        save_calibration(replace(here, devices=(slow,)))
+        for device in placer.cluster(workers=addresses).devices:
+            assert replace(device, name="CPU:0", call_ns=0) == slow  # a call with an op on a worker takes longer
 
 
 @scenario

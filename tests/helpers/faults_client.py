@@ -20,6 +20,7 @@ import tensorflow as tf
 
 import placer
 from placer.tf import connecting
+from tests.helpers.machines import cpus
 from tests.helpers.workers import address_of, begun
 
 WITHIN_S = 30.0
@@ -86,8 +87,19 @@ def a_worker_dies_before_a_step(workers: Workers) -> None:
     step = workers.step()
     np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
     workers.kill()
-    fails(lambda: step(X), "does not answer")
-    fails(lambda: step(X), "does not answer")  # again
+    with pytest.raises(placer.WorkerError, match="cannot be observed while worker:1"):
+        step.observe(X)  # TensorFlow would wait for ever
+    assert placer.place(lambda x: tf.sin(x @ x), devices=cpus(1)).tune(tf.ones([2, 2]), budget_s=1.0)  # no part of it is there
+    for call in (step, step, step.learn, lambda x: step.tune(x, budget_s=1.0, side_effects="allow")):
+        fails(lambda call=call: call(X), "does not answer")
+
+    def build() -> Any:
+        far = tf.Variable(X, name="far")
+        return lambda x: x * far
+
+    made = {"devices": workers.machine, "pins": {"far": FAR}, "race": "off"}
+    with pytest.raises(placer.WorkerError, match="failed: worker:1 at"):
+        placer.plan_then_create(build, [X], **made)
     np.testing.assert_allclose(tf.function(tf.sin)(X), np.sin(X), rtol=1e-6)
     workers.start_again()
     fails(lambda: step(X), "was started again; what it held is lost")

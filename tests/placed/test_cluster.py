@@ -42,7 +42,8 @@ def test_of_several_processes(failures: dict[str, str], scenario: str) -> None:
     [
         ({}, "give one of the two"),
         ({"description": "cluster.toml", "workers": ["a:1"]}, "give one of the two"),
-        ({"workers": "a:1"}, "no list of addresses"),
+        *(({"workers": workers}, "no list of addresses") for workers in ("a:1", 3, {"a:1"}, iter(["a:1"]), [None])),
+        *(({"description": given}, "no path") for given in (3, ["a:1"], placer.load_machine("cpu2"))),
         ({"workers": ["a:1", "b"]}, r"workers\[1\]: address 'b' must be a host and a port"),
         ({"workers": ["a:1", "a:1"]}, r"workers\[1\]: address 'a:1' is that of workers\[0\]"),
     ],

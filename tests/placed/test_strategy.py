@@ -120,3 +120,17 @@ def test_a_gradient_that_is_taken_outside_of_the_replicas() -> None:
     for run in (gradient, tf.function(gradient)):
         placed = placer.place(replica, devices=two_cpus(), solver=RandomLegal(0))
         np.testing.assert_allclose(run(placed), want, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*relaxed")
+def test_an_imported_graph_that_asks_for_a_device_that_is_not_here() -> None:
+    strategy = mirrored("CPU:1", "CPU:0")
+    imported = tf.function(lambda x: tf.sin(x @ x)).get_concrete_function(X).graph.as_graph_def()
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("GPU:7"):
+            return tf.graph_util.import_graph_def(imported, {"x:0": x}, ["Sin:0"], name="imported")[0]
+
+    placed = placer.place(replica, devices=two_cpus(), solver=RandomLegal(0))
+    for result in strategy.experimental_local_results(strategy.run(placed, (X,))):
+        np.testing.assert_allclose(result, tf.sin(X @ X), rtol=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,12 +81,28 @@ def test_one_gpu_is_the_plan_and_more_take_longer_on_a_slower_network() -> None:
         ("attention_training", "2xh100", {"gpus": [3]}, "multiple of the 2 GPUs"),
         ("attention_training", "h100", {"gpus": [2048]}, "from 1 to 1024"),
         ("attention_training", "2xh100", {"gpus_per_host": 5}, "multiple of the 2 GPUs"),
+        ("attention_training", "h100", {"gpus": []}, "gpus is empty"),
+        *(
+            ("attention_training", "h100", {name: value}, f"{name}=.* must be a")
+            for name, values in {
+                "gpus": ("8", 8.0, None, [True], [2.0], ["2"], [0]),
+                "gpus_per_host": (0, "8", 8.0, None, True),
+                "network": ("fast", {"latency_us": 1}),
+            }.items()
+            for value in values
+        ),
         ("detector", "h100", {}, "give a training step"),
     ],
 )
 def test_what_cannot_be_scaled(graph: str, machine: str, numbers: dict[str, object], message: str) -> None:
     with pytest.raises(placer.OptionError, match=message):
         placer.scale(shipped(graph), machine, solver="tf_default", **numbers)
+
+
+def test_numbers_may_come_one_by_one() -> None:
+    graph = shipped("attention_training")
+    for gpus in (iter([8]), range(8, 9), np.array([8]), 8):
+        assert [row.gpus for row in placer.scale(graph, "h100", gpus=gpus, solver="tf_default").rows] == [8]
 
 
 def test_the_page_has_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:

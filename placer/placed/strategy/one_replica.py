@@ -101,7 +101,8 @@ class OneReplica:
             if op.group in of_group:
                 fixed[op.name] = of_group[op.group]
             elif op.name not in fixed and op.requested_device and self._is_shared(op):
-                fixed[op.name] = device_with_kernel(op.requested_device, op.kernels)
+                device = device_with_kernel(op.requested_device, op.kernels)
+                fixed[op.name] = device if device in self._all.process_devices else HOST  # as by soft placement
         return fixed
 
     def _is_shared(self, op: OpNode) -> bool:

@@ -95,6 +95,7 @@ def observe_call(call: Callable[[], Any], placement_of: Callable[[], Placement],
         tf.nest.map_structure(
             lambda t: t.numpy() if hasattr(t, "numpy") and t.dtype not in (tf.resource, tf.variant) else t, outputs
         )
+        check_all_answer()
     placement = placement_of()
     graph, planned = placement.graph, {name: plan.device for name, plan in placement.ops.items()}
     ran: dict[str, str] = {}
