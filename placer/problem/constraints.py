@@ -106,7 +106,7 @@ class _Constrainer:
         self._scopes(decided)
         self._effects()
         rows = {mask: [mask >> d & 1 == 1 for d in range(len(self.names))] for mask in set(self.mask)}
-        allowed = np.array([rows[mask] for mask in self.mask])
+        allowed = np.array([rows[mask] for mask in self.mask], np.bool_).reshape(len(self.mask), len(self.names))
         return Constraints(
             np.array(self.unit, np.int64),
             allowed,
