@@ -43,8 +43,7 @@ def test_a_shipped_graph_is_small_and_a_problem_with_everything_that_is_special_
 
 @pytest.mark.parametrize("name", shipped_graphs())
 def test_a_graph_costs_the_same_as_a_target_and_as_an_object(name: str) -> None:
-    small = len(shipped_graph(name)) < 1_000
-    for machine in shipped_machines() if small else ["h100", "2xh100"]:
+    for machine in shipped_machines():
         given = {"devices": machine}
         assert fingerprint(problem_of(f"shipped:{name}", given)) == fingerprint(problem_of(shipped_graph(name), given))
 

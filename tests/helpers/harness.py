@@ -143,10 +143,7 @@ def has_kernels_where_it_is_sent(program: Program, machine: str) -> None:
 
 
 def runs_alike(
-    build: Builder,
-    solvers: Sequence[Solver | str] = SPLITS,
-    accept: Callable[[dict[str, Any]], None] = lambda expected: None,
-    observe: bool = True,
+    build: Builder, solvers: Sequence[Solver | str] = SPLITS, accept: Callable[[dict[str, Any]], None] = lambda expected: None
 ) -> list[PlacedFunction]:
     """Placed on two devices with soft placement off, it does what the plain function does, where the plan says; so does the
     plain function afterwards. Returns the placed functions, one for each solver.
@@ -155,7 +152,6 @@ def runs_alike(
         build: the program.
         solvers: of the plans.
         accept: called with the behaviour of the plain function; raises where that leaves nothing to compare.
-        observe: whether one more call, which is made anyway, compares the device that each op ran on.
     """
     reference = build()
     plain = traceable(reference.fn)
@@ -172,10 +168,7 @@ def runs_alike(
         label = f"placed by {solver}"
         with soft_placement(False):
             compare(label, expected, behaviour(program, placed), program)
-            if observe:
-                observes_as_planned(label, program, placed, raises)
-            else:
-                outcome(program, placed)
+            observes_as_planned(label, program, placed, raises)
         after = node_defs(plain, program) if before else {}
         for name in before | after:
             assert after.get(name) == before.get(name), f"{label}: placing changed {name} of the plain function"
