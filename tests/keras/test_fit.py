@@ -407,7 +407,10 @@ def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.Monke
     monkeypatch.setattr("placer.tf.devices.process_devices", lambda: ("CPU:0",))
     model = placer.keras.optimize(dense())
     model.fit(X, Y, verbose=0)
-    assert "has no plan yet: fit, evaluate or predict makes one where there are several devices. With" in str(model.placement)
+    assert str(model.placement) == (
+        f"{model.name} has no plan yet: fit, evaluate or predict makes one where there are several devices. "
+        'With placer.keras.optimize(model, devices="h100") it is for a machine with a GPU.'
+    )
     assert not isinstance(model.train_function, step_race.StepRace)
 
 
