@@ -68,12 +68,13 @@ def errors_of_workers_at_once() -> Iterator[None]:
     eager op by itself, and raise its error. With TensorFlow's stream of ops, a write to a variable of a worker that died seems to
     succeed, and a read waits for the next op.
     """
-    asked_for = {"GRPC_FAIL_FAST": "true", "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "false"}
-    defaults = {"GRPC_FAIL_FAST": "use_caller", "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "true"}
     # Threads of TensorFlow read the environment meanwhile. A variable that is never removed can be changed safely.
-    before = {name: os.environ.get(name, default) for name, default in defaults.items()}
-    os.environ.update(asked_for)
+    fail_fast = os.environ.get("GRPC_FAIL_FAST", "use_caller")
+    streams_ops = os.environ.get("TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE", "true")
+    os.environ["GRPC_FAIL_FAST"] = "true"
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "false"
     try:
         yield
     finally:
-        os.environ.update(before)
+        os.environ["GRPC_FAIL_FAST"] = fail_fast
+        os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = streams_ops
