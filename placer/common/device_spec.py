@@ -81,7 +81,7 @@ def set_own_task(text: str) -> None:
     Args:
         text: such as "/job:worker/replica:0/task:1". Until this is called, it is "/job:localhost/replica:0/task:0".
     """
-    global _own_task
+    global _own_task  # noqa: PLW0603
     _own_task = parse(text)
 
 

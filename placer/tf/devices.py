@@ -47,7 +47,7 @@ def connected_devices() -> tuple[str, ...]:
 
 
 def full_name(device: str) -> str:
-    """The runtime's name of a device: "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0", if it is no task of a cluster."""
+    """The runtime's name of a device: such as "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
     return parse(device).full
 
 

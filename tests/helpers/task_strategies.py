@@ -75,7 +75,8 @@ def multi_worker() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CollectiveAllReduceExtended, "_initialize_local_devices", lambda _, __, task: ((f"{task}/device:CPU:1",), "CPU"))
+        where = ("_initialize_local_devices", lambda _, __, task: ((f"{task}/device:CPU:1",), "CPU"))
+        patch.setattr(CollectiveAllReduceExtended, *where)
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
     number = strategy.cluster_resolver.task_id
@@ -84,7 +85,7 @@ def multi_worker() -> None:
         return keras.optimizers.SGD(0.1, momentum=0.9)
 
     plain, _ = train(strategy, momentum, tf.function, in_function=False)
-    options: dict[str, Any] = {"devices": two_cpus(), "solver": RandomLegal(number)}  # workers with other plans do not wait for ever
+    options: dict[str, Any] = {"devices": two_cpus(), "solver": RandomLegal(number)}  # the two workers have other plans
     placed, step = train(strategy, momentum, lambda fn: placer.place(fn, **options), in_function=False)
     for have, want in zip(placed, plain, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
