@@ -8,7 +8,7 @@ from tests.helpers.task_strategies import cluster_of, processes
 
 
 def test_steps_of_two_workers_equal_the_plain_ones_and_run_by_one_plan() -> None:
-    """The workers sum over both by collective ops over gRPC. Plans of a random solver differ, and those of one solver are equal."""
+    """The workers sum over both by collective ops over gRPC. By a random solver, they run by plans that differ."""
     with processes("multi_worker", cluster_of(worker=2), ("worker",)) as workers:
         first, second = (json.loads(worker.communicate(timeout=200)[0].splitlines()[-1]) for worker in workers)
     assert first == second
