@@ -102,6 +102,8 @@ def multi_worker() -> None:
     planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (tf.ones([4, 4]),)))
     assert ran == planned
     assert parse(f"/job:worker/task:{number}/device:CPU:1").short == "CPU:1"  # so these are its own devices
+    with strategy.scope(), pytest.raises(placer.PlanError, match="each would have its own verdict"):
+        placed.tune(tf.ones([4, 4]))
     plan = {name: op.device for name, op in placed.placement.ops.items()}
     print(json.dumps({"ran": ran, "plan": plan, "note": placed.placement.notes[0]}))
 
