@@ -45,13 +45,10 @@ class _Tables:
         edges = [range(0)] * len(table.op)
         for e in np.flatnonzero(np.diff(table.message, prepend=-1)).tolist():
             edges[table.message[e]] = range(e, table.message_end_list[e])
-        unit = problem.ops.unit
-        pairs = np.unique(
-            np.concatenate([unit[table.producer], unit[table.consumer]]) * len(table.op) + np.append(table.message, table.message)
-        )
-        messages: list[list[int]] = [[] for _ in range(problem.num_units)]
-        for pair in pairs.tolist():
-            messages[pair // len(table.op)].append(pair % len(table.op))
+        ends = problem.ops.unit[np.append(table.producer, table.consumer)]
+        pairs = np.unique(ends * len(table.op) + np.tile(table.message, 2))
+        first = np.searchsorted(pairs, np.arange(1, problem.num_units) * len(table.op))
+        messages = [(part % len(table.op)).tolist() for part in np.split(pairs, first)]
         return cls(
             by_op=[tuple(column.tolist() for column in columns) for columns in on_device],
             ops=grouped(problem.ops.unit, problem.num_units),

@@ -138,8 +138,8 @@ class Simulator:
         if not len(allowed):
             return problem.devices.call_overhead_ns
         forced = allowed[allowed.sum(axis=1) == 1].any(axis=0)
-        slowest = problem.devices.call_ns[forced].max() if forced.any() else problem.devices.call_ns[allowed.any(axis=0)].min()
-        return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
+        least_ns = int(problem.devices.call_ns[allowed.any(axis=0)].min())
+        return self.call_of_ns(forced) if forced.any() else problem.devices.call_overhead_ns + least_ns
 
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
         """Starts the next ops, at most `limit` of them, and the copies that are ready before; all by default.
