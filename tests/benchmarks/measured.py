@@ -51,14 +51,15 @@ def page() -> str:
 
 
 def steps(folder: str) -> str:
-    """A row for each step that `bench_accuracy` recorded in a folder."""
-    rows = []
+    """A row for each step that `bench_accuracy` recorded in a folder with a plan. Ways that no step has are left out."""
+    found: dict[str, dict[str, float]] = {}
     for path in sorted((DATA / folder).glob("*.json")):
         cases = json.loads(path.read_text()).get("cases", {})
-        ms = {way: median(cases[way]["rounds_ms"]) for way in STEPS if way in cases}
-        if "plan" in ms:
-            rows.append(f"{path.stem} | {times(ms, STEPS)} | {ms['default'] / ms['plan']:.2f}")
-    return table(f"step | {' | '.join(STEPS.values())} | default / plan", rows)
+        if "plan" in cases:
+            found[path.stem] = {way: median(cases[way]["rounds_ms"]) for way in STEPS if way in cases}
+    ways = [way for way in STEPS if any(way in ms for ms in found.values())]
+    rows = (f"{name} | {times(ms, ways)} | {ms['default'] / ms['plan']:.2f}" for name, ms in found.items())
+    return table(f"step | {' | '.join(STEPS[way] for way in ways)} | default / plan", rows)
 
 
 def fit() -> str:
