@@ -114,7 +114,11 @@ def left_out_of(machine: str) -> list[left_out.Outcome]:
 
 @pytest.mark.parametrize(
     ("machine", "count", "rank", "within", "low", "median", "high", "plans"),
-    [("H100", 142, 0.9835, 0.971, 1, 0.1215, 0.416, 0.1395), ("H200", 325, 0.98, 0.899, 11, 0.156, 0.4345, 0.221)],
+    [
+        ("H100", 142, 0.9835, 0.971, 1, 0.1215, 0.416, 0.1395),
+        ("H200", 325, 0.98, 0.899, 11, 0.156, 0.4345, 0.221),
+        ("H200, 32 cores", 30, 0.961, 0.934, 1, 0.197, 0.477, 0.266),
+    ],
 )
 def test_steps_without_their_own_measurements_are_predicted_no_worse_than_before(
     machine: str, count: int, rank: float, within: float, low: int, median: float, high: float, plans: float
