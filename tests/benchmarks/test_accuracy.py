@@ -171,7 +171,7 @@ def test_noise_is_what_equal_placements_differ_by() -> None:
             for case in record["cases"].values():
                 times.setdefault((case["graph"], case["devices"]), []).append(float(np.median(case["rounds_ms"])))
             differences += [abs(np.log(each[0] / each[1])) for each in times.values() if len(each) == 2]
-    assert len(differences) == 30
+    assert len(differences) == 32
     assert np.median(differences) / (0.6745 * 2**0.5) == pytest.approx(NOISE, abs=0.001)
 
 
