@@ -65,6 +65,12 @@ TERMS = (
         "Two replicas of a `MirroredStrategy` run on GPU:0 and GPU:1, both by the plan of the first.",
     ),
     Term(
+        "coordinator",
+        "The process that schedules functions under a `ParameterServerStrategy` of TensorFlow: workers run them, and parameter "
+        "servers hold the variables.",
+        "`coordinator.schedule(step, args=(batches,))` runs `step` on the next free worker.",
+    ),
+    Term(
         "snapshot",
         "The GPU kernels of a TensorFlow release, in a file that comes with placer. Plans use it where TensorFlow is built "
         "without GPU support.",
