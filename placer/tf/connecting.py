@@ -14,9 +14,10 @@ import tensorflow as tf
 from cost_models.cluster import JOB
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
-from placer.tf._private.runtime import connect_again, is_task
+from placer.tf._private.runtime import connect_again
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
+from placer.tf.devices import is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
