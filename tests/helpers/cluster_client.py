@@ -1,19 +1,16 @@
-"""The client of a cluster, in a process of its own: once connected, a process is no longer fit for other tests.
+"""The client of a cluster.
 
-`python -m tests.helpers.cluster_client ADDRESS ADDRESS` runs all scenarios and prints a line of JSON for each: its name, and what
-failed, "" if nothing did. The first worker has one CPU device, the second has two.
+`python -m tests.helpers.cluster_client ADDRESS ADDRESS` runs all scenarios. The first worker has one CPU device, the second has
+two.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 import tempfile
-import traceback
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +29,11 @@ from placer.common.device_spec import parse
 from placer.plan.doubt import doubt_of
 from placer.tf import connecting
 from placer.tf.devices import local_machine
+from tests.helpers.clients import Scenarios
 from tests.helpers.workers import machine_file
 
-SCENARIOS: dict[str, Callable[[list[str]], None]] = {}
+scenario = Scenarios[list[str]]()
 FAR, FARTHER = "worker:0/CPU:0", "worker:1/CPU:1"
-
-
-def scenario(run: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    SCENARIOS[run.__name__] = run
-    return run
 
 
 def described(addresses: list[str], devices: tuple[int, ...] = (1, 2)) -> Path:
@@ -365,14 +358,7 @@ def two_processes(addresses: list[str]) -> None:
 
 def main(addresses: list[str]) -> None:
     connecting.ANSWER_S = 3.0
-    for name, run in SCENARIOS.items():
-        tf.random.set_seed(0)
-        try:
-            run(addresses)
-            failure = ""
-        except BaseException:
-            failure = traceback.format_exc()
-        print(json.dumps([name, failure]), flush=True)
+    scenario.run_all(addresses)
     os._exit(0)  # without waiting for the servers
 
 

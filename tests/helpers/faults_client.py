@@ -1,15 +1,13 @@
-"""The client of a cluster whose workers die, hang and start again, in a process of its own.
+"""The client of a cluster whose workers die, hang and start again.
 
-`python -m tests.helpers.faults_client` starts two workers, runs all scenarios in order, and prints a line of JSON for each.
+`python -m tests.helpers.faults_client` starts two workers, and runs all scenarios in order.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
@@ -22,6 +20,7 @@ import tensorflow as tf
 import placer
 import placer.verbs.calibrate_network
 from placer.tf import connecting
+from tests.helpers.clients import Scenarios
 from tests.helpers.machines import cpus
 from tests.helpers.workers import address_of, begun
 
@@ -62,12 +61,7 @@ class Workers:
         address_of(self.processes[1])
 
 
-SCENARIOS: dict[str, Callable[[Workers], None]] = {}
-
-
-def scenario(run: Callable[[Workers], None]) -> Callable[[Workers], None]:
-    SCENARIOS[run.__name__] = run
-    return run
+scenario = Scenarios[Workers]()
 
 
 def fails(call: Callable[[], Any], why: str) -> None:
@@ -216,13 +210,7 @@ def main() -> None:
     connecting.ANSWER_S, connecting.WATCH_EVERY_S, connecting.LATE_S = 4.0, 1.0, 2.0
     workers = Workers()
     try:
-        for name, run in SCENARIOS.items():
-            try:
-                run(workers)
-                failure = ""
-            except BaseException:
-                failure = traceback.format_exc()
-            print(json.dumps([name, failure]), flush=True)
+        scenario.run_all(workers)
     finally:
         for process in workers.processes:
             process.kill()
