@@ -198,6 +198,7 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
     return changed(
         problem,
         devices_tasks=("", "", ""),  # the first CPU of a worker is the host of its second
+        **{f"devices_{name}": getattr(problem.devices, name)[first] for name in ("threads", "shares_cores", "call_ns", "wake_ns")},
         devices_memory_limit_bytes=problem.devices.memory_limit_bytes[first],
         ops_time_ns=problem.ops.time_ns[:, first],
         ops_dispatch_ns=problem.ops.dispatch_ns[:, first],

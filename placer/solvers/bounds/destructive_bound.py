@@ -1,0 +1,85 @@
+"""A lower bound on the step time by destructive improvement: shorter steps are proved to be impossible."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from placer.common.clock import TimeUpError, limit, now
+from placer.problem.memory import excess
+from placer.problem.problem import Assignment
+from placer.problem.schedule import Simulator
+from placer.solvers.answer import limits_can_bind
+from placer.solvers.bounds.schedule_program import ScheduleProgram
+from placer.solvers.bounds.time_windows import TimeWindows
+
+KLEIN = (
+    "R. Klein, A. Scholl, Computing lower bounds by destructive improvement: an application to resource-constrained project "
+    "scheduling, European Journal of Operational Research 112(2), 1999, doi:10.1016/S0377-2217(97)00442-6"
+)
+
+MAX_OPS = 1_000
+"""Up to this number of ops the programs are small enough."""
+MIN_STEP_SHARE = 0.005
+"""The search for the bound ends when it is known to this share of the step time."""
+TRIAL_SHARE = 0.4
+"""Share of the remaining time for each trial."""
+
+
+def destructive_bound_ns(simulator: Simulator, known_ns: int, limit_ns: int, *, seconds: float, seed: int = 0) -> int:
+    """A lower bound on the step time of the assignments that meet the memory limits, or `limit_ns` if that is shorter, in ns.
+
+    If a relaxation of the steps that are shorter than a time has no solution, the time is a bound (Klein, Scholl 1999). The
+    shorter the time, the fewer devices and times are left to each op. Times between the known bound and the limit are tried by
+    bisection.
+
+    Args:
+        known_ns: a bound to start from.
+        limit_ns: the step time of a known assignment.
+        seconds: the time limit.
+        seed: of the constraint programs.
+    """
+    low, high, ends = known_ns, limit_ns + 1, now() + seconds
+    with limit(seconds), suppress(TimeUpError):
+        while simulator.problem.num_ops <= MAX_OPS and low < limit_ns and high - low > MIN_STEP_SHARE * limit_ns and now() < ends:
+            trial = min(limit_ns, (low + high) // 2)
+            if high > limit_ns and 2 * MIN_STEP_SHARE * limit_ns > high - low:
+                trial = limit_ns
+            if _none_is_shorter(simulator, trial, TRIAL_SHARE * (ends - now()), seed):
+                low = trial
+            else:
+                high = trial
+    return low
+
+
+def _none_is_shorter(simulator: Simulator, step_ns: int, seconds: float, seed: int) -> bool:
+    """Whether it is proved that no step is shorter than `step_ns`."""
+    problem, ops_ns, ends = simulator.problem, _longest_ops_ns(simulator, step_ns), now() + seconds
+    windows = TimeWindows.of(simulator, ops_ns)
+    if not windows.allowed.any(axis=1).all():
+        return True
+    program = ScheduleProgram(Simulator(problem.with_allowed(windows.allowed)), windows, ops_ns)
+    limited = limits_can_bind(problem)
+    if limited:
+        for d in range(problem.num_devices):
+            program.limit_where_exceeded(
+                Assignment(np.where(problem.units.allowed[:, d], d, problem.units.allowed.argmax(axis=1)))
+            )
+    while True:
+        possible, assignment = program.solve(max(0.0, ends - now()), seed)
+        if assignment is None or not limited or not excess(problem, assignment).any():
+            return not possible
+        program.limit_where_exceeded(assignment)
+
+
+def _longest_ops_ns(simulator: Simulator, step_ns: int) -> int:
+    """The longest time of all ops in a step shorter than `step_ns`."""
+    low, high = -1, step_ns
+    while high - low > 1:
+        middle = (low + high) // 2
+        if simulator.whole_ns(middle, simulator.least_call_ns) < step_ns:
+            low = middle
+        else:
+            high = middle
+    return low
