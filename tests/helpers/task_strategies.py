@@ -13,10 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
+import pytest
 import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 import placer
+from placer.common.device_spec import parse
+from tests.helpers.harness import RandomLegal
+from tests.helpers.machines import two_cpus
+from tests.helpers.replicas import devices_that_ran, train, train_around
 
 Cluster = dict[str, list[str]]
 
@@ -64,25 +71,41 @@ def _compare(results: Callable[[Callable[[Any], Any]], list[Any]]) -> None:
 
 
 def multi_worker() -> None:
-    """One worker: a step of a plain and of a placed function of a replica, which updates a variable and sums over the workers."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    """One of two workers, whose replica has a device beside the host, as if that were a GPU. Prints its plan and what failed."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with pytest.MonkeyPatch.context() as patch:
+        where = ("_initialize_local_devices", lambda _, __, task: ((f"{task}/device:CPU:1",), "CPU"))
+        patch.setattr(CollectiveAllReduceExtended, *where)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
-    x = tf.fill([4, 4], 0.1 * (1 + strategy.cluster_resolver.task_id))
+    number = strategy.cluster_resolver.task_id
 
-    def results(place: Any) -> list[Any]:
-        with strategy.scope():
-            weights = tf.Variable(tf.eye(4), aggregation=tf.VariableAggregation.SUM)
+    def momentum() -> Any:
+        return keras.optimizers.SGD(0.1, momentum=0.9)
 
-        def replica(x: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.sin(tf.matmul(x, weights)))
-            weights.assign_sub(0.1 * tape.gradient(loss, weights))
-            return tf.distribute.get_replica_context().all_reduce("SUM", loss)
+    plain, _ = train(strategy, momentum, tf.function, in_function=False)
+    options: dict[str, Any] = {"devices": two_cpus(), "solver": RandomLegal(number)}  # the two workers have other plans
+    placed, step = train(strategy, momentum, lambda fn: placer.place(fn, **options), in_function=False)
+    for have, want in zip(placed, plain, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    assert {op.device for op in step.placement.ops.values()} == {"CPU:0", "CPU:1"}
+    around = [train_around(strategy, place) for place in (tf.function, lambda fn: placer.place(fn, **options))]
+    for have, want in zip(*around, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
-        fn = place(replica)
-        return [strategy.run(fn, (x,)).numpy(), weights.numpy()]
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        y = tf.sin(tf.matmul(x, x))
+        return tf.cos(y) * tf.distribute.get_replica_context().all_reduce("SUM", tf.reduce_sum(tf.tanh(y)))
 
-    _compare(results)
+    placed = placer.place(replica, pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
+    planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (tf.ones([4, 4]),)))
+    assert ran == planned
+    assert parse(f"/job:worker/task:{number}/device:CPU:1").short == "CPU:1"  # so these are its own devices
+    with strategy.scope(), pytest.raises(placer.PlanError, match="each would have its own verdict"):
+        placed.tune(tf.ones([4, 4]))
+    plan = {name: op.device for name, op in placed.placement.ops.items()}
+    print(json.dumps({"ran": ran, "plan": plan, "note": placed.placement.notes[0]}))
 
 
 def parameter_server() -> None:

@@ -15,17 +15,8 @@ import tensorflow as tf
 
 import placer
 from tests.helpers.machines import two_cpus
-from tests.helpers.task_strategies import cluster_of, processes
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_step_of_two_workers_equals_the_plain_one() -> None:
-    """Each worker sums over both, through TensorFlow's collective ops over gRPC."""
-    with processes("multi_worker", cluster_of(worker=2), ("worker",)) as workers:
-        for worker in workers:
-            (said,) = json.loads(worker.communicate(timeout=200)[0])
-            assert "each worker of a MultiWorkerMirroredStrategy would make a plan of its own" in said
 
 
 def test_functions_that_a_coordinator_schedules_equal_the_plain_ones() -> None:
