@@ -21,9 +21,11 @@ KLEIN = (
 
 MAX_OPS = 1_000
 """Up to this number of ops the programs are small enough."""
-MIN_STEP_SHARE = 0.005
-"""The search for the bound ends when it is known to this share of the step time."""
-TRIAL_SHARE = 0.4
+REL_TOL = 0.005
+"""The search ends when a time that was not refuted is longer than the bound by at most this share of the step time."""
+STEP_SHARE = 0.3
+"""A trial is longer than the bound by this share of what is undecided: short times are refuted soon."""
+TRIAL_SHARE = 0.3
 """Share of the remaining time for each trial."""
 
 
@@ -31,8 +33,8 @@ def destructive_bound_ns(simulator: Simulator, known_ns: int, limit_ns: int, *, 
     """A lower bound on the step time of the assignments that meet the memory limits, or `limit_ns` if that is shorter, in ns.
 
     If a relaxation of the steps that are shorter than a time has no solution, the time is a bound (Klein, Scholl 1999). The
-    shorter the time, the fewer devices and times are left to each op. Times between the known bound and the limit are tried by
-    bisection.
+    shorter the time, the fewer devices and times are left to each op. What is undecided between the known bound and the
+    limit shrinks with every trial.
 
     Args:
         known_ns: a bound to start from.
@@ -42,10 +44,11 @@ def destructive_bound_ns(simulator: Simulator, known_ns: int, limit_ns: int, *, 
     """
     low, high, ends = known_ns, limit_ns + 1, now() + seconds
     with limit(seconds), suppress(TimeUpError):
-        while simulator.problem.num_ops <= MAX_OPS and low < limit_ns and high - low > MIN_STEP_SHARE * limit_ns and now() < ends:
-            trial = min(limit_ns, (low + high) // 2)
-            if high > limit_ns and 2 * MIN_STEP_SHARE * limit_ns > high - low:
-                trial = limit_ns
+        while simulator.problem.num_ops <= MAX_OPS and low < limit_ns and now() < ends:
+            if high <= limit_ns and high - low <= REL_TOL * limit_ns:
+                break
+            step_ns = max(int(STEP_SHARE * (high - low)), int(REL_TOL * limit_ns), 1)
+            trial = min(limit_ns, low + step_ns)
             if _none_is_shorter(simulator, trial, TRIAL_SHARE * (ends - now()), seed):
                 low = trial
             else:

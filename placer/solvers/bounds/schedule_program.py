@@ -16,7 +16,7 @@ from placer.solvers.bounds.time_windows import TimeWindows
 from placer.solvers.primitives.assignment_program import AssignmentProgram
 from placer.solvers.primitives.or_tools import cp_search, cp_solver
 
-DETERMINISTIC_TIME_PER_S = 0.08
+DETERMINISTIC_TIME_PER_S = 0.12
 """Deterministic time of CP-SAT in a second: less than in other programs, as it counts little of the work on intervals."""
 FEEDER, STREAM = "feeder", "stream"
 """Resources of an asynchronous device; those of another are `PARALLEL` for its threads, `SMALL` and `WIDE`."""

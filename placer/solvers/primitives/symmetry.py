@@ -8,7 +8,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 
 def interchangeable(problem: PlacementProblem) -> list[list[int]]:
-    """Groups of devices, ascending, such that a swap of any two changes neither the cost, nor the step, nor the memory of an assignment."""
+    """Groups of devices, ascending, such that a swap of any two changes neither the cost, the step nor the memory of a plan."""
     groups: list[list[int]] = []
     for d in range(problem.num_devices):
         for group in groups:
