@@ -7,12 +7,12 @@ from contextlib import suppress
 import numpy as np
 
 from placer.common.clock import TimeUpError, limit, now
-from placer.problem.memory import excess
-from placer.problem.problem import Assignment
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import limits_can_bind
 from placer.solvers.bounds.schedule_program import ScheduleProgram
 from placer.solvers.bounds.time_windows import TimeWindows
+from placer.solvers.primitives.assignment_program import Moment, exceeded_moments
 
 KLEIN = (
     "R. Klein, A. Scholl, Computing lower bounds by destructive improvement: an application to resource-constrained project "
@@ -42,38 +42,46 @@ def destructive_bound_ns(simulator: Simulator, known_ns: int, limit_ns: int, *, 
         seconds: the time limit.
         seed: of the constraint programs.
     """
-    low, high, ends = known_ns, limit_ns + 1, now() + seconds
+    problem, low, high, ends = simulator.problem, known_ns, limit_ns + 1, now() + seconds
+    moments = _moments(problem) if limits_can_bind(problem) and problem.num_ops <= MAX_OPS else set()
     with limit(seconds), suppress(TimeUpError):
-        while simulator.problem.num_ops <= MAX_OPS and low < limit_ns and now() < ends:
+        while problem.num_ops <= MAX_OPS and low < limit_ns and now() < ends:
             if high <= limit_ns and high - low <= REL_TOL * limit_ns:
                 break
             step_ns = max(int(STEP_SHARE * (high - low)), int(REL_TOL * limit_ns), 1)
             trial = min(limit_ns, low + step_ns)
-            if _none_is_shorter(simulator, trial, TRIAL_SHARE * (ends - now()), seed):
+            if _none_is_shorter(simulator, trial, moments, TRIAL_SHARE * (ends - now()), seed):
                 low = trial
             else:
                 high = trial
     return low
 
 
-def _none_is_shorter(simulator: Simulator, step_ns: int, seconds: float, seed: int) -> bool:
-    """Whether it is proved that no step is shorter than `step_ns`."""
+def _none_is_shorter(simulator: Simulator, step_ns: int, moments: set[Moment], seconds: float, seed: int) -> bool:
+    """Whether it is proved that no step is shorter than `step_ns`.
+
+    The memory limits hold at the given moments. Those at which a solution exceeds them are added.
+    """
     problem, ops_ns, ends = simulator.problem, _longest_ops_ns(simulator, step_ns), now() + seconds
     windows = TimeWindows.of(simulator, ops_ns)
     if not windows.allowed.any(axis=1).all():
         return True
     program = ScheduleProgram(Simulator(problem.with_allowed(windows.allowed)), windows, ops_ns)
-    limited = limits_can_bind(problem)
-    if limited:
-        for d in range(problem.num_devices):
-            program.limit_where_exceeded(
-                Assignment(np.where(problem.units.allowed[:, d], d, problem.units.allowed.argmax(axis=1)))
-            )
+    program.limit(sorted(moments))
     while True:
         possible, assignment = program.solve(max(0.0, ends - now()), seed)
-        if assignment is None or not limited or not excess(problem, assignment).any():
+        exceeded = set() if assignment is None else set(exceeded_moments(problem, assignment))
+        if not exceeded:
             return not possible
-        program.limit_where_exceeded(assignment)
+        moments |= exceeded
+        program.limit(sorted(exceeded))
+
+
+def _moments(problem: PlacementProblem) -> set[Moment]:
+    """Where the memory limits are exceeded if all units are on one device that may be there."""
+    allowed = problem.units.allowed
+    all_on = (Assignment(np.where(allowed[:, d], d, allowed.argmax(axis=1))) for d in range(problem.num_devices))
+    return {moment for assignment in all_on for moment in exceeded_moments(problem, assignment)}
 
 
 def _longest_ops_ns(simulator: Simulator, step_ns: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from placer.solvers.primitives.symmetry import interchangeable
 
 PARTS_OF_STEP = 8
 """The step is divided into so many parts; in each, the worst moment over a limit becomes a constraint."""
+
+Moment: TypeAlias = tuple[int, int]
+"""A device and a moment, at which its memory limit may be exceeded."""
 
 
 class AssignmentProgram:
@@ -31,7 +34,7 @@ class AssignmentProgram:
         self._true = self._model.new_constant(1)
         self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
         self._excess = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # [D]: bytes over the limit
-        self._limited: set[tuple[int, int]] = set()
+        self._limited: set[Moment] = set()
         self._groups = interchangeable(problem)
         self._break_symmetry()
 
@@ -75,7 +78,7 @@ class AssignmentProgram:
             self._model.add_implication(literal, result)
         return result
 
-    def limit(self, moments: Iterable[tuple[int, int]]) -> None:
+    def limit(self, moments: Iterable[Moment]) -> None:
         """Adds the memory limits at these pairs of a device and a moment."""
         for d, moment in moments:
             if (d, moment) not in self._limited:
@@ -84,13 +87,7 @@ class AssignmentProgram:
 
     def limit_where_exceeded(self, assignment: Assignment, tolerance_bytes: Sequence[int] | None = None) -> None:
         """Adds the limits that an assignment exceeds, by more than a tolerance [D], at the worst moment of each part."""
-        held = usage(self._problem, assignment)
-        for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
-            for part in np.array_split(np.arange(self._problem.num_ops), PARTS_OF_STEP):
-                if limit >= 0 and len(part):
-                    moment = int(part[np.argmax(held[d, part])])
-                    if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
-                        self.limit([(d, moment)])
+        self.limit(exceeded_moments(self._problem, assignment, tolerance_bytes))
 
     def _held(self, device: int, moment: int) -> Any:
         """The bytes of a device's memory in use at a moment, as a linear expression."""
@@ -103,3 +100,16 @@ class AssignmentProgram:
         return Assignment(
             np.array([next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in self._on], np.int64)
         )
+
+
+def exceeded_moments(
+    problem: PlacementProblem, assignment: Assignment, tolerance_bytes: Sequence[int] | None = None
+) -> Iterator[Moment]:
+    """Where an assignment exceeds the memory limits, by more than a tolerance [D]: the worst moment of each part of the step."""
+    held = usage(problem, assignment)
+    for d, limit in enumerate(problem.devices.memory_limit_bytes.tolist()):
+        for part in np.array_split(np.arange(problem.num_ops), PARTS_OF_STEP):
+            if limit >= 0 and len(part):
+                moment = int(part[np.argmax(held[d, part])])
+                if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
+                    yield d, moment

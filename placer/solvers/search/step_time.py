@@ -76,8 +76,8 @@ ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 150_000, 30, 3
 of each unit, and so many rounds."""
 ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.8, 0.6, 30
 """Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
-PROOF_SHARE, BRANCH_SHARE_AFTER = 0.8, 0.9
-"""Shares of the time that remains after annealing for proofs of a higher bound, and then for branch and bound."""
+BRANCH_SHARE_AFTER, PROOF_SHARE = 0.6, 0.8
+"""Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -187,8 +187,9 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
             reason = StopReason.TIME_LIMIT
         if reason is not StopReason.PROVED_OPTIMAL:
             _raise_bound(search, time_limit_s)
-            if (reason := _prove(search, seed) or reason) is not StopReason.PROVED_OPTIMAL:
-                reason = _branch(search, BRANCH_SHARE_AFTER) or reason
+            reason = _branch(search, BRANCH_SHARE_AFTER) or reason
+        if reason is not StopReason.PROVED_OPTIMAL:
+            reason = _prove(search, seed) or reason
         return reason
     annealed = ANNEALED_RUNS / max(1, problem.num_ops)
     wanted = not seconds and others and reason is StopReason.LOCAL_OPTIMUM
