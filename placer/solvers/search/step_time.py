@@ -76,8 +76,9 @@ ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 150_000, 30, 3
 of each unit, and so many rounds."""
 ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.8, 0.6, 30
 """Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
-BRANCH_SHARE_AFTER, PROOF_SHARE = 0.6, 0.8
-"""Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound."""
+BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.95, 30.0
+"""Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound; limit of the time
+for proofs, in seconds, as they can take very long."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -319,7 +320,7 @@ def _prove(search: HillClimbing, seed: int) -> StopReason | None:
     Returns `PROVED_OPTIMAL` if it is raised to the shortest step.
     """
     assert search.best is not None
-    shortest_ns, seconds = min(map(search.step_ns, search.ranked())), PROOF_SHARE * remaining_s()
+    shortest_ns, seconds = min(map(search.step_ns, search.ranked())), min(MAX_PROOF_S, PROOF_SHARE * remaining_s())
     search.bound_ns = destructive_bound_ns(search.simulator, search.bound_ns, shortest_ns, seconds=seconds, seed=seed)
     return StopReason.PROVED_OPTIMAL if search.step_ns(search.best) <= search.bound_ns else None
 
