@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import published_tables
+from types import ModuleType
+
+import pytest
+
+from tests.benchmarks import measured, published_tables
 
 
-def test_the_tables_of_published_problems_are_those_of_the_records() -> None:
-    assert published_tables.PAGE.read_text() == published_tables.page()
+@pytest.mark.parametrize("generator", [measured, published_tables])
+def test_a_page_is_what_its_generator_writes(generator: ModuleType) -> None:
+    assert generator.PAGE.read_text() == generator.page()

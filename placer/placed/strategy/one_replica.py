@@ -34,6 +34,7 @@ class OneReplica:
         self.whole = graph
         self._all = _without_locations(graph)
         self._replicas = replicas
+        self.devices = replicas.devices
         self._device = replicas.devices[0]
         self._fixed = self._fixed_devices()
 

@@ -23,6 +23,7 @@ from placer.verbs.solve import Solved, planned_for
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
     from placer.placed.signature import Prepared, Signature
+    from placer.tf.trace.replicas import Replicas
     from placer.tf.trace.tracing import Trace
 
 
@@ -71,8 +72,12 @@ class ReplicatedSignatures(Signatures):
 
         if trace not in self._ones:
             replicas = mirrored_replicas(trace, self._devices) if self._in_threads else only_replica(trace, self._devices[0])
-            self._ones[trace] = OneReplica(self.graph_of(trace), replicas)
+            self._ones[trace] = self._first(self.graph_of(trace), replicas)
         return self._ones[trace]
+
+    def _first(self, graph: OpGraph, replicas: Replicas) -> OneReplica:
+        """The first replica in the graph of a function that runs all."""
+        return OneReplica(graph, replicas)
 
     def plan_of_all(self, trace: Trace, placement: Placement) -> CallPlan:
         """What calls need of the plan of one replica, to run all."""
@@ -126,7 +131,7 @@ class ReplicatedSignatures(Signatures):
             signature: of the call.
         """
         best = self._solved(one, one.graph, signature)
-        placement, notes = best.placement, [_note(self._devices)]
+        placement, notes = best.placement, [self._note()]
         asked = self._of.options
         asked_for = asked.pins or asked.memory_limits or not asks_for_race(asked)
         chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
@@ -136,6 +141,17 @@ class ReplicatedSignatures(Signatures):
         elif chosen is not None:
             placement = chosen.placement
         return replace(placement, notes=(*notes, *placement.notes))
+
+    def _note(self) -> str:
+        """What a plan of one replica is, in words."""
+        devices, count = self._devices, len(self._devices)
+        if count == 1:
+            return f"A distribution strategy runs it on {devices[0]}. Its calls do not race and learn nothing."
+        return (
+            f"It is the plan of one of {count} replicas ({', '.join(devices)}). Each runs by it, on its own device. They share "
+            f"the host: each op there is taken to last {count} times as long, and a replica may use one part in {count} of the "
+            "host's memory and of the links to it. The calls of replicas do not race and learn nothing."
+        )
 
 
 def signatures_of_threads(of: Signatures, function: Any) -> Signatures | None:
@@ -164,15 +180,3 @@ def signatures_of_one_device(of: Signatures) -> Signatures | None:
     if devices not in of.replicated:
         of.replicated[devices] = ReplicatedSignatures(of, of.function, devices, in_threads=False)
     return of.replicated[devices]
-
-
-def _note(devices: tuple[str, ...]) -> str:
-    """What a plan of one replica is, in words."""
-    count = len(devices)
-    if count == 1:
-        return f"A distribution strategy runs it on {devices[0]}. Its calls do not race and learn nothing."
-    return (
-        f"It is the plan of one of {count} replicas ({', '.join(devices)}). Each runs by it, on its own device. They share the "
-        f"host: each op there is taken to last {count} times as long, and a replica may use one part in {count} of the host's "
-        "memory and of the links to it. The calls of replicas do not race and learn nothing."
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from placer.problem.arrays import Bools, Ints
@@ -31,58 +33,52 @@ class LongestChains:
 
     def end_ns(self, allowed: Bools) -> Ints:
         """[K]: the end for each of K sets of allowed devices, [K, U, D], in ns. Time: K E D²."""
-        problem, edges = self._simulator.problem, self._simulator.edges
-        begin, consumer = edges.start_list, edges.consumer_list
-        shape = (problem.num_ops, len(allowed), problem.num_devices)
-        ready = np.zeros(shape, np.int64)  # when the host can issue the op
-        behind = np.zeros(shape, np.int64)  # when the stream can begin it
         end = np.zeros(len(allowed), np.int64)
-        for op, unit in enumerate(self._unit):
-            may = allowed[:, unit]
-            issued = np.where(may, ready[op] + self._first[op], NEVER)
-            done = np.where(may & self._streamed[op], np.maximum(issued, behind[op]) + self._second[op], issued)
-            np.maximum(end, done.min(axis=1), out=end)
-            for e in range(begin[op], begin[op + 1]):
-                host, stream = self._after(e, issued, done)
-                np.maximum(ready[consumer[e]], host, out=ready[consumer[e]])
-                np.maximum(behind[consumer[e]], stream, out=behind[consumer[e]])
+        for _, done in self._heads(allowed.transpose(1, 2, 0)):
+            np.maximum(end, done.min(axis=0), out=end)
         return end
-
-    def _after(self, edge: int, issued: Ints, done: Ints) -> tuple[Ints, Ints]:
-        """[..., D] twice: when the host can issue the consumer of an edge, and when the stream can begin it."""
-        host = (done[..., None] + self._copy_ns[edge]).min(axis=-2)
-        if not self._early[edge].any():
-            return host, host
-        stream = host  # to stay on a device is never later than to leave it and come back
-        host = np.where(self._early[edge], np.minimum(host, issued), host)
-        return host, np.where(self._follows[edge], stream, host)
 
     def heads(self, allowed: Bools) -> tuple[Ints, Ints]:
         """[N, D] twice: the earliest times at which each op is issued and ends on each device.
 
         Args:
-            allowed: [N, D]; the times are `NEVER` or later where it is False.
+            allowed: [U, D]; the times are `NEVER` or later where it is False.
         """
+        times = np.array([*self._heads(allowed[:, :, None])], np.int64)
+        issued, done = times.reshape(-1, 2, allowed.shape[1]).swapaxes(0, 1)
+        return issued, done
+
+    def _heads(self, allowed: Bools) -> Iterator[tuple[Ints, Ints]]:
+        """[D, K] twice for each op: when it is issued and ends, for K sets of allowed devices, [U, D, K]."""
         problem, edges = self._simulator.problem, self._simulator.edges
         begin, consumer = edges.start_list, edges.consumer_list
-        issued, done = np.zeros(allowed.shape, np.int64), np.zeros(allowed.shape, np.int64)
-        behind = np.zeros(allowed.shape, np.int64)
-        for op in range(problem.num_ops):
-            issued[op] = np.where(allowed[op], issued[op] + self._first[op], NEVER)
-            in_stream = np.maximum(issued[op], behind[op]) + self._second[op]
-            done[op] = np.where(allowed[op] & self._streamed[op], in_stream, issued[op])
+        may = np.ascontiguousarray(allowed)  # the sets are the last axis, the long one, which numpy loops over fast
+        shape = (problem.num_ops, *allowed.shape[1:])
+        ready = np.zeros(shape, np.int64)  # when the host can issue the op
+        behind = np.zeros(shape, np.int64)  # when the stream can begin it
+        for op, unit in enumerate(self._unit):
+            issued = done = np.where(may[unit], ready[op] + self._first[op][:, None], NEVER)
+            if self._streamed[op].any():
+                streamed = may[unit] & self._streamed[op][:, None]
+                done = np.where(streamed, np.maximum(issued, behind[op]) + self._second[op][:, None], issued)
+            yield issued, done
             for e in range(begin[op], begin[op + 1]):
-                host, stream = self._after(e, issued[op], done[op])
-                np.maximum(issued[consumer[e]], host, out=issued[consumer[e]])
-                np.maximum(behind[consumer[e]], stream, out=behind[consumer[e]])
-        return issued, done
+                user = consumer[e]
+                host = (done[:, None] + self._copy_ns[e][:, :, None]).min(axis=0)
+                stream = host
+                if self._early[e].any():  # to stay on a device is never later than to leave it and come back
+                    host = np.where(self._early[e][:, None], np.minimum(host, issued), host)
+                    stream = np.where(self._follows[e][:, None], stream, host)
+                np.maximum(ready[user], host, out=ready[user])
+                np.maximum(behind[user], stream, out=behind[user])
 
     def tails(self, allowed: Bools) -> tuple[Ints, Ints]:
         """[N, D] twice: the least times from when each op is issued, and from its end, to the end of the step.
 
         Args:
-            allowed: [N, D]
+            allowed: [U, D]
         """
+        allowed = allowed[self._simulator.problem.ops.unit]
         problem, edges = self._simulator.problem, self._simulator.edges
         begin, consumer = edges.start_list, edges.consumer_list
         after_issue, after_end = self._second.astype(np.int64), np.zeros(allowed.shape, np.int64)

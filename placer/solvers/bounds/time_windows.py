@@ -40,8 +40,8 @@ class TimeWindows:
         for _ in range(MAX_ROUNDS):
             spend(2 * simulator.problem.num_ops)
             may = allowed[unit]
-            issued, done = chains.heads(may)
-            after_issue, after_end = chains.tails(may)
+            issued, done = chains.heads(allowed)
+            after_issue, after_end = chains.tails(allowed)
             late = may & (np.maximum(issued + after_issue, done + after_end) > ops_ns)
             windows = cls(allowed.copy(), issued, done, after_issue, after_end)
             if not late.any() or not allowed.any(axis=1).all():

@@ -15,7 +15,7 @@ from placer.tf._private.func_graphs import external_captures, is_of_unplanned_st
 from placer.tf._private.handles import is_parallel, location, strategy_of
 from placer.tf.devices import connected_devices, process_devices
 from placer.tf.trace.op_types import unplaceable
-from placer.tf.trace.replicas import is_planned_for, why_left_to_strategy
+from placer.tf.trace.replicas import is_planned_for, schedules, why_left_to_strategy
 from placer.tf.trace.requests import is_of_strategy
 from placer.tf.trace.tracing import Trace, trace_concrete
 
@@ -55,7 +55,7 @@ def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -
     if tf.distribute.has_strategy() and not of_replicas:
         return why_left_to_strategy()
     strategies = map(strategy_of, trace.concrete.graph.variables)
-    if not all(each is None or is_planned_for(each) for each in strategies):
+    if not all(each is None or is_planned_for(each) or (of_replicas and schedules(each)) for each in strategies):
         return "it uses variables of a distribution strategy that decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"_\d+(?=/|_|$)")
 _THREADS = "/tensorflow/python/distribute/mirrored_run.py"
 """TensorFlow's file in which each replica is a thread, whose outermost function of the file is `run`."""
 _REASONS = {
-    tf.distribute.ParameterServerStrategy: "a ParameterServerStrategy runs one trace on any worker",
+    tf.distribute.ParameterServerStrategy: "what coordinator.schedule of a ParameterServerStrategy is given is placed",
     tf.distribute.TPUStrategy: "XLA compiles the replicas of a TPUStrategy as a whole",
     tf.distribute.experimental.CentralStorageStrategy: "a CentralStorageStrategy has its variables on one device",
 }
@@ -69,6 +69,11 @@ def strategy_devices() -> tuple[str, ...]:
 def is_planned_for(strategy: Any) -> bool:
     """Whether functions are planned that the replicas of a strategy run."""
     return isinstance(strategy, (*_IN_THREADS, tf.distribute.OneDeviceStrategy))
+
+
+def schedules(strategy: Any) -> bool:
+    """Whether a strategy has a coordinator, which schedules functions on workers."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
 def why_not_planned_for() -> str:
