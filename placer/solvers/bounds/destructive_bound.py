@@ -25,7 +25,7 @@ REL_TOL = 0.005
 """The search ends when a time that was not refuted is longer than the bound by at most this share of the step time."""
 STEP_SHARE = 0.3
 """A trial is longer than the bound by this share of what is undecided: short times are refuted soon."""
-TRIAL_SHARE = 0.3
+TRIAL_SHARE = 0.5
 """Share of the remaining time for each trial."""
 
 
