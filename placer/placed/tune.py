@@ -138,7 +138,7 @@ class _Tuning:
 
     def check_tasks(self) -> None:
         """Raises PlanError if calls run replicas in other processes, too."""
-        from placer.tf._private.runtime import is_task
+        from placer.tf.devices import is_task
 
         if is_task() and (self._signatures.of_replicas or self._prepared.plan.graph.runs_replicas):
             raise PlanError(

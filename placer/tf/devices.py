@@ -33,6 +33,11 @@ def process_devices() -> tuple[str, ...]:
     return _devices_of(own_task())
 
 
+def is_task() -> bool:
+    """Whether this process is a task of a cluster, as under a strategy of several processes. A client of workers is none."""
+    return not own_task().startswith("/job:localhost")
+
+
 @functools.cache
 def _devices_of(task: str) -> tuple[str, ...]:
     set_own_task(task)

@@ -22,6 +22,7 @@ from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterS
 
 import placer
 from placer.common.device_spec import parse
+from placer.tf import connecting
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.replicas import devices_that_ran, train, train_around
@@ -94,6 +95,8 @@ def multi_worker() -> None:
     assert parse(f"/job:worker/task:{number}/device:CPU:1").short == "CPU:1"  # so these are its own devices
     with strategy.scope(), pytest.raises(placer.PlanError, match="each would have its own verdict"):
         placed.tune(tf.ones([4, 4]))
+    with pytest.raises(placer.DeviceError, match="a task of a cluster itself"):
+        connecting.connect([])
     plan = {name: op.device for name, op in placed.placement.ops.items()}
     print(json.dumps({"ran": ran, "plan": plan, "note": placed.placement.notes[0]}))
 

@@ -19,7 +19,7 @@ class OneWorker(OneReplica):
     """A function that any worker of a ParameterServerStrategy runs. Devices without a task are those of the worker.
 
     State on parameter servers stays there, with the ops that read or change it. In the planned graph it is on the worker's host,
-    through which all that they send and receive goes.
+    through which all that they send and receive goes, and takes no memory there.
     """
 
     def _graph(self, op_of: Callable[[OpNode], OpNode]) -> OpGraph:
@@ -27,7 +27,10 @@ class OneWorker(OneReplica):
         graph = nx.DiGraph()
         graph.add_nodes_from((op.name, {"op": _seen_by_worker(op)}) for op in found)
         graph.add_edges_from(found.graph.edges(data=True))
-        resources = {key: replace(state, device=_on_host(state.device)) for key, state in found.resources.items()}
+        resources = {
+            key: replace(state, device=HOST, nbytes=0) if task_of(state.device) else state
+            for key, state in found.resources.items()
+        }
         return replace(found, graph=graph, resources=resources, process_devices=(HOST, *self.devices))
 
     def _fixed_devices(self) -> dict[str, str]:

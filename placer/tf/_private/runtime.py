@@ -24,11 +24,6 @@ def own_task() -> str:
     return str(context.context().host_address_space())
 
 
-def is_task() -> bool:
-    """Whether this process is a task of a cluster that other processes belong to as well."""
-    return not own_task().startswith("/job:localhost")
-
-
 def is_op_determinism_enabled() -> bool:
     """Whether `tf.config.experimental.enable_op_determinism` was called."""
     return bool(config.is_op_determinism_enabled())

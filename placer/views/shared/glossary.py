@@ -135,7 +135,7 @@ TERMS = (
         "interval",
         "The range of step times to expect: the predicted step time times two factors. Of ten recorded placements of the same "
         "kind, eight took between these multiples of their predicted step time.",
-        "`predicted  886 us (771 us to 1.47 ms) per step`.",
+        "`predicted  1.37 ms (1.08 ms to 2.44 ms) per step`.",
         in_report=True,
     ),
     Term(
