@@ -17,8 +17,9 @@ from placer.solvers.primitives.symmetry import interchangeable
 
 NODES_AT_ONCE = 2_000
 """Nodes that are bounded together, in arrays."""
-NODE_EFFORT = 0.05
-"""The effort of bounding the children of a node, in simulations, for each pair of devices."""
+CALL_EFFORT, NODE_EFFORT = 20.0, 0.01
+"""The effort of bounding the children of nodes, in simulations: of nodes that are bounded together, and of each of them for each
+pair of devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +37,9 @@ class Branching:
 def branch(simulator: Simulator, limit_ns: int, *, effort: float, ends: float) -> Branching:
     """Looks for an assignment with a shorter step than `limit_ns` that meets the memory limits (Land, Doig 1960).
 
-    A node of the tree has a device for the first units, in execution order. It is left out if its bound is no lower than the best
-    step, or if these units exceed a memory limit. The bound is the longest chain or the least weighted load, whichever is longer.
-    Of assignments that differ in the numbers of interchangeable devices, one is tried.
+    A node of the tree has a device for each unit without a choice and for the first others, in execution order. It is left out if
+    its bound is no lower than the best step, or if these units exceed a memory limit. The bound is the longest chain or the least
+    weighted load, whichever is longer. Of assignments that differ in the numbers of interchangeable devices, one is tried.
 
     Args:
         limit_ns: the step time of a known assignment.
@@ -47,14 +48,14 @@ def branch(simulator: Simulator, limit_ns: int, *, effort: float, ends: float) -
     """
     tree = _Tree(simulator)
     best, shortest_ns, spent = None, limit_ns, 0.0
-    stack = [_Nodes(0, np.full((1, tree.units), NOWHERE), tree.least.sum(axis=0)[None], np.zeros(1, np.int64))]
+    stack = [_Nodes(0, tree.fixed[None], tree.least.sum(axis=0)[None], np.zeros(1, np.int64))]
     while stack:
         if spent > effort or now() > ends:
             return Branching(best, min(shortest_ns, *(int(nodes.bound_ns.min()) for nodes in stack)), spent)
         nodes = stack.pop().where_shorter(shortest_ns)
-        if nodes.depth < tree.units:
+        if nodes.depth < len(tree.order):
             children = tree.children(nodes, shortest_ns)
-            work = NODE_EFFORT * len(nodes.device) * simulator.problem.num_devices**2
+            work = CALL_EFFORT + NODE_EFFORT * len(nodes.device) * simulator.problem.num_devices**2
             spent += work
             add_work_s(work * simulator.problem.num_ops / OP_RUNS_PER_S)
             stack.extend(children.parts())
@@ -101,10 +102,12 @@ class _Tree:
     def __init__(self, simulator: Simulator) -> None:
         problem = simulator.problem
         self._simulator, self._allowed = simulator, problem.units.allowed
-        self.units = problem.num_units
-        self._order = np.unique(problem.ops.unit, return_index=True)[1].argsort()
+        has_choice = self._allowed.sum(axis=1) > 1
+        self.fixed = np.where(has_choice, NOWHERE, self._allowed.argmax(axis=1))  # [U]: the devices of units without a choice
+        order = np.unique(problem.ops.unit, return_index=True)[1].argsort()
+        self.order = order[has_choice[order]]  # the units that have a choice
         self._chains = LongestChains(simulator)
-        self._memory, self._placed = IncrementalMemory(problem), np.full(self.units, NOWHERE)
+        self._memory, self._placed = IncrementalMemory(problem), np.full(problem.num_units, NOWHERE)
         weights = np.concatenate([np.eye(RESOURCES * problem.num_devices), load_weights(simulator)[::10]])
         self._load = np.where(self._allowed[:, :, None], loads(simulator) @ weights.T, np.inf)  # [U, D, W]
         self.least = self._load.min(axis=1)  # [U, W]
@@ -112,7 +115,7 @@ class _Tree:
 
     def children(self, nodes: _Nodes, limit_ns: int) -> _Nodes:
         """The nodes with a device for one more unit, whose bound is lower than the limit, and which meet the memory limits."""
-        unit = int(self._order[nodes.depth])
+        unit = int(self.order[nodes.depth])
         rows, devices = [], []
         for d in np.flatnonzero(self._allowed[unit]).tolist():
             may = np.ones(len(nodes.device), np.bool_)
@@ -130,7 +133,7 @@ class _Tree:
         allowed = np.where((children.device == NOWHERE)[:, :, None], self._allowed, chosen)
         bound_ns = np.maximum(children.bound_ns, self._whole_ns(self._chains.end_ns(allowed)))
         children = _Nodes(children.depth, children.device, children.load, bound_ns).where_shorter(limit_ns)
-        children = children.at(np.lexsort(children.device.T[self._order[::-1]]))
+        children = children.at(np.lexsort(children.device.T[self.order[::-1]]))
         return children.at(np.flatnonzero(self._fit(children.device)))
 
     def _fit(self, device: Ints) -> Bools:

@@ -159,6 +159,9 @@ class StepTime:
 def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: float | None, seed: int) -> StopReason:
     """Runs all searches; returns why they ended. The results on fewer accelerators are added to `others`."""
     problem, seconds = search.problem, time_limit_s or 0.0
+    if choices(problem) == 0 and search.best is not None:
+        search.bound_ns = search.step_ns(search.best)
+        return StopReason.PROVED_OPTIMAL
     subsets = [*halved(problem)]
     run_searches = 0 < choices(problem) <= moves_within(problem, "step_time", seconds)
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]

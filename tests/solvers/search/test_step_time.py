@@ -150,6 +150,15 @@ def test_the_shortest_step_of_eleven_units_is_proved_and_no_solver_is_better(sha
             assert other.status in {Status.UNKNOWN, Status.INFEASIBLE} or ours.objective_ns <= other.objective_ns
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_few_choices_among_many_ops_are_decided_exactly(shape: str) -> None:
+    for cpu_only in (0.96, 1.0):
+        problem = synthetic(shape, ops=200, cpu_only=cpu_only, on_host=0.0)
+        solution = StepTime().solve(problem, "step_time")
+        assert solution.status is Status.OPTIMAL
+        assert solution.objective_ns == solution.lower_bound_ns
+
+
 def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     """And equal runs are equal, where they are done in time: for a tenth of the effort on the busiest machine."""
     monkeypatch.setattr("placer.solvers.search.annealing.OP_RUNS_PER_S", 4_000)
