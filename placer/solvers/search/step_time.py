@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from placer.solvers.primitives.local_search import local_search
 from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.primitives.partition import BARNARD, accelerators, partitions
 from placer.solvers.primitives.repair import repair
-from placer.solvers.primitives.step_annealing import anneal_step
+from placer.solvers.primitives.step_annealing import HOT, WARM, anneal_step
 from placer.solvers.reductions.reduced import Reduced, choices
 from placer.solvers.search.annealing import SOURCE as ANNEALING
 from placer.solvers.search.annealing import moves_within
@@ -57,10 +57,10 @@ MAX_OPS_ALL_STARTS = 5_000
 """Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
-BOUND_S, BOUND_SHARE = 0.5, 0.1
+BOUND_S, BOUND_SHARE = 0.5, 0.05
 """Time for each bound: seconds if there is no time limit, enough for some hundred ops; its share of one."""
-PROGRAM_S = 0.001
-"""Time of the linear program of a bound for each op, in seconds."""
+PROGRAM_S, PROGRAM_SHARE = 0.001, 0.05
+"""Time of the linear program of a bound for each op, in seconds; its largest share of a time limit."""
 MAX_EFFORT_FACTOR = 4
 """Limit of the factor of the effort, which grows with the number of accelerators."""
 MAX_RELAXATION_STARTS = 20
@@ -70,18 +70,19 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
-DESCENT_SHARE = 0.2
+DESCENT_SHARE = 0.1
 """Limit of the share of the time before the other searches run."""
-MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
-"""Up to this number of units to decide, branch and bound looks for the shortest step; its share of the effort that remains."""
+MAX_BRANCHED_UNITS, MAX_PROVED_UNITS, BRANCH_SHARE = 40, 12, 0.4
+"""Up to the first number of units to decide, branch and bound looks for the shortest step, up to the second before annealing: the
+share of the remaining effort that it has often suffices to prove it."""
 MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 100, 3, 3
 """The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
 better; the number of the best assignments from which rounds start."""
-ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 150_000, 30, 3
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
-ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.9, 0.6, 30
-"""Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
+ANNEALING_SHARE, MAX_ROUNDS = 0.95, 30
+"""Share of the time that remains for annealing; limit of the number of its rounds."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -97,6 +98,8 @@ class StepTime:
     """
 
     name: str = "step_time"
+    start: Assignment | None = field(default=None, repr=False)
+    """An assignment to start from, such as that of a plan for less memory: if it fits, the step is no longer than its step."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Says that the objective is another."""
@@ -122,6 +125,8 @@ class StepTime:
         started = time.perf_counter()
         search, others = _search(problem, time_limit_s), list[Assignment]()
         search.offer_fitting(default_assignment(problem))  # whatever the limit, there is an assignment
+        if self.start is not None:
+            search.offer_fitting(self.start)
         try:
             with limit(time_limit_s):
                 reason = _searched(search, others, time_limit_s, seed)
@@ -166,7 +171,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
     search.bound_ns = _bound_ns(problem, time_limit_s)
     reason = _descend(search, run_searches, shares[0])
-    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+    branches_first = not run_searches or choices(problem) <= MAX_PROVED_UNITS
+    if branches_first and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         reason = _branch(search, BRANCH_SHARE) or reason
     if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         _raise_bound(search, time_limit_s)
@@ -182,9 +188,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        share = ANNEALING_SHARE if choices(problem) > MAX_BRANCHED_UNITS else BRANCHED_ANNEALING_SHARE
         try:
-            with limit(share * remaining_s()):
+            with limit(ANNEALING_SHARE * remaining_s()):
                 reason = _anneal(search, seed, MOVES_PER_CHOICE * choices(problem))
         except TimeUpError:
             reason = StopReason.TIME_LIMIT
@@ -249,7 +254,7 @@ def _descended(search: HillClimbing, run_searches: bool, max_start_ns: float) ->
     clusterings = _clusterings(search)
     if max_start_ns < math.inf and (search.best is None or search.step_ns(search.best) > max_start_ns):
         return StopReason.ABANDONED
-    if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+    if search.limited and (search.best is None or (problem.num_ops <= MAX_OPS_ALL_STARTS and not run_searches)):
         for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
             search.offer(fitting)
     if search.best is None:
@@ -321,7 +326,7 @@ def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
     """Raises the bound by a linear program, if there is time for it."""
     assert search.best is not None
     program_s = PROGRAM_S * search.problem.num_ops
-    if program_s <= (BOUND_S if time_limit_s is None else remaining_s()):
+    if program_s <= (BOUND_S if time_limit_s is None else min(remaining_s(), PROGRAM_SHARE * time_limit_s)):
         add_work_s(program_s)
         search.bound_ns = max(search.bound_ns, step_program_ns(search.simulator, min(map(search.step_ns, search.ranked()))))
 
@@ -345,7 +350,8 @@ def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_RO
         if within <= 0:
             return StopReason.MOVE_BUDGET
         search.effort -= within
-        found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s())
+        temperature = HOT if k % 2 else WARM
+        found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s(), temperature)
         with unlimited():  # what is found is not lost
             search.offer(found)
         if search.step_ns(search.best or before) <= search.bound_ns:
