@@ -16,7 +16,7 @@ from placer.solvers.primitives.incremental_memory import IncrementalMemory
 from placer.solvers.primitives.metropolis import temperature_at
 
 WARM, HOT, COLD, SAMPLED_MOVES = 0.4, 1.0, 0.008, 50
-"""Two first temperatures and the last one, as shares of the mean change by so many first moves. A search from `WARM` improves what
+"""Two first temperatures and the last one, as shares of the mean change by so many moves. A search from `WARM` improves what
 it starts from; one from `HOT` leaves it."""
 SINGLE, FOLLOWING, JOINED = 0.4, 0.6, 0.9
 """A random number from 0 to 1 chooses the kind of a move. Up to the first limit, one unit moves to any device; up to the second,

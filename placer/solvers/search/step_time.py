@@ -75,7 +75,7 @@ DESCENT_SHARE = 0.1
 MAX_BRANCHED_UNITS, MAX_PROVED_UNITS, BRANCH_SHARE = 40, 12, 0.4
 """Up to the first number of units to decide, branch and bound looks for the shortest step, up to the second before annealing: the
 share of the remaining effort that it has often suffices to prove it."""
-MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 100, 3, 3
+MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 300, 3, 3
 """The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
 better; the number of the best assignments from which rounds start."""
 ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
@@ -346,9 +346,10 @@ def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_RO
     for k in range(rounds):
         before = search.best
         assert before is not None
-        within = min(effort * 2**k, search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
-        if within <= 0:
+        remaining = min(search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
+        if remaining <= 0:
             return StopReason.MOVE_BUDGET
+        within = effort * 2**k if effort * 2 ** (k + 1) <= remaining else remaining  # no round is short for its turn
         search.effort -= within
         temperature = HOT if k % 2 else WARM
         found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s(), temperature)

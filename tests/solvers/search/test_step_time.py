@@ -143,7 +143,7 @@ def test_the_shortest_step_of_eleven_units_is_proved_and_no_solver_is_better(sha
 @pytest.mark.parametrize("gpus", [1, 2, 4])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_registered_search_is_better_at_the_same_effort(shape: str, gpus: int, memory: float) -> None:
-    problem = synthetic(shape, ops=16, gpus=gpus, memory=memory)
+    problem = synthetic(shape, ops=13, gpus=gpus, memory=memory)
     ours = run(StepTime(), problem, "step_time", effort=8_000)
     assert isinstance(ours, Solution)
     for name in ("annealing", "genetic"):
@@ -172,7 +172,7 @@ def test_more_room_lengthens_no_shortest_step(problem: PlacementProblem) -> None
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.sampled_from(SHAPES), st.integers(1, 3), st.integers(0, 99), st.sampled_from([None, 0.02]))
+@given(st.sampled_from(sorted(SHAPES)), st.integers(1, 3), st.integers(0, 99), st.sampled_from([None, 0.02]))
 def test_a_plan_for_less_room_is_a_start_for_one_that_is_no_longer(
     shape: str, gpus: int, seed: int, limit_s: float | None
 ) -> None:
@@ -195,8 +195,8 @@ def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
     links = tuple(link for link in two.links if "GPU:1" not in (link.src, link.dst))
     reserved = {name: nbytes for name, nbytes in two.reserve_bytes.items() if name != "GPU:1"}
     one = replace(two, devices=tuple(kept), links=links, reserve_bytes=reserved)
-    for limit_s in (None, 1.0):
-        given = {"cost_model": shipped_model(), "time_limit_s": limit_s}
+    for effort in (None, 3_333):
+        given = {"cost_model": shipped_model(), "effort": effort}
         before, after = (placer.solve(graph, machine, **given) for machine in (one, two))
         assert after.step_time_ns <= before.step_time_ns
 
