@@ -46,22 +46,10 @@ def tree_ns(nbytes: float, processes: int, wire: Wire) -> float:
     """
     if processes == 1:
         return 0.0
-    return 2 * (math.sqrt(_height(processes) * wire.latency_ns) + math.sqrt(wire.ns(nbytes))) ** 2
-
-
-def crossing_bytes(processes: int, wire: Wire) -> float:
-    """Below this size trees are faster than a ring, above it slower: where `tree_ns` equals `ring_ns`."""
-    height = _height(processes)
-    start = math.sqrt(height * wire.latency_ns)
-    saved_ns = (processes - 1 - height) * wire.latency_ns / processes
-    root = processes * saved_ns / (start + math.sqrt(start**2 + saved_ns)) if saved_ns else 0.0
-    return root**2 * wire.bytes_per_s / 1e9
+    height = (processes - 1).bit_length()
+    return 2 * (math.sqrt(height * wire.latency_ns) + math.sqrt(wire.ns(nbytes))) ** 2
 
 
 def all_gather_ns(nbytes: float, processes: int, wire: Wire) -> float:
     """All-gather around a ring: p - 1 messages of n bytes, where each process has n bytes. Source: Thakur and others, 2005."""
     return (processes - 1) * (wire.latency_ns + wire.ns(nbytes))
-
-
-def _height(processes: int) -> int:
-    return (processes - 1).bit_length()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cost_models.base import OpCost, OpSignature
 from cost_models.machines import Device
-from cost_models.ops import Work, entry_of, in_host_memory, runs_on_host, work_of
+from cost_models.ops import Work, entry_of, host_only, runs_on_host, work_of
 
 _FORK_NS = 1_500
 """Waking one of the threads of a pool; there are as many as cores."""
@@ -60,7 +60,7 @@ class AnalyticModel:
             dispatch = device.dispatch_ns if work.kernels or work.cpu_serial_ns else work.nodes * device.host_op_ns
             return dispatch, _cpu_ns(work, signature, device), work.workspace_bytes
         if work.kernels and runs_on_host(signature):
-            work = in_host_memory(signature)
+            work = host_only(signature)
         if not work.kernels:
             return work.nodes * device.host_op_ns + work.cpu_serial_ns, 0, work.workspace_bytes
         dispatch = launch_ns(signature.op_type, work, device)

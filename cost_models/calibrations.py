@@ -81,15 +81,12 @@ def with_constants(machine: Machine, calibrated: Machine) -> Machine:
         return replace(source, src=link.src, dst=link.dst)
 
     return replace(
-        machine,
+        calibrated,
+        name=machine.name,
         devices=tuple(map(calibrated_device, machine.devices)),
         links=tuple(map(calibrated_link, machine.links)),
-        call_overhead_ns=calibrated.call_overhead_ns,
-        host_hop_ns=calibrated.host_hop_ns,
-        split_ns=calibrated.split_ns,
-        argument_ns=calibrated.argument_ns,
-        passed_ns=calibrated.passed_ns,
-        waiting_ns=calibrated.waiting_ns,
-        provenance=calibrated.provenance,
-        from_data_sheets=calibrated.from_data_sheets,
+        reserve_bytes=machine.reserve_bytes,
+        others_bytes=machine.others_bytes,
+        used_by_others=machine.used_by_others,
+        assumed=machine.assumed,
     )

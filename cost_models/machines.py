@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import permutations
@@ -235,16 +235,16 @@ class Machine:
         known = dict.fromkeys(task for device in self.devices if (task := task_of(device.name)))
         for task in tasks:
             _require(task in known, f"machine {self.name!r} has no worker {task!r}; it has {', '.join(known) or 'none'}")
+        return self.only({device.name for device in self.devices if task_of(device.name) not in tasks})
 
-        def stays(device: str) -> bool:
-            return task_of(device) not in tasks
-
+    def only(self, names: Set[str]) -> Machine:
+        """The machine with only the devices of these names, and the links between them."""
         return replace(
             self,
-            devices=tuple(device for device in self.devices if stays(device.name)),
-            links=tuple(link for link in self.links if stays(link.src) and stays(link.dst)),
-            reserve_bytes={name: size for name, size in self.reserve_bytes.items() if stays(name)},
-            others_bytes={name: size for name, size in self.others_bytes.items() if stays(name)},
+            devices=tuple(device for device in self.devices if device.name in names),
+            links=tuple(link for link in self.links if {link.src, link.dst} <= names),
+            reserve_bytes={name: size for name, size in self.reserve_bytes.items() if name in names},
+            others_bytes={name: size for name, size in self.others_bytes.items() if name in names},
         )
 
     def link(self, src: str, dst: str) -> Link | None:

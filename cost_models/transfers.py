@@ -60,12 +60,7 @@ def _copy_cost(machine: Machine, a: int, b: int) -> tuple[int, float, int]:
         legs += filter(None, [machine.link(src_host, dst_host)])
     if not dst_on_host:
         legs += filter(None, [machine.link(dst_host, dst.name)])
-    # A link ends in host memory as the host's CPU and the link's device see it; to another device's view it takes one hop more.
-    seen_by = (dst if dst_on_host else src).name
-    hop = src_on_host != dst_on_host and seen_by not in (host_of(seen_by), (src if dst_on_host else dst).name)
-    latency = machine.host_hop_ns if hop or not legs else 0
-    return (
-        latency + sum(leg.latency_ns for leg in legs),
-        sum(1e9 / leg.bytes_per_s for leg in legs),
-        max((leg.interval_ns for leg in legs), default=0),
-    )
+    if not legs:
+        return machine.host_hop_ns, 0.0, 0
+    latency, per_byte = sum(leg.latency_ns for leg in legs), sum(1e9 / leg.bytes_per_s for leg in legs)
+    return latency, per_byte, max(leg.interval_ns for leg in legs)

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import placer
+from cost_models import OpSignature, TensorSpec, cost_model, load_machine
 from placer.common.units import parse_bytes
 from placer.graph.shipped import shipped_graph
 from placer.placed.race.sequential_test import SequentialTest
@@ -44,6 +45,7 @@ def main() -> None:
         save(memory(), "memory.svg")
         save(race(), "race.svg")
         save(exactness(), "exact.svg")
+        save(costs(), "costs.svg")
 
 
 def save(figure: Figure, name: str) -> None:
@@ -192,6 +194,34 @@ def exactness() -> Figure:
     axes.set_xlim(-0.1, 9.5)
     axes.set_ylim(-0.65, 1.1)
     axes.axis("off")
+    return figure
+
+
+def costs() -> Figure:
+    """What an addition and a matrix product take on the shipped H100 and on its host by the formulas, over their size."""
+    machine, formulas = load_machine("h100"), cost_model("analytic")
+    ops = {"AddV2": "an addition of two n × n matrices", "MatMul": "a product of two n × n matrices"}
+    sides = sorted({4 * round(2 ** (k / 6)) for k in range(66)})
+    figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True)
+    for axes, (op_type, title) in zip(panels, ops.items(), strict=True):
+        times = {}
+        for device, colour in zip(machine.devices, (GREEN, BLUE), strict=True):
+            matrices = [TensorSpec("float32", (n, n)) for n in sides]
+            signatures = [OpSignature(op_type, (each, each), (each,), (("T", "float32"),)) for each in matrices]
+            times[device.kind] = [formulas.op_cost(signature, device).time_ns / 1e3 for signature in signatures]
+            axes.plot(sides, times[device.kind], color=colour, label=device.kind)
+        equal = next(n for n, cpu, gpu in zip(sides, times["CPU"], times["GPU"], strict=True) if cpu > gpu)
+        axes.axvspan(sides[0], equal, color=GREY, alpha=0.2)
+        axes.text(equal, 1.5, "  the GPU is faster", fontsize=9)
+        axes.text(equal, 6e4, "the CPU is faster  ", ha="right", fontsize=9)
+        axes.set_title(title, fontsize=11)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks([4, 32, 256, 2048], ["4", "32", "256", "2,048"])
+        axes.set_yticks([1, 10, 100, 1e3, 1e4, 1e5], ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms"])
+        axes.minorticks_off()
+        axes.set_xlabel("n")
+    panels[0].legend(frameon=False, fontsize=10, loc="center left")
     return figure
 
 

@@ -36,7 +36,7 @@ def pages() -> dict[Path, str]:
     """The text of each page as it is to be."""
     written = COMMAND_LINE.read_text().partition(FROM_HERE)[0]
     return {
-        OPTIONS: re.sub(r"^(## `(\w+)`\n\n)[^\n]*\n", _option, OPTIONS.read_text(), flags=re.MULTILINE),
+        OPTIONS: re.sub(r"^(## `(\w+)`\n\n)(?:.+\n)+", _option, OPTIONS.read_text(), flags=re.MULTILINE),
         COMMAND_LINE: written + FROM_HERE + "\n" + "\n\n".join(_command(name) for name in COMMANDS) + "\n",
     }
 
@@ -46,7 +46,8 @@ def _option(heading: re.Match[str]) -> str:
     (option,) = (option for option in fields(Options) if option.name == heading[2])
     default = {} if option.default is MISSING else option.default
     meaning = option.metadata["help"]
-    return f"{heading[1]}`{option.type}`, by default `{default!r}`: {meaning}.\n"
+    paragraph = f"`{option.type}`, by default `{default!r}`: {meaning}."
+    return heading[1] + textwrap.fill(paragraph, 140, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _command(name: str) -> str:

@@ -25,6 +25,9 @@ tf.config.experimental.enable_tensor_float_32_execution(False)
 
 # Traces live long: the usual ten times as many full collections take a tenth of the time of all tests.
 gc.set_threshold(700, 10, 100)
+# What the imports above made lives to the end. Otherwise each collection, and each search for live objects, goes through it.
+gc.collect()
+gc.freeze()
 
 # The first call of a TensorFlow function takes seconds, so there are no deadlines.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

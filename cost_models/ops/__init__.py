@@ -22,7 +22,7 @@ from cost_models.ops.table import (
     view_of,
     work_of,
 )
-from cost_models.ops.work import Work, in_host_memory
+from cost_models.ops.work import Work, host_only
 
 _NAMES = (
     "control", "convolution", "data", "dense", "elementwise", "gather_scatter", "image", "layout", "linear_algebra", "lists",
@@ -41,7 +41,7 @@ __all__ = [
     "as_measured",
     "copied_read",
     "entry_of",
-    "in_host_memory",
+    "host_only",
     "is_awaited",
     "is_copied",
     "output_bounds",

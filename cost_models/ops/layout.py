@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -85,15 +85,9 @@ def _repeats(op: OpSignature) -> Mapping[int, Any]:
 
 
 def _padding(op: OpSignature) -> Mapping[int, Any]:
-    return {1: _in_halves(new - old for new, old in zip(shape_out(op), shape_in(op, 0), strict=True))}
-
-
-def _padding_removed(op: OpSignature) -> Mapping[int, Any]:
-    return {1: _in_halves(old - new for new, old in zip(shape_out(op), shape_in(op, 0), strict=True))}
-
-
-def _in_halves(sizes: Iterable[int]) -> list[tuple[int, int]]:
-    return [(size // 2, size - size // 2) for size in sizes]
+    """Half of what is added to each axis, or taken from it, is at either end."""
+    sizes = (abs(new - old) for new, old in zip(shape_out(op), shape_in(op, 0), strict=True))
+    return {1: [(size // 2, size - size // 2) for size in sizes]}
 
 
 def _reversed_axes(op: OpSignature) -> Mapping[int, Any]:
@@ -129,8 +123,7 @@ register("ConcatV2", replace(_MOVES_INTEGERS, start_factor=1.8, recipe=_axis_las
 register("Pack", replace(_MOVES_INTEGERS, start_factor=1.8))
 register("Reverse", _MOVES_INTEGERS)
 register("Pad PadV2", replace(_MOVES_INTEGERS, recipe=_padding))
-register("MirrorPad", replace(_MOVES, recipe=_padding))
-register("MirrorPadGrad", replace(_MOVES, recipe=_padding_removed))
+register("MirrorPad MirrorPadGrad", replace(_MOVES, recipe=_padding))
 register("Tile", replace(_MOVES, recipe=_repeats))
 register("BroadcastTo", replace(_MOVES_INTEGERS, recipe=output_shape_at(1)))
 register("ReverseV2", replace(_MOVES_INTEGERS, recipe=_reversed_axes))

@@ -88,8 +88,6 @@ GPU_INDEX_NS = 0.0014
 STRING_COPY_NS = 12.0
 """Copying a string of at most 22 characters, which its header holds, on one core: the geometric mean of three hosts. A longer one
 takes ten times as long."""
-HOST_NS_PER_BYTE = 0.03
-"""Traffic of small tensors in host memory by one thread."""
 
 
 def elements(specs: tuple[TensorSpec, ...]) -> int:
@@ -152,11 +150,6 @@ def by_bytes(op: OpSignature) -> Work:
 def host_only(op: OpSignature) -> Work:
     """For metadata, handles, control flow and views: the host is done after dispatch, and nothing is read or written."""
     return Work(kernels=0)
-
-
-def in_host_memory(op: OpSignature) -> Work:
-    """For small tensors that TensorFlow keeps in host memory even if the op is placed on a GPU."""
-    return Work(kernels=0, cpu_serial_ns=HOST_NS_PER_BYTE * (nbytes(op.inputs) + nbytes(op.outputs)))
 
 
 def elementwise(flops_each: float) -> Formula:

@@ -45,4 +45,4 @@ def run(args: argparse.Namespace) -> tuple[Any, str]:
             write_whole(args.out, machine.to_toml().encode())
         except (OSError, ValueError) as error:
             raise PlacerError(f"{args.out} cannot be written: {error}. The calibration itself is saved.") from error
-    return {"machine": asdict(machine)}, describe(machine)
+    return {"machine": asdict(machine)}, describe(machine) + (f"\n\nwrote {args.out}" if args.out else "")

@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="how much longer the step may take, as a share of the saved plan's step time (default: %(default)s)",
     )
-    add_option_flags(parser)
+    parser.add_argument(
+        "--devices",
+        metavar="NAME",
+        help="the machine to plan for: a shipped one's name or a TOML file; by default the machine of the saved plan if it is "
+        "a shipped one, otherwise the devices of this process, on which the saved plan must have been made",
+    )
+    add_option_flags(parser, without=("devices",))
 
 
 def run(args: argparse.Namespace) -> tuple[Any, str]:

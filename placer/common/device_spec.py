@@ -39,21 +39,26 @@ class DeviceSpec:
         A spec such as "GPU:0", which names one device and no task, allows that device of this process alone. "GPU" allows the
         GPUs of every task.
         """
-        device = parse(device_name).merge(_LOCAL)
-        is_of_process = self.index is not None and self.job is None and self.task is None
-        return (self.merge(_LOCAL) if is_of_process else self).merge(device) == device
+        device = parse(device_name).merge(_own_task)
+        is_bare = self.index is not None and self.job is None and self.task is None
+        return (self.merge(_own_task) if is_bare else self).merge(device) == device
+
+    @property
+    def is_of_process(self) -> bool:
+        """Whether it names no job, or the task that this process is."""
+        return self.job in (None, "localhost") or (self.job, self.task or 0) == (_own_task.job, _own_task.task)
 
     @property
     def short(self) -> str:
         """The short name: "GPU:0" of this process, "worker:1/GPU:0" of another task, "GPU" for any GPU, "" without a type."""
         if self.type is None:
             return ""
-        task = "" if self.job in (None, _LOCAL.job) else f"{self.job}:{self.task or 0}/"
+        task = "" if self.is_of_process else f"{self.job}:{self.task or 0}/"
         return f"{task}{self.type}" if self.index is None else f"{task}{self.type}:{self.index}"
 
     @property
     def full(self) -> str:
-        """The full name of one device, "/job:localhost/replica:0/task:0/device:GPU:0".
+        """The full name of one device, "/job:localhost/replica:0/task:0/device:GPU:0" in a process that is no task of a cluster.
 
         Parts that it does not name become those of this process and of its first device.
 
@@ -62,11 +67,22 @@ class DeviceSpec:
         """
         if self.type is None:
             raise OptionError(f"{self} names no device type: add one, such as CPU or GPU")
-        spec = self.merge(_LOCAL)
+        spec = self.merge(_own_task)
         return f"/job:{spec.job}/replica:{spec.replica}/task:{spec.task}/device:{spec.type}:{spec.index or 0}"
 
 
-_LOCAL = DeviceSpec(job="localhost", replica=0, task=0)
+_own_task = DeviceSpec(job="localhost", replica=0, task=0)
+"""The task that this process is, see `set_own_task`."""
+
+
+def set_own_task(text: str) -> None:
+    """Says which task this process is: short names leave it out, and full names have it.
+
+    Args:
+        text: such as "/job:worker/replica:0/task:1". Until this is called, it is "/job:localhost/replica:0/task:0".
+    """
+    global _own_task  # noqa: PLW0603
+    _own_task = parse(text)
 
 
 def parse(text: str) -> DeviceSpec:
@@ -95,4 +111,6 @@ def parse(text: str) -> DeviceSpec:
             parts["job"], parts["task"] = task[1], int(task[2])
         else:
             raise OptionError(f"cannot read {part!r}; {_EXAMPLES}")
+    if parts.get("job") == "localhost" != _own_task.job:  # TensorFlow still says of some tensors that they are there
+        parts |= {"job": _own_task.job, "task": _own_task.task}
     return DeviceSpec(**parts)

@@ -87,10 +87,7 @@ def depends_on_open(graph: OpGraph, name: str) -> bool:
     op = graph.op(name)
     made = [size for k in range(len(op.signature.outputs)) if (size := graph.size_of(name, k))]
     read = [
-        size
-        for source, data in graph.graph.pred[name].items()
-        for edge in data["tensors"]
-        if edge.dst_index >= 0 and (size := graph.size_of(source, edge.src_index))
+        size for source, edge in graph.inputs_of(name) if edge.dst_index >= 0 and (size := graph.size_of(source, edge.src_index))
     ]
     loops = [loop for loop, known in graph.rounds.items() if known.source in _OPEN]
     return any(size.source in _OPEN for size in (*made, *read)) or any(op.body.startswith(f"{loop}/") for loop in loops)
@@ -199,7 +196,7 @@ def _shape_of(graph: OpGraph, name: str, source: Source) -> str:
 
 def _begins(graph: OpGraph, name: str, sources: Collection[Source]) -> bool:
     """Whether no input's size is of these sources already; for an output of unknown size, whether all inputs' sizes are known."""
-    read = [(source, edge.src_index) for source, data in graph.graph.pred[name].items() for edge in data["tensors"]]
+    read = [(source, edge.src_index) for source, edge in graph.inputs_of(name)]
     if any(map(_is_open, graph.op(name).signature.outputs)):
         return not any(_is_open(graph.op(source).signature.outputs[k]) for source, k in read)
     sizes = (graph.size_of(source, k) for source, k in read)

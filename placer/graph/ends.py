@@ -50,12 +50,11 @@ def _signature_at(
         signature = replace(signature, outputs=specs[op.name])
     if op.role == "loop" and op.name in specs:
         signature = replace(signature, inputs=specs[op.name])
-    elif op.role != "loop" and (changed := [name for name in graph.graph.pred[op.name] if name in specs]):
+    elif op.role != "loop" and not specs.keys().isdisjoint(graph.graph.pred[op.name]):
         inputs = list(signature.inputs)
-        for name in changed:
-            for edge in graph.graph.edges[name, op.name]["tensors"]:
-                if 0 <= edge.dst_index < len(inputs):
-                    inputs[edge.dst_index] = specs[name][edge.src_index]
+        for name, edge in graph.inputs_of(op.name):
+            if name in specs and 0 <= edge.dst_index < len(inputs):
+                inputs[edge.dst_index] = specs[name][edge.src_index]
         signature = replace(signature, inputs=tuple(inputs))
     if op.name in rounds and signature.attr("rounds") is not None:
         attributes = {**dict(signature.attrs), "rounds": rounds[op.name].value}

@@ -164,6 +164,10 @@ class OpGraph:
         node: OpNode = self.graph.nodes[name]["op"]
         return node
 
+    def inputs_of(self, name: str) -> list[tuple[str, TensorEdge]]:
+        """The producer and the edge of each tensor that an op takes."""
+        return [(source, edge) for source, data in self.graph.pred[name].items() for edge in data["tensors"]]
+
     def size_of(self, name: str, output: int) -> Size | None:
         """What is known of the shape of an output; None if the shape is exact."""
         return self.sizes[name][output] if name in self.sizes else None
@@ -360,14 +364,10 @@ _OPTIONAL: dict[str, Any] = {f.name: f.default for f in fields(OpNode) if f.name
 def _from_json(data: Mapping[str, Any]) -> OpGraph:
     signatures = [OpSignature.from_json(row) for row in data["signatures"]]
     tables = [
-        (
-            {kind: Kernel(tuple(inputs), tuple(outputs)) for kind, (inputs, outputs) in kernels.items()},
-            dict(refusals),
-        )
+        ({kind: Kernel(*map(tuple, sides)) for kind, sides in kernels.items()}, dict(refusals))
         for kernels, refusals in data["kernels"]
     ]
     graph: nx.DiGraph = nx.DiGraph()
-    names = []
     for row in data["nodes"]:
         signature = signatures[row["signature"]]
         kernels, refusals = tables[row["kernels"]]
@@ -376,8 +376,8 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         op_type = row.get("op_type", signature.op_type)
         node = OpNode(row["name"], op_type, signature, row["count"], kernels=kernels, refusals=refusals, **optional)
         graph.add_node(node.name, op=node)
-        names.append(node.name)
-    if len(graph) < len(names):
+    names = list(graph)
+    if len(names) < len(data["nodes"]):
         raise ValueError("two ops have one name")
     for src, dst, tensors, control in data["edges"]:
         graph.add_edge(names[src], names[dst], tensors=tuple(TensorEdge(s, d) for s, d in tensors), control=control)
@@ -390,14 +390,7 @@ def _from_json(data: Mapping[str, Any]) -> OpGraph:
         rounds={key: Rounds(int(value), source) for key, (value, source) in data["rounds"].items()},
         outputs=tuple((name, index) for name, index in data["outputs"]),
         taken={branch: tuple(times) for branch, times in data.get("taken", {}).items()},
-        sizes={name: tuple(map(_size, sizes)) for name, sizes in data["sizes"].items()},
+        sizes={name: tuple(size and Size.from_json(size) for size in sizes) for name, sizes in data["sizes"].items()},
         notes=tuple(data["notes"]),
         kernel_snapshot=data.get("kernel_snapshot", ""),
     )
-
-
-def _size(row: Any) -> Size | None:
-    if row is None:
-        return None
-    source, *shapes = row
-    return Size(source, *(None if shape is None else tuple(shape) for shape in shapes))

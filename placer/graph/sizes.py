@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Source: TypeAlias = Literal["exact", "seen", "given", "bound", "assumed"]
 """From the most to the least certain. "exact": the graph says it. "seen": a run had it. "given": the user said it. "bound": an
@@ -59,6 +59,12 @@ class Size:
     """The shape at the low end; None if that is the likely one."""
     high: Shape = None
     """The same at the high end."""
+
+    @classmethod
+    def from_json(cls, row: Sequence[Any]) -> Size:
+        """The size of which a row has the fields in order, with JSON's lists in place of tuples."""
+        source, *shapes = row
+        return cls(source, *(None if shape is None else tuple(shape) for shape in shapes))
 
     def at(self, end: End) -> Shape:
         """The shape at an end; None if that is the likely one."""

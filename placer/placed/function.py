@@ -54,6 +54,8 @@ class PlacedFunction(TfFunction):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
         self._background = BackgroundPlanning(self.signatures) if options.planning == "background" and not plans else None
+        self.tunings: list[Callable[..., Tuned]] = []
+        """What a call of all replicas does in place of running them, if it is not empty. Copies of this object share it."""
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
         """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
         method."""
@@ -130,6 +132,8 @@ class PlacedFunction(TfFunction):
 
             if (of_replica := signatures_of_one_device(signatures)) is not None:
                 return self._with(of_replica)(*args, **kwargs)
+            if signatures.of_replicas and self.tunings:
+                return self.tunings[0](signatures, args, kwargs)
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
             if (
@@ -305,8 +309,7 @@ class PlacedFunction(TfFunction):
     def profile(self, *args: Any, budget_s: float = 60.0, **kwargs: Any) -> Profile:
         """Measures the ops of a call with these arguments on the devices here; see `placer.verbs.profile.profile`.
 
-        If the call was not planned before, its plan uses what was measured. Earlier plans stay as they are: place the function
-        again to plan anew.
+        If the call was not planned before, its plan uses what was measured. Earlier plans stay as they are.
         """
         from placer.verbs.profile import profile
 
@@ -356,18 +359,17 @@ class PlacedFunction(TfFunction):
     ) -> Tuned:
         """Finds the fastest way to run calls with these arguments; later calls use it. See `placer.placed.tune.tune`.
 
-        It learns sizes and rounds, measures ops, plans, and times candidates in turns, all within about `budget_s` seconds. With
-        ``compile="try"`` the function compiled as a whole by XLA is a candidate, too. Variables are put back. A function with
-        other effects, such as files, is refused unless ``side_effects="allow"``.
+        It takes about `budget_s` seconds. With ``compile="try"`` XLA's program is a candidate, too. Variables are put back. A
+        function with other effects is refused unless ``side_effects="allow"``. In a strategy's scope all replicas run.
 
         Raises:
             OptionError: an option that cannot be used, or effects that cannot be put back.
             PlacerError: the function is left as it is, or it fails.
         """
-        from placer.placed.tune import tune
+        from placer.placed.tune_in_scope import tune_where_called
 
         args, kwargs = self.arguments(args, kwargs, ("budget_s", "compile", "side_effects"))
-        return tune(self.signatures, args, kwargs, budget_s, compile, side_effects)
+        return tune_where_called(self, args, kwargs, budget_s, compile, side_effects)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,16 @@ from placer.placed.signatures import Signatures
 def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """A ConcreteFunction whose calls run by plan, and which `tf.saved_model.save` writes without devices.
 
+    A coordinator that schedules the function gets one whose calls run on any worker.
+
     Raises:
         PlacerError: planning failed, or the plan's devices are not here.
     """
+    from placer.placed.strategy.scheduled_signatures import signatures_of_workers
     from placer.tf.rewrite.exporting import ExportableFunction, without_devices
 
+    if (of_workers := signatures_of_workers(signatures)) is not None:
+        return of_workers.function_of(args, kwargs)
     signatures.unasked.stop("a function that get_concrete_function gave uses them")
     with signatures.lock:
         prepared = signatures.prepare(args, kwargs)

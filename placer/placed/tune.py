@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from placer.common.device_spec import parse
 from placer.common.progress import Stage, progress
 from placer.common.units import check_seconds
-from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError
+from placer.errors import OptionError, PlacementWarning, PlacerError, PlanError, TraceError
 from placer.graph.seen import Seen
 from placer.options import check_choice
 from placer.placed.compiled_candidates import CompiledCandidates
@@ -23,6 +23,7 @@ from placer.placed.race.begin import decided
 from placer.placed.race.calls import first_line
 from placer.placed.race.candidates import MAX_PREDICTED_RATIO, candidates
 from placer.placed.race.unasked_moves import MOVING_LOCK
+from placer.placed.strategy.replicated_signatures import ReplicatedSignatures
 from placer.placed.tuned import Tuned
 from placer.plan.call_plan import CallPlan
 from placer.plan.notes import in_short
@@ -78,31 +79,29 @@ def tune(
         PlanError: the function is left as it is, or runs by plans that were given.
         PlacerError: planning failed, or the function cannot be run.
     """
-    from placer.tf.run.calling import has_values_of_replicas, runs_on_its_own
+    from placer.tf.run.calling import is_eager, is_taped
 
     check_seconds("budget_s", budget_s)
     check_choice("compile", compiling, ("try", "off"))
     check_choice("side_effects", side_effects, ("refuse", "allow"))
-    if has_values_of_replicas(args, kwargs):
-        raise PlanError(
-            f"{signatures.name} cannot be tuned with values of replicas, which run in step with each other: time whole steps, "
-            'once of the plain function and once with race="off", which runs the plan.'
-        )
-    if not runs_on_its_own():
-        raise PlanError("tune makes calls of its own: call it outside of functions, tapes and distribution strategies")
+    if not is_eager() or is_taped():
+        raise PlanError("tune makes calls of its own: call it outside of functions, tapes and accumulators")
     if signatures.plans:
         raise PlanError(f"{signatures.name} runs by plans that were given: place the function itself to tune it")
     with progress("tuning") as stage, warnings.catch_warnings():
         tuning = _Tuning(signatures, args, kwargs, budget_s, stage)
         warnings.simplefilter("ignore", PlacementWarning)  # the first plan gave them
+        tuning.check_tasks()
         if side_effects == "refuse":
             tuning.check_effects()
-        tuning.learn_sizes()
+        if not signatures.of_replicas:
+            tuning.learn_sizes()
         tuning.race_placements()
         if compiling == "try":
             tuning.race_compiled()
-        tuning.measure_ops()
-        tuning.harvest()
+        if not signatures.of_replicas:
+            tuning.measure_ops()
+            tuning.harvest()
         return tuning.settled()
 
 
@@ -119,7 +118,7 @@ class _Tuning:
         self._signatures, self._args, self._kwargs = signatures, args, kwargs
         self._budget_s, self._stage = budget_s, stage
         with signatures.lock:
-            self._earlier = signatures.plan(args, kwargs).planned
+            self._earlier = _first_plan(signatures, args, kwargs)
             """What calls have run so far."""
         signatures.unasked.undo("it was tuned")
         with signatures.lock:
@@ -136,6 +135,17 @@ class _Tuning:
         self._notes: list[str] = []
         if self._prepared.planned.options.get("variables") == "move" and self._prepared.run is not None:
             variables.release_variables(self._prepared.run)  # other candidates may need them in other places
+
+    def check_tasks(self) -> None:
+        """Raises PlanError if calls run replicas in other processes, too."""
+        from placer.tf.devices import is_task
+
+        if is_task() and (self._signatures.of_replicas or self._prepared.plan.graph.runs_replicas):
+            raise PlanError(
+                f"{self._signatures.name} cannot be tuned: other processes run replicas in step with its own, and each would "
+                "have its own verdict. Time whole steps, once of the plain function and once of the placed one with "
+                'race="off", which runs the plan.'
+            )
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -215,11 +225,9 @@ class _Tuning:
     def _race_fixed(self, when: str) -> None:
         """Times placements with variables where they are."""
         started = monotonic()
-        solved = self._solved(variables="fixed")
-        found = candidates(solved)
-        if not found:
+        placements = self._fixed_placements()
+        if DEFAULT not in placements:
             self._notes.append("TensorFlow's default exceeds a memory limit, so nothing is compared with the plan")
-        placements = {candidate.name: candidate.placement for candidate in found} or {PLAN: solved.placement}
         new = [name + when for name, placement in placements.items() if self._add(name, when, placement)]
         if not when:
             new = self._with_earlier(new)
@@ -231,6 +239,13 @@ class _Tuning:
         if not self._contest.timed:
             outcomes = [entrant.outcome for entrant in self._contest.entrants.values()]
             raise PlacerError(f"{self._signatures.name} cannot be run: {outcomes[0]}")
+
+    def _fixed_placements(self) -> Mapping[str, Placement]:
+        """The placements to time with variables where they are, by name."""
+        if isinstance(self._signatures, ReplicatedSignatures):
+            return self._signatures.placements(self._trace, self._prepared.signature)
+        solved = self._solved(variables="fixed")
+        return {candidate.name: candidate.placement for candidate in candidates(solved)} or {PLAN: solved.placement}
 
     def _with_earlier(self, new: list[str]) -> list[str]:
         """Adds the placement that calls have run so far to the candidates that are timed next; those that must be come first."""
@@ -264,12 +279,15 @@ class _Tuning:
 
     def race_compiled(self) -> None:
         """Times the function compiled as a whole for each kind of device, with its variables where they are or moved there."""
+        if self._signatures.of_replicas or self._prepared.plan.graph.runs_replicas:
+            self._notes.append("not compiled: XLA compiles for one device, and replicas run on several")
+            return
         compiled = CompiledCandidates(self._contest, self._prepared, self._args, self._kwargs)
         self._notes += compiled.race(self._earlier.verdict.compiled_for if self._earlier.verdict else "")
 
     def _add(self, name: str, ending: str, placement: Placement) -> bool:
         """Adds a placement as a candidate, unless one that is known has the same devices; returns whether it was added."""
-        entrants, plan = self._contest.entrants, CallPlan.of(placement)
+        entrants, plan = self._contest.entrants, self._call_plan(placement)
         if any(not known.compiled and known.plan.device_of == plan.device_of for known in entrants.values()):
             return False
         # Copies have random states of their own: the plain function's is left alone.
@@ -277,6 +295,12 @@ class _Tuning:
         run = self._prepared.concrete if is_plain else self._signatures.rewritten(self._prepared, self._trace, plan)
         entrants[name + ending] = Entrant(name + ending, plan, run, self._moves(plan))
         return True
+
+    def _call_plan(self, placement: Placement) -> CallPlan:
+        """What calls need of a placement."""
+        if isinstance(self._signatures, ReplicatedSignatures):
+            return self._signatures.plan_of_all(self._trace, placement)
+        return CallPlan.of(placement, Seen.of_graph(placement.graph) or None, self._prepared.planned.memory_key)
 
     def _moves(self, plan: CallPlan) -> list[Move]:
         """The moves of variables from where they are now to where a plan has them."""
@@ -310,7 +334,7 @@ class _Tuning:
 
         signatures, placed = self._signatures, self._contest.placement_beside(best)
         placement = replace(placed.plan.placement, verdict=verdict)
-        plan = CallPlan.of(placement, Seen.of_graph(placement.graph) or None, self._prepared.planned.memory_key)
+        plan = self._call_plan(placement)
         with MOVING_LOCK, signatures.lock:
             run = placed.run
             if self._starts_anew or not isinstance(run, TapedFunction):
@@ -338,3 +362,22 @@ class _Tuning:
     def _solved(self, **changes: Any) -> Solved:
         """The plan by what is known now, with other options."""
         return self._signatures.solve(self._graph(), self._signatures.limits_of(self._prepared.signature), **changes)
+
+
+def _first_plan(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallPlan:
+    """The plan by which calls run so far.
+
+    Raises:
+        PlanError: the function is left as it is, or it is that of a replica and called outside of a strategy's scope.
+    """
+    from placer.tf.run.calling import has_values_of_replicas, in_scope
+
+    try:
+        return signatures.plan(args, kwargs).planned
+    except (TraceError, TypeError) as error:
+        if in_scope() or not has_values_of_replicas(args, kwargs):
+            raise
+        raise PlanError(
+            f"{signatures.name} cannot be called with values of replicas. To tune the function of a replica, time whole steps: "
+            "call tune inside of strategy.scope()."
+        ) from error

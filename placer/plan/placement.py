@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from placer.plan.saving import plan_from_json, plan_to_json
 from placer.plan.verdict import Verdict
 from placer.plan.views import Drawn, draw, write
 from placer.plan.why import why
+from placer.problem.persistent import persistent
 from placer.problem.reasons import Reason
 from placer.solvers.base import Objective, Status
 
@@ -109,6 +111,14 @@ class Placement:
         for transfer in self.transfers:
             by_producer.setdefault(transfer.producer, []).append(transfer)
         return {name: tuple(transfers) for name, transfers in by_producer.items()}
+
+    @cached_property
+    def kept_bytes_of_unit(self) -> Mapping[int, int]:
+        """By unit: the bytes of its variables, tables and captured tensors. Units without these are absent."""
+        units, kept = [self.ops[op.name].unit for op in self.graph], Counter[int]()
+        for position, _, nbytes in persistent(self.graph):
+            kept[units[position]] += nbytes
+        return kept
 
     @cached_property
     def assigned_op_of_unit(self) -> Mapping[int, str]:

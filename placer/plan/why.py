@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from placer.common.units import format_ns
+from placer.common.units import format_bytes, format_ns
 from placer.problem.reasons import Reason
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def why(placement: Placement, op: OpNode) -> Reason:
     if slower_ns + transfers_ns < 0:
         saved = format_ns(-slower_ns - transfers_ns)
         text = f"for the plan as a whole ({placement.objective}), though moving it alone to {other} would save {saved}"
-        return Reason("whole", op.name, f"{text} of total cost ({times})")
+        return Reason("whole", op.name, f"{text} of total cost ({times}){_no_room(placement, plan.unit, other)}")
     if slower_ns + transfers_ns == 0:
         return Reason("indifferent", op.name, f"as good on {other} ({times}, no difference in transfers)")
     if slower_ns >= max(transfers_ns, 1):
@@ -58,6 +58,15 @@ def decisive_op(placement: Placement) -> str:
             other_ns = others.get(op.default, max(others.values()))
             changes.append((op.default in others, abs(other_ns - op.time_ns[op.device]), name))
     return max(changes, key=lambda change: change[:2], default=(False, 0, ""))[2]
+
+
+def _no_room(placement: Placement, unit: int, device: str) -> str:
+    """A clause that a device has no room for what a unit keeps from step to step; "" if it has."""
+    totals, kept = placement.totals[device], placement.kept_bytes_of_unit.get(unit, 0)
+    if totals.limit_bytes < 0 or totals.persistent_bytes + kept <= totals.limit_bytes:
+        return ""
+    limit = f"it keeps {format_bytes(totals.persistent_bytes)} of at most {format_bytes(totals.limit_bytes)}"
+    return f"; {device} has no room for {format_bytes(kept)} that would be kept there: {limit}"
 
 
 def _forced(placement: Placement, op: OpNode) -> Reason:

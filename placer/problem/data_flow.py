@@ -11,7 +11,7 @@ from cost_models.machines import Machine
 from cost_models.ops import View, entry_of, is_copied, view_of
 from cost_models.transfers import unpinned_factor
 from placer.graph.op_graph import OpGraph, OpNode
-from placer.problem.arrays import Bools, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.constant_push_down import pushed_down
 from placer.problem.constraints import Constraints
 from placer.problem.control_edge_reduction import reduced_control_edges
@@ -70,7 +70,8 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
 
     constant = np.array([op.role == "constant" for op in ops], np.bool_)
     free_to_move = constant & np.array([not graph.graph.pred[op.name] for op in ops], np.bool_)
-    run, memory_uses = pushed_down(ops, free_to_move, producer, output, result, np.array(entries, np.int64).reshape(-1, 3))
+    uses = np.array(entries, np.int64).reshape(-1, 3)
+    run, memory_uses = pushed_down(ops, free_to_move, producer, output, result, uses)
     links = np.concatenate(
         [np.array([*idle, *control], np.int64).reshape(-1, 2), np.stack([producer[memory_uses[:, 0]], memory_uses[:, 1]], 1)]
     )
@@ -84,7 +85,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         nbytes[ends[:, 0]] = grown
         return nbytes
 
-    consumers = np.concatenate([np.array(entries, np.int64).reshape(-1, 3), ends])
+    consumers = np.concatenate([uses, ends])
     memory_uses = np.concatenate([memory_uses, ends])
     order = np.argsort(consumers[:, 0], kind="stable")
     consumers, memory_uses = consumers[order], memory_uses[order]
@@ -93,8 +94,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
     busiest = np.zeros(len(producer))
     np.maximum.at(busiest, tensor, count[consumer])
     joins = np.array([op.op_type == "NoOp" for op in ops], np.bool_)
-    taker = np.array(entries, np.int64).reshape(-1, 3)
-    fed = np.stack([producer[taker[:, 0]], taker[:, 1]], axis=1)
+    fed = np.stack([producer[uses[:, 0]], uses[:, 1]], axis=1)
     reduced = reduced_control_edges(len(ops), fed, np.array(control, np.int64).reshape(-1, 2), joins)
     controls = np.concatenate([reduced, _loop_control_edges(ops, fed)])
     held = result | np.array([op.role == "argument" for op in ops], np.bool_)[producer]
@@ -114,7 +114,7 @@ def data_flow(graph: OpGraph, constraints: Constraints, ops: list[OpNode], machi
         is_result=held,
         shared=view | captured | in_variable,
         copy_bytes=_copy_bytes(ops, constraints, machine, producer, nbytes),
-        held_bytes=allocated(np.maximum(sizes(run), bounds) * _rounds_at_once(ops, producer, tensor, consumer)),
+        held_bytes=allocated(np.maximum(sizes(run), bounds) * _rounds_at_once(ops, producer, busiest)),
     )
     return DataFlow(
         tensors,
@@ -168,14 +168,12 @@ def _in_variables(graph: OpGraph, ops: list[OpNode], moment: Ints, producer: Int
     return shared
 
 
-def _rounds_at_once(ops: list[OpNode], producer: Ints, tensor: Ints, consumer: Ints) -> Ints:
+def _rounds_at_once(ops: list[OpNode], producer: Ints, busiest: Floats) -> Ints:
     """[T]: copies of each tensor in memory at once: 2 of a variable that a loop reads by copying, else 1.
 
-    Such a read waits for nothing of the round before, so its copy is made while that round still uses its own copy.
+    Such a read waits for nothing of the round before, so its copy is made while that round still uses its own copy. `busiest`
+    [T]: runs of the consumer that runs most often.
     """
-    count = np.array([op.count for op in ops], np.float64)
-    busiest = np.zeros(len(producer))
-    np.maximum.at(busiest, tensor, count[consumer])
     copied = np.array([is_copied(op.signature) for op in ops], np.bool_)[producer]
     return np.where(copied & (busiest > 1), 2, 1)
 
@@ -210,8 +208,7 @@ def _most_bytes_read(graph: OpGraph, op: OpNode, position: int) -> int:
     """The bytes of an input, by the bound of its size if that is not exact."""
     makers = (
         _bound_bytes(graph, graph.op(name), edge.src_index)
-        for name, _, data in graph.graph.in_edges(op.name, data=True)
-        for edge in data["tensors"]
+        for name, edge in graph.inputs_of(op.name)
         if edge.dst_index == position
     )
     return max(op.signature.inputs[position].nbytes, *makers, 0)
@@ -219,10 +216,7 @@ def _most_bytes_read(graph: OpGraph, op: OpNode, position: int) -> int:
 
 def _is_read(graph: OpGraph, name: str, position: int) -> bool:
     """Whether an input is the value of a variable, which is in memory once however many lists have it."""
-    sources = [
-        src for src, _, data in graph.graph.in_edges(name, data=True) if any(t.dst_index == position for t in data["tensors"])
-    ]
-    source = graph.op(sources[0]) if sources else None
+    source = next((graph.op(maker) for maker, edge in graph.inputs_of(name) if edge.dst_index == position), None)
     if source is not None and source.op_type == "LoopVariable":  # one that is read before the loop, where it goes in
         return any(entry_of(graph.op(src).op_type).reads == "value" for src in graph.graph.predecessors(source.name))
     return source is not None and entry_of(source.op_type).reads == "value"
@@ -256,5 +250,4 @@ def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, p
 
 def handle_of(graph: OpGraph, op: OpNode) -> str:
     """The producer of an op's first input, which is the handle where the op takes a variable."""
-    edges = graph.graph.pred[op.name].items()
-    return next((name for name, data in edges if any(edge.dst_index == 0 for edge in data["tensors"])), "")
+    return next((name for name, edge in graph.inputs_of(op.name) if edge.dst_index == 0), "")

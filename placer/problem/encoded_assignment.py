@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from placer.problem.arrays import Ints
+from placer.problem.arrays import Bools, Ints
 from placer.problem.model_tables import WIDE, tables_of
 from placer.problem.problem import PlacementProblem
 from placer.problem.step_edges import step_edges_of
@@ -54,43 +54,30 @@ class EncodedAssignment:
         self.began, self.arrived = ([0] * len(self.message) for _ in range(2))
 
     @classmethod
-    def of(
-        cls,
-        problem: PlacementProblem,
-        op_device: Ints,
-        ops: Ints | None = None,
-        edges: Ints | None = None,
-        first_copy: int = 0,
-    ) -> EncodedAssignment:
-        """Encodes an assignment, or the rows of some ops.
-
-        Args:
-            problem: N ops on D devices.
-            op_device: [N]: the device of each op.
-            ops: rows for these alone, ascending; all ops by default.
-            edges: all edges out of those ops.
-            first_copy: the number of the first copy.
-        """
-        tables, table = tables_of(problem), step_edges_of(problem)
-        ops = np.arange(problem.num_ops) if ops is None else ops
-        edges = np.arange(len(table.message)) if edges is None else edges
-        device = op_device[ops]
-        wait, message, src, dst = table.copies(problem, op_device, edges, first_copy)
+    def of(cls, problem: PlacementProblem, op_device: Ints) -> EncodedAssignment:
+        """Encodes an assignment to these devices, [N]."""
+        edges = step_edges_of(problem)
+        wait, message, src, dst = edges.copies(problem, op_device)
         by_copy = copy_columns(problem, message, src, dst)
         sends = np.zeros(problem.num_ops, np.int64)
-        np.add.at(sends, table.op[message], by_copy[-1])
-        runs, sharing = tables.runs[ops], tables.sharing[ops, device]
-        by_op = (
-            problem.devices.runner[device],
-            problem.devices.asynchronous[device] & ~tables.host_only[ops, device],
-            sharing,
-            np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * runs, 0)).astype(np.int64),
-            problem.ops.time_ns[ops, device],
-            problem.ops.dispatch_ns[ops, device],
-            problem.ops.compute_ns[ops, device],
-            sends[ops],
-        )
+        np.add.at(sends, edges.op[message], by_copy[-1])
+        by_op = (*op_columns(problem, op_device), sends)
         return cls(tuple(a.tolist() for a in by_op), wait.tolist(), tuple(a.tolist() for a in by_copy), message, src, dst)
+
+
+def op_columns(problem: PlacementProblem, device: Ints) -> tuple[Ints | Bools, ...]:
+    """The columns `EncodedAssignment.by_op` of ops on these devices, [N], but for what they send."""
+    tables, every = tables_of(problem), np.arange(problem.num_ops)
+    sharing = tables.sharing[every, device]
+    return (
+        problem.devices.runner[device],
+        problem.devices.asynchronous[device] & ~tables.host_only[every, device],
+        sharing,
+        np.rint(np.where(sharing == WIDE, problem.devices.wake_ns[device] * tables.runs, 0)).astype(np.int64),
+        problem.ops.time_ns[every, device],
+        problem.ops.dispatch_ns[every, device],
+        problem.ops.compute_ns[every, device],
+    )
 
 
 def copy_columns(problem: PlacementProblem, message: Ints, src: Ints, dst: Ints) -> tuple[Ints, ...]:

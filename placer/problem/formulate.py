@@ -122,6 +122,5 @@ def _follows_input(graph: OpGraph, op: OpNode) -> bool:
     if op.role != "loop":
         gives_result = op.op_type == "Identity" and not op.requested_device and not graph.graph.succ[op.name]
         return gives_result or entry_of(op.op_type).follows_input
-    before = graph.graph.pred[op.name].items()
-    makers = (graph.op(name) for name, data in before if any(edge.dst_index == 0 for edge in data["tensors"]))
+    makers = (graph.op(name) for name, edge in graph.inputs_of(op.name) if edge.dst_index == 0)
     return op.op_type == "NextIteration" or any(maker.requested_device or maker.location for maker in makers)

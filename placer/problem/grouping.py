@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from networkx.utils import UnionFind
 
-from placer.problem.arrays import Ints
+from placer.problem.arrays import Grouped, Ints
 
 
 def grouped(group: Ints, groups: int) -> list[list[int]]:
     """The positions of each of the numbers 0..groups-1 in an array of them, ascending."""
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(groups + 1)).tolist()
-    return [order[a:b].tolist() for a, b in pairwise(starts)]
+    positions = Grouped.by(group, groups)
+    return [part.tolist() for part in np.split(positions.order, positions.start[1:])[:groups]]
 
 
 def components(units: int, left: Ints, right: Ints) -> list[list[int]]:

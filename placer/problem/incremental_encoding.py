@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.problem.arrays import Ints
-from placer.problem.encoded_assignment import EncodedAssignment, copy_columns
+from placer.problem.encoded_assignment import EncodedAssignment, copy_columns, op_columns
+from placer.problem.grouping import grouped
 from placer.problem.problem import PlacementProblem, once_per_problem
 from placer.problem.step_edges import DONE, ISSUED, step_edges_of
 
@@ -17,7 +18,7 @@ class _Tables:
     """What the encodings of a problem have in common, as plain lists."""
 
     by_op: list[tuple[list[object], ...]]
-    """[D]: the columns `EncodedAssignment.by_op` if every op is on this device; what it sends is 0."""
+    """[D]: `op_columns` if every op is on this device."""
     ops: list[list[int]]
     """[U]: the ops of each unit."""
     messages: list[list[int]]
@@ -40,24 +41,17 @@ class _Tables:
     @classmethod
     def of(cls, problem: PlacementProblem) -> _Tables:
         table = step_edges_of(problem)
-        alone = np.zeros(problem.num_ops, np.int64)
-        by_op = [
-            EncodedAssignment.of(problem, alone + d, np.arange(problem.num_ops), np.zeros(0, np.int64)).by_op
-            for d in range(problem.num_devices)
-        ]
+        on_device = [op_columns(problem, np.full(problem.num_ops, d)) for d in range(problem.num_devices)]
         edges = [range(0)] * len(table.op)
         for e in np.flatnonzero(np.diff(table.message, prepend=-1)).tolist():
             edges[table.message[e]] = range(e, table.message_end_list[e])
-        unit = problem.ops.unit
-        pairs = np.unique(
-            np.concatenate([unit[table.producer], unit[table.consumer]]) * len(table.op) + np.append(table.message, table.message)
-        )
-        messages: list[list[int]] = [[] for _ in range(problem.num_units)]
-        for pair in pairs.tolist():
-            messages[pair // len(table.op)].append(pair % len(table.op))
+        ends = problem.ops.unit[np.append(table.producer, table.consumer)]
+        pairs = np.unique(ends * len(table.op) + np.tile(table.message, 2))
+        first = np.searchsorted(pairs, np.arange(1, problem.num_units) * len(table.op))
+        messages = [(part % len(table.op)).tolist() for part in np.split(pairs, first)]
         return cls(
-            by_op=by_op,
-            ops=[problem.unit_ops.of(np.array([u])).tolist() for u in range(problem.num_units)],
+            by_op=[tuple(column.tolist() for column in columns) for columns in on_device],
+            ops=grouped(problem.ops.unit, problem.num_units),
             messages=messages,
             producer=table.op.tolist(),
             edges=edges,
@@ -89,9 +83,8 @@ class IncrementalEncoding:
         columns = list(zip(*self._tables.by_op, strict=True))  # each column on each device
         by_op = [[of[d][i] for i, d in enumerate(self._op_device)] for of in columns]
         none = np.zeros(len(edges.op) * self._places, np.int64)
-        self.encoded = EncodedAssignment(
-            tuple(by_op), [DONE] * len(self._consumer), tuple(none.tolist() for _ in range(6)), none, none, none
-        )
+        by_copy = tuple(none.tolist() for _ in range(6))
+        self.encoded = EncodedAssignment((*by_op, [0] * problem.num_ops), [DONE] * len(self._consumer), by_copy, none, none, none)
         self._sent = [0] * len(edges.op)  # by message: how long its copies occupy the producer's thread
         self._rows: dict[tuple[int, int], list[tuple[int, ...]]] = {}
         for message in range(len(edges.op)):

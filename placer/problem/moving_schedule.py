@@ -9,6 +9,7 @@ import numpy as np
 
 from placer.common.clock import spend
 from placer.problem.arrays import Ints
+from placer.problem.grouping import grouped
 from placer.problem.incremental_encoding import IncrementalEncoding
 from placer.problem.problem import Assignment, PlacementProblem, once_per_problem
 from placer.problem.schedule import Simulator
@@ -132,8 +133,8 @@ def _known_ns_of(problem: PlacementProblem) -> dict[bytes, float]:
 def _changed_ops_of(problem: PlacementProblem) -> list[list[int]]:
     """By unit, the ops that play differently if it moves: its own, and the producers of what they receive."""
     edges = Simulator(problem).edges
-    own = [problem.unit_ops.of(np.array([unit])) for unit in range(problem.num_units)]
-    return [np.union1d(ops, edges.producers_of(ops)).tolist() for ops in own]
+    own = grouped(problem.ops.unit, problem.num_units)
+    return [np.union1d(ops, edges.producers_of(np.array(ops))).tolist() for ops in own]
 
 
 @once_per_problem

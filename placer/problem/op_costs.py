@@ -14,7 +14,7 @@ from cost_models.ops import entry_of
 from cost_models.ops.convolution import channels_first_bytes
 from placer.errors import OptionError
 from placer.graph.op_graph import OpGraph, OpNode
-from placer.problem.arrays import Bools, Floats, Ints
+from placer.problem.arrays import Bools, Ints
 
 FREE_ROLES = frozenset({"argument", "capture", "constant"})
 """Roles whose nodes do no work in a step."""
@@ -122,7 +122,6 @@ def _cold_ns(ops: Sequence[OpNode], kind: Ints, machine: Machine, works: Bools, 
 
     The first op in graph order is charged, whatever its device, since ops of a type are mostly on one device. An op that runs in
     a part of the steps is the first of its type in those steps only; the next ops of the type are charged for the other steps.
-    Ops of one body run in the same steps.
 
     Args:
         ops: [N]
@@ -133,15 +132,7 @@ def _cold_ns(ops: Sequence[OpNode], kind: Ints, machine: Machine, works: Bools, 
     """
     count = np.array([op.count for op in ops], np.float64)[:, None]
     order = np.argsort(kind, kind="stable")
-    runs = np.minimum(1.0, count) * works
-    in_body: dict[tuple[int, str], Floats] = {}
-    nothing = np.zeros(works.shape[1])
-    for i in np.flatnonzero(count[:, 0] < 1.0).tolist():  # what is in one body runs in the same steps
-        of_body = int(kind[i]), ops[i].body
-        counted = in_body.get(of_body, nothing)
-        in_body[of_body] = np.maximum(counted, runs[i])
-        runs[i] = in_body[of_body] - counted
-    runs = runs[order]
+    runs = (np.minimum(1.0, count) * works)[order]
     before = np.cumsum(runs, axis=0) - runs
     before -= before[np.searchsorted(kind[order], kind[order])]  # of the same type alone
     first = np.empty(works.shape)

@@ -158,14 +158,7 @@ class PlacementProblem(Frozen):
 
     def copy(self) -> PlacementProblem:
         """An equal problem. The two share only arrays that nobody can write into, so nothing done to one changes the other."""
-        return PlacementProblem(
-            devices=copy(self.devices),
-            links=copy(self.links),
-            units=copy(self.units),
-            ops=copy(self.ops),
-            tensors=copy(self.tensors),
-            consumers=copy(self.consumers),
-        )
+        return PlacementProblem(**{name: copy(part) for name, part in self.__getstate__().items()})
 
     def on_devices(self, devices: Ints) -> PlacementProblem:
         """The same problem on a machine that has only these devices, in this order.
@@ -173,14 +166,8 @@ class PlacementProblem(Frozen):
         Raises ValueError where a unit may be on none of them.
         """
         places = np.append(devices, devices + self.num_devices)
-        return PlacementProblem(
-            devices=self.devices.take("D", devices),
-            links=self.links.take("P", places),
-            units=self.units.take("D", devices),
-            ops=self.ops.take("D", devices),
-            tensors=self.tensors.take("D", devices),
-            consumers=self.consumers.take("D", devices),
-        )
+        parts = self.__getstate__().items()
+        return PlacementProblem(**{name: part.take("D", devices).take("P", places) for name, part in parts})
 
     def with_memory_limits(self, limit_bytes: Ints) -> PlacementProblem:
         """The same problem with other memory limits, [D]; -1 where there is none."""

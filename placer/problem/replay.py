@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.common.clock import spend
+from placer.problem.arrays import Ints
 from placer.problem.encoded_assignment import EncodedAssignment
 from placer.problem.model_tables import WIDE
 from placer.problem.problem import Assignment
@@ -32,75 +33,52 @@ class Replay:
         """Simulates the whole step once."""
         problem = simulator.problem
         self._simulator, self._device = simulator, assignment.device
-        self._op_device = assignment.device[problem.ops.unit]
-        self._used = np.bincount(self._op_device[simulator.tables.present], minlength=problem.num_devices)
-        self._encoded = EncodedAssignment.of(problem, self._op_device)
+        encoded = simulator.encode(assignment.device)
         self._stride = max(1, -(-problem.num_ops // MAX_CHECKPOINTS))
         self._checkpoints: list[Checkpoint] = []
         state = StepState.first(problem)
         spend(problem.num_ops)
         while state.queue:
             self._checkpoints.append(Checkpoint(simulator, state.copy()))
-            simulator.advance(self._encoded, state, self._stride)
-        self._position = np.empty(problem.num_ops, np.int64)
-        self._position[self._encoded.order] = np.arange(problem.num_ops)
-        ends = np.array(self._encoded.end, np.int64)[self._encoded.order]
+            simulator.advance(encoded, state, self._stride)
+        self._position = np.argsort(encoded.order)
+        ends = np.array(encoded.end, np.int64)[encoded.order]
         for number, checkpoint in enumerate(self._checkpoints):
             checkpoint.latest_ns = int(np.max(ends[number * self._stride : (number + 1) * self._stride]))
-        self.step_ns = simulator.whole_ns(state.latest_ns, simulator.call_of_ns(self._used > 0))
+        self.step_ns = simulator.whole_ns(state.latest_ns, simulator.call_ns(assignment))
         self.played = problem.num_ops
         """Number of ops started so far, in this schedule and in all replays."""
 
     def moved_ns(self, assignment: Assignment) -> int:
         """`Simulator.step_ns` of another assignment. It is faster the fewer units move, and the closer in time their ops are."""
-        simulator, problem, encoded = self._simulator, self._simulator.problem, self._encoded
+        simulator = self._simulator
         ops = simulator.problem.unit_ops.of(np.flatnonzero(assignment.device != self._device))
         if not len(ops):
             return self.step_ns
         changed = np.union1d(ops, simulator.edges.producers_of(ops))
-        edges = simulator.edges.out_of(changed)
-        copies = len(encoded.began)
-        before = self._op_device[ops]
-        self._op_device[ops] = assignment.device[simulator.problem.ops.unit[ops]]
-        new = EncodedAssignment.of(problem, self._op_device, changed, edges, copies)
-        present = simulator.tables.present[ops]
-        after = self._op_device[ops]
-        self._op_device[ops] = before
-        used = self._used.copy()
-        np.subtract.at(used, before[present], 1)
-        np.add.at(used, after[present], 1)
-
-        columns, rows = [*encoded.by_op, encoded.edge_wait], [changed.tolist()] * len(encoded.by_op) + [edges.tolist()]
-        old = [[column[i] for i in where] for column, where in zip(columns, rows, strict=True)]
-        _write(columns, rows, [*new.by_op, new.edge_wait])
-        growing = [*encoded.by_copy, encoded.began, encoded.arrived]
-        for column, more in zip(growing, [*new.by_copy, new.began, new.arrived], strict=True):
-            column.extend(more)
         played = self.played
-        latest = self._latest_ns(np.sort(self._position[changed]).tolist(), set(edges.tolist()))
-        _write(columns, rows, old)
-        for column in growing:
-            del column[copies:]
+        latest = self._latest_ns(simulator.encode(assignment.device), changed)
         spend(self.played - played)
-        return simulator.whole_ns(latest, simulator.call_of_ns(used > 0))
+        return simulator.whole_ns(latest, simulator.call_ns(assignment))
 
-    def _latest_ns(self, changed: list[int], edges: set[int]) -> int:
-        """When the last op ends, after changes to the ops at these positions in the order of starts, and to these edges."""
+    def _latest_ns(self, encoded: EncodedAssignment, changed: Ints) -> int:
+        """When the last op of another assignment ends, in which these ops and their copies change."""
         checkpoints, stride = self._checkpoints, self._stride
-        number, latest = changed[0] // stride, 0
+        positions: list[int] = np.sort(self._position[changed]).tolist()
+        ops = set(changed.tolist())
+        number, latest = positions[0] // stride, 0
         state = checkpoints[number].state.copy()
         while state.queue:
-            self._simulator.advance(self._encoded, state, stride)
+            self._simulator.advance(encoded, state, stride)
             self.played += stride
             number += 1
-            following = bisect_left(changed, number * stride)
-            until = changed[following] // stride if following < len(changed) else len(checkpoints)
-            if number < until and (shift := checkpoints[number].shift_ns(state, edges)) is not None:
+            following = bisect_left(positions, number * stride)
+            until = positions[following] // stride if following < len(positions) else len(checkpoints)
+            if number < until and (shift := checkpoints[number].shift_ns(state, ops)) is not None:
                 latest = max(latest, state.latest_ns, shift + max(each.latest_ns for each in checkpoints[number:until]))
                 if until == len(checkpoints):
                     break
                 number, state = until, checkpoints[until].later(shift)
-        del self._encoded.order[self._simulator.problem.num_ops :]
         return max(latest, state.latest_ns)
 
 
@@ -119,9 +97,11 @@ class Checkpoint:
         return [op for op, n in enumerate(self.state.waits) if n]
 
     @cached_property
-    def queued(self) -> list[int]:
-        """The ops and the copies that are ready: numbers as in `StepState.queue`."""
-        return [key % self.simulator.base for key in self.state.queue]
+    def sending(self) -> set[int]:
+        """Ops that have a copy which is ready."""
+        simulator, ops = self.simulator, self.simulator.problem.num_ops
+        queued = (key % simulator.base for key in self.state.queue)
+        return {int(simulator.edges.producer[number - ops]) for number in queued if number >= ops}
 
     def later(self, shift_ns: int) -> StepState:
         """The state with all times later by `shift_ns`."""
@@ -139,10 +119,10 @@ class Checkpoint:
     def shift_ns(self, other: StepState, changed: set[int]) -> int | None:
         """By how much later `other` continues as this state does; None if they differ in more than a shift in time.
 
-        They differ if a copy along an edge that changed is still to begin. Past times at which a resource became free or an op
+        They differ if a copy of an op that changed is still to begin. Past times at which a resource became free or an op
         became ready make no difference. An op on all cores asks whether the last such op ends before now or at this moment.
         """
-        mine, ops, base = self.state, self.simulator.problem.num_ops, self.simulator.base
+        mine, base = self.state, self.simulator.base
         if mine.waits != other.waits or len(mine.queue) != len(other.queue):
             return None
         earlier = mine.queue[0] // base
@@ -151,7 +131,7 @@ class Checkpoint:
             return None
         if [key + shift * base for key in sorted(mine.queue)] != sorted(other.queue):
             return None
-        if any(number - ops in changed for number in self.queued):
+        if not self.sending.isdisjoint(changed):
             return None
         parts: list[tuple[Callable[[StepState], Iterable[int]], int]] = [
             (_resources, earlier),
@@ -177,9 +157,3 @@ def _resources(state: StepState) -> Iterator[int]:
     for each in state.alone_free:
         yield from each
     yield from state.link_free
-
-
-def _write(columns: list[list[int]], rows: list[list[int]], values: list[list[int]]) -> None:
-    for column, where, new in zip(columns, rows, values, strict=True):
-        for i, value in zip(where, new, strict=True):
-            column[i] = value

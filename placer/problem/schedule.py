@@ -73,6 +73,7 @@ class Simulator:
         """What `StepState.queue` multiplies times with."""
         self._known_ns = step_lengths_of(problem)
         self._last = np.full(problem.num_units, -1)
+        self._encoding: IncrementalEncoding | None = None
 
     def step_ns(self, assignment: Assignment) -> int:
         """The step time alone. Each assignment is simulated once, however many simulators its problem has."""
@@ -137,8 +138,8 @@ class Simulator:
         if not len(allowed):
             return problem.devices.call_overhead_ns
         forced = allowed[allowed.sum(axis=1) == 1].any(axis=0)
-        slowest = problem.devices.call_ns[forced].max() if forced.any() else problem.devices.call_ns[allowed.any(axis=0)].min()
-        return int(problem.devices.call_overhead_ns + slowest + problem.devices.split_ns * max(0, int(forced.sum()) - 1))
+        least_ns = int(problem.devices.call_ns[allowed.any(axis=0)].min())
+        return self.call_of_ns(forced) if forced.any() else problem.devices.call_overhead_ns + least_ns
 
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
         """Starts the next ops, at most `limit` of them, and the copies that are ready before; all by default.
@@ -230,7 +231,7 @@ class Simulator:
         far = MAX_INCREMENTAL_SHARE * self.problem.num_units
         moving = self.problem.num_ops <= MAX_INCREMENTAL_OPS and np.count_nonzero(device != self._last) <= far
         self._last = device.copy()
-        encoded = self._encoding.move_to(device) if moving else EncodedAssignment.of(self.problem, device[self.problem.ops.unit])
+        encoded = self.encode(device) if moving else EncodedAssignment.of(self.problem, device[self.problem.ops.unit])
         self.advance(encoded, state)
         return state
 
@@ -238,9 +239,11 @@ class Simulator:
     def _first(self) -> StepState:
         return StepState.first(self.problem)
 
-    @cached_property
-    def _encoding(self) -> IncrementalEncoding:
-        return IncrementalEncoding(self.problem, self._last)
+    def encode(self, device: Ints) -> EncodedAssignment:
+        """The encoding of the assignment to these devices, [U]. The next call changes it, in less time the fewer units move."""
+        if self._encoding is None:
+            self._encoding = IncrementalEncoding(self.problem, device)
+        return self._encoding.move_to(device)
 
 
 @once_per_problem

@@ -66,31 +66,22 @@ class StepEdges(Edges):
         """The producers of all messages that these ops receive; some more than once."""
         return self.producer[self.into.of(ops)]
 
-    @derived
-    def by_producer(self) -> Grouped:
-        """Edges by producer."""
-        return Grouped(np.arange(len(self.message)), np.array(self.start_list))
-
-    def out_of(self, ops: Ints) -> Ints:
-        """The edges out of these ops, which are in ascending order."""
-        return self.by_producer.of(ops)
-
-    def copies(self, problem: PlacementProblem, op_device: Ints, edges: Ints, first: int = 0) -> tuple[Ints, Ints, Ints, Ints]:
-        """The copies that an assignment makes along some ops' edges, numbered by message and destination from `first` on.
+    def copies(self, problem: PlacementProblem, op_device: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The copies that an assignment makes, numbered by message and destination.
 
         Returns:
             What each edge waits for (see `EncodedAssignment.edge_wait`); the message, source and destination of each copy.
         """
-        message = self.message[edges]
-        src = self.place[message, op_device[self.op[message]]]
-        dst = self.consumer_place[edges, op_device[self.consumer[edges]]]
+        message = self.message
+        src = self.place[message, op_device[self.producer]]
+        dst = self.consumer_place[np.arange(len(message)), op_device[self.consumer]]
         in_stream = (src == dst) & (src < problem.num_devices) & problem.devices.asynchronous[src % problem.num_devices]
-        wait = np.where((in_stream | self.is_control[edges]) & ~self.awaited[message], ISSUED, DONE)
+        wait = np.where((in_stream | self.is_control) & ~self.awaited[message], ISSUED, DONE)
         crosses = np.flatnonzero((src != dst) & ~self.free[message])
         key, begins, number = np.unique(
             message[crosses] * 2 * problem.num_devices + dst[crosses], return_index=True, return_inverse=True
         )
-        wait[crosses] = 2 * (first + number) + 1
+        wait[crosses] = 2 * number + 1
         wait[crosses[begins]] -= 1
         return wait, key // (2 * problem.num_devices), src[crosses[begins]], key % (2 * problem.num_devices)
 

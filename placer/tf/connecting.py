@@ -17,7 +17,7 @@ from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
-from placer.tf.devices import process_devices
+from placer.tf.devices import is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
@@ -80,7 +80,7 @@ def connect(workers: Iterable[Worker]) -> None:
     Raises:
         DeviceError: this process is a task of a cluster itself.
     """
-    if not process_devices():
+    if is_task():
         raise DeviceError("this process is a task of a cluster itself, so it cannot be the client of another one.")
     wanted = list(workers)
     if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:

@@ -19,16 +19,30 @@ from cost_models.host_cores import core_cache_bytes, threads_per_core, usable_co
 from cost_models.host_memory import host_bytes
 from cost_models.machine_files import load_machine, shipped_machines
 from cost_models.machines import DEFAULT_CORE_CACHE_BYTES, DEFAULT_THREADS_PER_CORE, Device, Link, Machine, task_of
-from placer.common.device_spec import parse
+from placer.common.device_spec import parse, set_own_task
 from placer.common.warning import warn
+from placer.tf._private.runtime import own_task
 from placer.tf.gpu_use import gpu_use
 
 
-@functools.cache
 def process_devices() -> tuple[str, ...]:
-    """The CPUs and GPUs of this process, such as ("CPU:0", "GPU:0"). Starts TensorFlow's runtime, after which they are fixed."""
-    specs = [parse(d.name) for kind in ("CPU", "GPU") for d in tf.config.list_logical_devices(kind)]
-    return tuple(spec.short for spec in specs if spec.job in (None, "localhost"))
+    """The CPUs and GPUs of this process, such as ("CPU:0", "GPU:0"). Starts TensorFlow's runtime, after which they are fixed.
+
+    A process can become a task of a cluster. Then its devices have other full names, and the same short ones.
+    """
+    return _devices_of(own_task())
+
+
+def is_task() -> bool:
+    """Whether this process is a task of a cluster, as under a strategy of several processes. A client of workers is none."""
+    return not own_task().startswith("/job:localhost")
+
+
+@functools.cache
+def _devices_of(task: str) -> tuple[str, ...]:
+    set_own_task(task)
+    names = (parse(d.name).short for kind in ("CPU", "GPU") for d in tf.config.list_logical_devices(kind))
+    return tuple(name for name in names if not task_of(name))
 
 
 def connected_devices() -> tuple[str, ...]:
@@ -38,7 +52,7 @@ def connected_devices() -> tuple[str, ...]:
 
 
 def full_name(device: str) -> str:
-    """The runtime's name of a device: "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
+    """The runtime's name of a device: such as "/job:localhost/replica:0/task:0/device:GPU:0" for "GPU:0"."""
     return parse(device).full
 
 

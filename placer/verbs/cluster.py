@@ -90,25 +90,47 @@ def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
             )
 
 
+def machine_of_worker(address: str) -> Machine:
+    """The machine that a worker is, on a host like this one. It is asked, and not connected to.
+
+    Args:
+        address: host and port.
+
+    Raises:
+        DeviceError: the worker does not answer within 20 s.
+    """
+    from placer.tf.connecting import ask
+    from placer.tf.devices import local_machine
+
+    (worker,) = ask({f"{JOB}:0": address}).values()
+    return replace(_machine_like(local_machine(), worker), assumed=_ASSUMED)
+
+
 def _machine_of(workers: Collection[Worker]) -> Machine:
     """The machine of this process and of workers, on hosts like this one."""
-    from placer.tf.devices import local_machine, machine_of, processor
+    from placer.tf.devices import local_machine
 
     client = local_machine()
-    host = client.device("CPU:0")
-    machines = [
-        machine_of(
-            cpus=sum(name.startswith("CPU") for name in worker.devices),
-            gpus=[described for name, described in worker.devices.items() if name.startswith("GPU")],
-            cores=host.cores,
-            host_bytes=host.memory_bytes,
-            host_model=processor(),
-            threads_per_core=host.threads_per_core,
-            core_cache_bytes=host.core_cache_bytes,
-        )
-        for worker in workers
-    ]
     known = known_network(worker.address for worker in workers)
-    machine = joined("cluster", client, [*map(with_calibration, machines)], Network(**known), known)
-    assumed = ["the hosts of workers are like this one", *([machine.assumed] if machine.assumed else [])]
-    return replace(machine, assumed="; ".join(assumed))
+    machine = joined("cluster", client, [_machine_like(client, worker) for worker in workers], Network(**known), known)
+    return replace(machine, assumed="; ".join([_ASSUMED, *([machine.assumed] if machine.assumed else [])]))
+
+
+_ASSUMED = "the hosts of workers are like this one"
+
+
+def _machine_like(client: Machine, worker: Worker) -> Machine:
+    """The machine of a worker whose host is like that of a client."""
+    from placer.tf.devices import machine_of, processor
+
+    host = client.device("CPU:0")
+    machine = machine_of(
+        cpus=sum(name.startswith("CPU") for name in worker.devices),
+        gpus=[described for name, described in worker.devices.items() if name.startswith("GPU")],
+        cores=host.cores,
+        host_bytes=host.memory_bytes,
+        host_model=processor(),
+        threads_per_core=host.threads_per_core,
+        core_cache_bytes=host.core_cache_bytes,
+    )
+    return with_calibration(machine)

@@ -27,7 +27,7 @@ def machine_of_replica(machine: Machine, devices: tuple[str, ...]) -> Machine:
     names = [device.name for device in machine.devices]
     if missing := [device for device in devices if device not in names]:
         raise DeviceError(f"the replicas run on {', '.join(missing)}, which {machine.name!r} does not have")
-    kept, count = {HOST, devices[0]}, len(devices)
+    count, kept = len(devices), machine.only({HOST, devices[0]})
     links = (
         replace(
             link,
@@ -35,16 +35,9 @@ def machine_of_replica(machine: Machine, devices: tuple[str, ...]) -> Machine:
             unpinned_bytes_per_s=link.unpinned_bytes_per_s / count,
             interval_ns=link.interval_ns * count,
         )
-        for link in machine.links
-        if {link.src, link.dst} <= kept
+        for link in kept.links
     )
-    return replace(
-        machine,
-        devices=tuple(device for device in machine.devices if device.name in kept),
-        links=tuple(links),
-        reserve_bytes={name: size for name, size in machine.reserve_bytes.items() if name in kept},
-        others_bytes={name: size for name, size in machine.others_bytes.items() if name in kept},
-    )
+    return replace(kept, links=tuple(links))
 
 
 def limits_of_replica(machine: Machine, devices: tuple[str, ...], asked: Mapping[str, str | int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ takes minutes, writes the table of terms, which the second one reads.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tests.benchmarks.left_out import (
     records,
     score_of,
 )
+from tests.benchmarks.markdown import table
 from tests.benchmarks.recorded import Peak, gpu_peaks, repeated
 from tests.benchmarks.scoring import NOISE, Score
 
@@ -61,11 +62,6 @@ def cells(each: Score) -> str:
         return " |  | "
     rank = f"{each.rank_correlation:.2f}" if each.spread > 1.1 else ""
     return f"{rank} | {each.median_error:.0%} | {each.error_90:.0%}"
-
-
-def table(head: str, rows: Iterable[str]) -> str:
-    columns = head.count("|") + 1
-    return "\n".join([f"| {head} |", "|" + "---|" * columns, *(f"| {row} |" for row in rows)])
 
 
 def overall(models: dict[str, dict[str, list[Outcome]]]) -> Iterator[str]:

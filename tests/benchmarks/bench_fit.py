@@ -32,6 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from placer.common.tables import table
 from tests.helpers.fitting import FULL, SMALL, At, Program, crossings
 from tests.helpers.machines import two_cpus, two_fast
+from tests.helpers.measured_on import measured_on
 
 if TYPE_CHECKING:
     from placer.plan.placement import Placement
@@ -89,7 +90,8 @@ def in_its_process(name: str, variant: str, args: argparse.Namespace) -> dict[st
             return dict(json.loads(one.read_text()))
         lines = [line for line in run.stderr.splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if "Error" in line or "OOM" in line), lines[-1] if lines else "")
-        return {"died": said[:300], "stderr": run.stderr[-4000:]}
+        print(f"{name}, {variant}:\n{run.stderr[-4000:]}", file=sys.stderr)
+        return {"died": said[:300]}
 
 
 def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def measured(name: str, variant: str, args: argparse.Namespace) -> dict[str, Any
 
     program = (SMALL if args.size == "small" else FULL)[name]()
     fast = fast_devices(program, args.devices)
-    record: dict[str, Any] = {"fast": fast, "limit_bytes": program.limit_bytes, "cards": cards()}
+    record: dict[str, Any] = {"fast": fast, "limit_bytes": program.limit_bytes, "machine": measured_on()}
     if variant == "plan":
         import placer
 
@@ -180,13 +182,6 @@ def fast_devices(program: Program, devices: str) -> list[str]:
     if len(names) < program.fast:
         raise SystemExit(f"Error: it is for {program.fast} GPUs, and {len(names)} are here")
     return names
-
-
-def cards() -> list[str]:
-    import tensorflow as tf
-
-    gpus = tf.config.get_visible_devices("GPU")
-    return [str(tf.config.experimental.get_device_details(gpu).get("device_name")) for gpu in gpus] or ["no GPU"]
 
 
 def anywhere(_: str) -> AbstractContextManager[Any]:

@@ -31,6 +31,7 @@ import tensorflow as tf
 from keras import layers
 
 import placer
+from tests.helpers.measured_on import measured_on
 
 DEFAULT, UNCOMPILED, PLANNED, OPTIMIZED = "Keras's default", "without XLA", "by a plan", "optimized"
 ROUND_S, MAX_ROUNDS = 0.7, 7
@@ -116,9 +117,7 @@ def main() -> int:
         measure(names[0], 4 if args.size == "small" else 64, lambda: args.timeout_s - (time.monotonic() - started), args.one)
         return 0
     results = {name: measured(name, args) for name in names}
-    args.json.write_text(
-        json.dumps({"devices": [d.name for d in tf.config.list_physical_devices()], "models": results}, indent=1)
-    )
+    args.json.write_text(json.dumps(results, indent=1))
     for name, result in results.items():
         times = "  ".join(f"{variant} {ms:.3g} ms" for variant, ms in result.get("ms", {}).items())
         print(f"{name:16} {times}  {result.get('used', '')}  {result.get('error', '')}")
@@ -190,6 +189,7 @@ def measure(name: str, size: int, left_s: Callable[[], float], out: Path) -> Non
         for variant in order:
             rounds[variant].append(1e3 * _seconds(fits[variant], steps[variant]) / steps[variant])
         result = {
+            "machine": measured_on(),
             "ms": {variant: statistics.median(times) for variant, times in rounds.items()},
             "rounds_ms": rounds,
             "first_s": first_s,

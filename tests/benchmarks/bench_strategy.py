@@ -90,6 +90,7 @@ def measured(variant: str, parts: int) -> dict[str, Any]:
 
     import placer
     from tests.helpers.machines import cpus
+    from tests.helpers.measured_on import measured_on
 
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
@@ -133,6 +134,7 @@ def measured(variant: str, parts: int) -> dict[str, Any]:
         rounds_ms.append(1e3 * (time.perf_counter() - started) / ROUND_STEPS)
     plan = fn.placement if variant != "default" else None
     return {
+        "machine": measured_on(),
         "replicas": strategy.num_replicas_in_sync,
         "size": {**size, "layers": list(size["layers"])},  # type: ignore[call-overload]
         "losses": losses,

@@ -29,10 +29,12 @@ RANDOM_CUTS = 8
 """The most random cuts of a workload."""
 HOST_BY_HAND = {
     "augmented_autoencoder": ("augment/*",),
+    "camera_frames": ("Cast", "truediv", "resize/*"),
     "crf_tagger": ("while*",),
     "ctc_train": ("*ctc*",),
     "gaussian_process_training": ("*Cholesky*", "*Triangular*"),
     "policy_rollout": ("*while*",),
+    "rows_of_a_dataset": ("GatherV2",),
     "svd_then_matmul": ("Svd",),
 }
 """By workload, the ops that an expert would keep on the host, by name or type; the others are on the last device."""

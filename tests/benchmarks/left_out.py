@@ -32,7 +32,12 @@ from tests.benchmarks.recorded import Prediction, predictions
 from tests.benchmarks.scoring import Score
 
 DATA = Path(__file__).parents[1] / "data"
-SETS = {"H100": ("recorded_h100",), "H200": ("recorded_h200", "recorded_h200_field"), "2 x H200": ("recorded_2xh200",)}
+SETS = {
+    "H100": ("recorded_h100",),
+    "H200": ("recorded_h200", "recorded_h200_field"),
+    "H200, 32 cores": ("recorded_h200_arguments",),
+    "2 x H200": ("recorded_2xh200",),
+}
 """By machine, the folders of its records. Measurements of ops in one folder count for the workloads of the others, too."""
 KINDS = ("TensorFlow's default", "one device", "the plan", "split loop", "other")
 

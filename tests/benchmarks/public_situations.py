@@ -170,6 +170,56 @@ def many_small_variables(size: Size = "full") -> Workload:
     return _by_adam(lambda x, y: tf.reduce_mean(tf.square(model(x) - y)), model, (normal(batch, width), normal(batch, width)))
 
 
+def frames_training(size: Size = "full") -> Workload:
+    """A step of descent on a batch of images that lies in host memory (tensorflow/tensorflow#44836)."""
+    batch, pixels, widths = (64, 224, (3, 32, 64, 128)) if size == "full" else (2, 16, (3, 4, 8))
+    filters = [tf.Variable(0.1 * normal(3, 3, *pair, seed=k)) for k, pair in enumerate(itertools.pairwise(widths))]
+    head = tf.Variable(0.1 * normal(widths[-1], 10))
+
+    def loss(images: Any, labels: Any) -> Any:
+        x = images
+        for w in filters:
+            x = tf.nn.relu(tf.nn.conv2d(x, w, 2, "SAME"))
+        logits = tf.reduce_mean(x, [1, 2]) @ head
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    with tf.device("/CPU:0"):
+        args = normal(batch, pixels, pixels, 3), tf.constant(_rng().integers(0, 10, batch), tf.int32)
+    return descent(loss, [*filters, head], args)
+
+
+def camera_frames(size: Size = "full") -> Workload:
+    """Frames of eight cameras, as bytes in host memory, resized for a convolutional net (roboflow/rf-detr#1415)."""
+    shape, pixels, widths = ((8, 1080, 1920, 3), 384, (3, 32, 64, 128)) if size == "full" else ((2, 24, 32, 3), 16, (3, 4, 8))
+    filters = [tf.Variable(0.1 * normal(3, 3, *pair, seed=k)) for k, pair in enumerate(itertools.pairwise(widths))]
+
+    def infer(images: Any) -> Any:
+        x = tf.image.resize(tf.cast(images, tf.float32) / 255.0, [pixels, pixels])
+        for w in filters:
+            x = tf.nn.relu(tf.nn.conv2d(x, w, 2, "SAME"))
+        return tf.reduce_mean(x, [1, 2])
+
+    with tf.device("/CPU:0"):
+        images = tf.constant(_rng().integers(0, 256, shape, dtype=np.uint8))
+    return Workload(tf.function(infer), (images,), tuple(filters), trains=False)
+
+
+def rows_of_a_dataset(size: Size = "full") -> Workload:
+    """A step of descent on some rows of a whole dataset in host memory, an argument (tensorflow/tensorflow#838, #6019)."""
+    rows, width, batch, hidden = (60_000, 784, 512, 512) if size == "full" else (50, 8, 4, 8)
+    variables = [tf.Variable(normal(*shape, seed=k) / shape[0] ** 0.5) for k, shape in enumerate(((width, hidden), (hidden, 10)))]
+
+    def loss(images: Any, labels: Any, chosen: Any) -> Any:
+        x = tf.gather(images, chosen)
+        logits = tf.nn.relu(x @ variables[0]) @ variables[1]
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, chosen), logits))
+
+    with tf.device("/CPU:0"):
+        labels, chosen = (tf.constant(_rng().integers(0, most, n), tf.int32) for most, n in ((10, rows), (rows, batch)))
+        args = normal(rows, width), labels, chosen
+    return descent(loss, variables, args)
+
+
 PUBLIC: dict[str, Callable[[Size], Workload]] = {
     "graph_network_training": graph_network_training,
     "gaussian_process_training": gaussian_process_training,
@@ -180,6 +230,9 @@ PUBLIC: dict[str, Callable[[Size], Workload]] = {
     "augmented_autoencoder": augmented_autoencoder,
     "lstm_language_model": lstm_language_model,
     "many_small_variables": many_small_variables,
+    "frames_training": frames_training,
+    "camera_frames": camera_frames,
+    "rows_of_a_dataset": rows_of_a_dataset,
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-NOISE = 0.027
-"""Standard deviation of the logarithm of a measured step time. Equal placements that were recorded under two names differ by 2.6%
+NOISE = 0.029
+"""Standard deviation of the logarithm of a measured step time. Equal placements that were recorded under two names differ by 2.8%
 in the median; the logarithms of two times that vary normally by this much do so."""
 MIN_RANKED_SPREAD = 1.3
 """Placements of a workload are ranked only if the slowest takes at least this many times the quickest."""

@@ -82,7 +82,7 @@ def test_directions_and_views_of_host_memory_differ():
     assert unpinned_factor(TWO) > 2  # arguments and variables of the host take about three times as long as what ops make
     assert latency[gpu0, host0] == latency[gpu0, cpu]
     assert per_byte[gpu0, host0] == per_byte[gpu0, cpu]
-    assert latency[gpu0, host1] - latency[gpu0, cpu] == pytest.approx(LATENCY_IN_A_STEP * TWO.host_hop_ns, abs=1)
+    assert latency[gpu0, host1] == latency[gpu0, cpu]
     assert latency[host0, cpu] == latency[cpu, host1] == round(LATENCY_IN_A_STEP * TWO.host_hop_ns)
     assert per_byte[host0, cpu] == 0
     assert per_byte[gpu0, gpu1] < per_byte[gpu0, cpu] < per_byte[cpu, gpu1]

@@ -28,7 +28,7 @@ from placer.solvers.answer import answer
 from placer.solvers.base import Objective, Solution, Solver
 from placer.tf.rewrite.rewriting import rewrite
 from placer.tf.trace.kernels import KernelIndex
-from placer.tf.trace.tracing import trace, traceable
+from placer.tf.trace.tracing import Trace, trace, traceable
 from tests.helpers.machines import two_cpus
 
 GPU_HERE = bool(tf.config.list_physical_devices("GPU"))
@@ -102,13 +102,20 @@ SPLITS: tuple[Solver | str, ...] = ("auto", RandomLegal(0))
 def check(build: Builder, solvers: Sequence[Solver | str] = SPLITS) -> None:
     """Everything that must hold for a function that can run here; see `plans`, `runs_alike` and `with_tape_inside`."""
     elsewhere = build()
-    elsewhere = replace(elsewhere, fn=traceable(elsewhere.fn))  # traced once
+    traced = trace(traceable(elsewhere.fn), *elsewhere.args, **elsewhere.kwargs)
+    graph = placer.build_graph(traced)
     for machine in ("h100", "2xh100"):
-        plan(elsewhere, machine)
-    has_kernels_where_it_is_sent(elsewhere, "h100")
+        _plan(graph, machine, elsewhere.plans)
+    has_kernels_where_it_is_sent(traced, graph, "h100", elsewhere.plans)
     runs_alike(build, solvers)
     if build().gradients:
-        has_kernels_where_it_is_sent(with_tape_inside(build()), "h100")
+        inside = with_tape_inside(build())
+        try:
+            traced = trace(inside.fn, *inside.args)
+        except placer.TraceError:
+            pass  # it has no gradient, plain or placed
+        else:
+            has_kernels_where_it_is_sent(traced, placer.build_graph(traced), "h100", inside.plans)
         runs_alike(lambda: with_tape_inside(build()), [RandomLegal(1)])
 
 
@@ -117,8 +124,11 @@ def plan(program: Program, machine: str | Machine = "h100", **options: Any) -> P
 
     Where arguments and variables are in this process has no part in it.
     """
-    graph = replace(placer.build_graph(program.fn, *program.args, **program.kwargs), process_devices=())
-    placement = placer.solve(graph, machine, **{**program.plans, **options})
+    return _plan(placer.build_graph(program.fn, *program.args, **program.kwargs), machine, {**program.plans, **options})
+
+
+def _plan(graph: placer.OpGraph, machine: str | Machine, options: dict[str, Any]) -> Placement:
+    placement = placer.solve(replace(graph, process_devices=()), machine, **options)
     assert list(placement.ops) == [op.name for op in graph]
     for op in graph:
         kind = placement.ops[op.name].device.partition(":")[0]
@@ -126,13 +136,9 @@ def plan(program: Program, machine: str | Machine = "h100", **options: Any) -> P
     return placement
 
 
-def has_kernels_where_it_is_sent(program: Program, machine: str) -> None:
+def has_kernels_where_it_is_sent(traced: Trace, graph: placer.OpGraph, machine: str, options: dict[str, Any]) -> None:
     """Rewritten to a random legal plan for a machine that need not be here, no op, added or not, lacks a kernel there."""
-    try:
-        traced = trace(traceable(program.fn), *program.args, **program.kwargs)
-    except placer.TraceError:  # it has no gradient, plain or placed
-        return
-    placement = placer.solve(placer.build_graph(traced), machine, **{**program.plans, "solver": RandomLegal(2)})
+    placement = placer.solve(graph, machine, **{**options, "solver": RandomLegal(2)})
     full = {name: f"/job:localhost/replica:0/task:0/device:{op.device}" for name, op in placement.ops.items()}
     written = rewrite(traced, full).graph.as_graph_def()
     nodes = [*written.node, *(n for f in written.library.function if "_placed_" in f.signature.name for n in f.node_def)]

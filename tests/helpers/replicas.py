@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import placer
+from placer.common.device_spec import parse
 from placer.tf._private.runtime import recorded_partitions
 from placer.tf.run.observing import TRANSFER_OPS
 from tests.helpers.harness import RandomLegal
@@ -193,8 +194,7 @@ def devices_that_ran(placed: Any, call: Callable[[], Any]) -> tuple[dict[str, st
     for function in recorded:
         for node in (node for part in function.partition_graphs for node in part.node):
             if node.name in planned and node.op not in ("Const", "_Arg", "_Retval", *TRANSFER_OPS):
-                spec = tf.DeviceSpec.from_string(node.device)
-                ran[node.name] = f"{spec.device_type}:{spec.device_index}"
+                ran[node.name] = parse(node.device).short
     return {name: planned[name] for name in ran}, ran
 
 

@@ -8,15 +8,24 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
+import pytest
 import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterServerStrategyV2Extended
 
 import placer
+from placer.common.device_spec import parse
+from placer.tf import connecting
+from tests.helpers.harness import RandomLegal
+from tests.helpers.machines import two_cpus
+from tests.helpers.replicas import devices_that_ran, train, train_around
 
 Cluster = dict[str, list[str]]
 
@@ -52,74 +61,175 @@ def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator
             process.communicate()
 
 
-def _compare(results: Callable[[Callable[[Any], Any]], list[Any]]) -> None:
-    """Compares the results of plain and placed functions, and prints the warnings about the placed ones as JSON."""
-    plain = results(tf.function)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        placed = results(placer.place)
-    for have, want in zip(placed, plain, strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-6)
-    print(json.dumps([str(each.message) for each in caught if issubclass(each.category, placer.PlacementWarning)]))
-
-
 def multi_worker() -> None:
-    """One worker: a step of a plain and of a placed function of a replica, which updates a variable and sums over the workers."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    """One of two workers, whose replica has a device beside the host, as if that were a GPU. Prints its plan and what failed."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    with pytest.MonkeyPatch.context() as patch:
+        where = ("_initialize_local_devices", lambda _, __, task: ((f"{task}/device:CPU:1",), "CPU"))
+        patch.setattr(CollectiveAllReduceExtended, *where)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
-    x = tf.fill([4, 4], 0.1 * (1 + strategy.cluster_resolver.task_id))
+    number = strategy.cluster_resolver.task_id
 
-    def results(place: Any) -> list[Any]:
-        with strategy.scope():
-            weights = tf.Variable(tf.eye(4), aggregation=tf.VariableAggregation.SUM)
+    def momentum() -> Any:
+        return keras.optimizers.SGD(0.1, momentum=0.9)
 
-        def replica(x: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.sin(tf.matmul(x, weights)))
-            weights.assign_sub(0.1 * tape.gradient(loss, weights))
-            return tf.distribute.get_replica_context().all_reduce("SUM", loss)
+    plain, _ = train(strategy, momentum, tf.function, in_function=False)
+    options: dict[str, Any] = {"devices": two_cpus(), "solver": RandomLegal(number)}  # the two workers have other plans
+    placed, step = train(strategy, momentum, lambda fn: placer.place(fn, **options), in_function=False)
+    for have, want in zip(placed, plain, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    assert {op.device for op in step.placement.ops.values()} == {"CPU:0", "CPU:1"}
+    around = [train_around(strategy, place) for place in (tf.function, lambda fn: placer.place(fn, **options))]
+    for have, want in zip(*around, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
-        fn = place(replica)
-        return [strategy.run(fn, (x,)).numpy(), weights.numpy()]
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        y = tf.sin(tf.matmul(x, x))
+        return tf.cos(y) * tf.distribute.get_replica_context().all_reduce("SUM", tf.reduce_sum(tf.tanh(y)))
 
-    _compare(results)
+    placed = placer.place(replica, pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
+    planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (tf.ones([4, 4]),)))
+    assert ran == planned
+    assert parse(f"/job:worker/task:{number}/device:CPU:1").short == "CPU:1"  # so these are its own devices
+    with strategy.scope(), pytest.raises(placer.PlanError, match="each would have its own verdict"):
+        placed.tune(tf.ones([4, 4]))
+    with pytest.raises(placer.DeviceError, match="a task of a cluster itself"):
+        connecting.connect([])
+    plan = {name: op.device for name, op in placed.placement.ops.items()}
+    print(json.dumps({"ran": ran, "plan": plan, "note": placed.placement.notes[0]}))
+
+
+_SERVER = """
+import json, sys
+import tensorflow as tf
+
+cluster, job, index, cpus = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+config = tf.compat.v1.ConfigProto(device_count={"CPU": cpus})
+tf.distribute.Server(cluster, job_name=job, task_index=index, protocol="grpc", config=config).join()
+"""
+
+
+@contextmanager
+def servers(cluster: Cluster, cpus: dict[str, int]) -> Iterator[None]:
+    """Starts a server of TensorFlow for each task, with so many CPU devices. At the end of the block they are ended."""
+    tasks = [(job, str(index)) for job, addresses in cluster.items() for index in range(len(addresses))]
+    commands = [[sys.executable, "-c", _SERVER, json.dumps(cluster), job, index, str(cpus[job])] for job, index in tasks]
+    started = [subprocess.Popen(command) for command in commands]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def parameter_server() -> None:
-    """The coordinator, with two workers and a parameter server as processes of their own."""
+    """The coordinator, with two workers, whose replica has a device beside the host, and a parameter server."""
     cluster = cluster_of(worker=2, ps=1)
-    with processes("server", cluster, ("worker", "ps")):
+    with servers(cluster, {"worker": 2, "ps": 1}), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParameterServerStrategyV2Extended, "worker_devices", ("/device:CPU:1",))
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec(cluster), rpc_layer="grpc")
         strategy = tf.distribute.ParameterServerStrategy(resolver)
         coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-
-        def results(place: Any) -> list[Any]:
-            with strategy.scope():
-                weights = tf.Variable(tf.eye(4))
-            assert weights.device == "/job:ps/replica:0/task:0/device:CPU:0"
-
-            def step(x: tf.Tensor) -> tf.Tensor:
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_sum(tf.sin(tf.matmul(x, weights)))
-                weights.assign_sub(0.1 * tape.gradient(loss, weights))
-                return loss
-
-            fn = place(step)
-            losses = [coordinator.schedule(fn, args=(tf.fill([4, 4], 0.1 * k),)).fetch() for k in range(4)]
-            return [*losses, weights.numpy()]
-
-        _compare(results)
-    sys.stdout.flush()
+        for scenario in (_steps_equal_the_plain_ones, _ops_run_where_planned, _others_are_left_alone):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", placer.PlacementWarning)
+                scenario(strategy, coordinator)
+    print("held", flush=True)
     os._exit(0)  # the coordinator's threads still look for its workers
 
 
-def server() -> None:
-    """A worker or a parameter server, until it is ended."""
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    tf.distribute.Server(
-        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc", start=True
-    ).join()
+def _steps_equal_the_plain_ones(strategy: Any, coordinator: Any) -> None:
+    """Steps of a function, and of one that runs replicas: the next batch of a worker's dataset, a gather, and momentum."""
+    rows = tf.random.stateless_uniform([8, 4], [1, 2])
+    words = tf.constant(["a", "b", "c", "d", "e", "f", "g", "h"])
+    batches = coordinator.create_per_worker_dataset(
+        lambda: strategy.experimental_distribute_dataset(
+            tf.data.Dataset.from_tensor_slices((rows, words)).batch(8, drop_remainder=True).repeat()
+        )
+    )
+
+    def results(place: Any, in_replicas: bool) -> list[Any]:
+        with strategy.scope():
+            table, weights = tf.Variable(tf.ones([16, 4])), tf.Variable(tf.eye(4))
+            speed = tf.Variable(tf.zeros([4, 4]))
+        assert weights.device == "/job:ps/replica:0/task:0/device:CPU:0"
+
+        def train(x: tf.Tensor, words: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                looked_up = tf.gather(table, tf.strings.to_hash_bucket_fast(words, 16))
+                y = tf.while_loop(
+                    lambda i, y: i < 3, lambda i, y: (i + 1, y * 1.1), (tf.constant(0), tf.matmul(x + looked_up, weights))
+                )
+                loss = tf.reduce_sum(tf.sin(y[1]))
+            gradients = tape.gradient(loss, [table, weights])
+            table.scatter_sub(tf.IndexedSlices(rate * gradients[0].values, gradients[0].indices))
+            speed.assign(0.9 * speed + gradients[1])
+            weights.assign_sub(rate * speed)
+            return loss
+
+        def step(batches: Any, rate: tf.Tensor) -> tf.Tensor:
+            if not in_replicas:
+                return train(*next(batches), rate)
+            losses = strategy.run(train, args=(*next(batches), rate))
+            return strategy.reduce("SUM", losses, axis=None)
+
+        fn = place(step)
+        losses = [coordinator.schedule(fn, args=(iter(batches),), kwargs={"rate": 0.01 * k}).fetch() for k in range(5)]
+        return [*losses, *(variable.numpy() for variable in (table, weights, speed))]
+
+    def placed(fn: Any) -> Any:
+        made.append(placer.place(fn, devices=two_cpus(), solver=RandomLegal(1)))
+        return made[-1]
+
+    made: list[Any] = []
+    for in_replicas in (False, True):
+        for have, want in zip(results(placed, in_replicas), results(tf.function, in_replicas), strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    assert all({op.device for op in step.placement.ops.values()} == {"CPU:0", "CPU:1"} for step in made)
+
+
+def _ops_run_where_planned(strategy: Any, coordinator: Any) -> None:
+    """A variable that a call makes is on the planned device of the worker that ran it, and on no other."""
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        handle = tf.raw_ops.VarHandleOp(shared_name="made", dtype=tf.float32, shape=[4], name="made")
+        tf.raw_ops.AssignVariableOp(resource=handle, value=x)
+        with tf.device("/job:chief"):
+            y = tf.sin(x)
+        with tf.device("/job:ps/task:0/device:CPU:0"):
+            return tf.cos(y)
+
+    placed = placer.place(call, pins={"made": "CPU:1"})
+
+    def has_it(device: str) -> bool:
+        with tf.device(device):
+            handle = tf.raw_ops.VarHandleOp(shared_name="made", dtype=tf.float32, shape=[4])
+            return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+    x = tf.ones([4])
+    workers = [f"/job:worker/replica:0/task:{k}/device" for k in range(2)]
+    while not all(has_it(f"{worker}:CPU:1") for worker in workers):
+        for result in [coordinator.schedule(placed, args=(x,)) for _ in range(10)]:
+            np.testing.assert_allclose(result.fetch(), np.cos(np.sin(np.ones(4))), rtol=1e-6)
+    assert not any(has_it(f"{worker}:CPU:0") for worker in workers)
+    assert {op.device for op in placed.placement.ops.values()} == {"CPU:0", "CPU:1"}
+    assert "each on its own devices (CPU:0, CPU:1)" in placed.placement.notes[0]
+
+
+def _others_are_left_alone(strategy: Any, coordinator: Any) -> None:
+    """A replica's function, and calls that are not scheduled."""
+    x = tf.ones([4])
+    placed = placer.place(tf.cos)
+    whole = tf.function(lambda x: strategy.run(placed, (x,)))
+    with pytest.warns(placer.PlacementWarning, match=r"what coordinator\.schedule .* is given is placed"):
+        np.testing.assert_allclose(coordinator.schedule(whole, args=(x,)).fetch(), np.cos(np.ones(4)), rtol=1e-6)
+    placed = placer.place(lambda x: tf.sin(tf.cos(x)), pins={"Sin": "CPU:0"})
+    np.testing.assert_allclose(placed(x), np.sin(np.cos(np.ones(4))), rtol=1e-6)  # on the coordinator's own devices
+    assert placed.placement.ops["Sin"].device == "CPU:0"
 
 
 if __name__ == "__main__":
-    {"multi_worker": multi_worker, "parameter_server": parameter_server, "server": server}[sys.argv[1]]()
+    {"multi_worker": multi_worker, "parameter_server": parameter_server}[sys.argv[1]]()

@@ -94,8 +94,23 @@ def test_replicas_that_meet_in_a_nested_function_raise_the_error_of_tensorflow()
 
 
 def test_a_step_that_runs_replicas_is_tuned_as_a_whole() -> None:
-    placed = placer.place(AROUND_REPLICAS[2](two_replicas()), devices=two_cpus())
-    want = placed(X)
-    placed.tune(X, budget_s=1.0, compile="off")
+    """Its arguments have values of replicas."""
+    strategy = mirrored("CPU:1", "CPU:0")
+    with strategy.scope():
+        total = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        y = tf.reduce_sum(x)
+        total.assign_add(y)
+        return y + tf.distribute.get_replica_context().all_reduce("SUM", y)
+
+    def step(x: Any) -> Any:
+        return tf.tanh(0.01 * strategy.reduce("SUM", strategy.run(replica, (x,)), axis=None))
+
+    values = strategy.experimental_distribute_values_from_function(lambda context: X + 1.0)
+    placed = placer.place(step, devices=two_cpus())
+    placed.tune(values, budget_s=1.0)
+    assert total.numpy() == 0.0
     assert placed.placement.verdict.used
-    np.testing.assert_allclose(placed(X), want, rtol=1e-6)
+    np.testing.assert_allclose(placed(values), np.tanh(0.01 * 6 * 16), rtol=1e-6)
+    np.testing.assert_allclose(total, 2 * 16.0, rtol=1e-6)

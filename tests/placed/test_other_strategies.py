@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import placer
 from tests.helpers.machines import two_cpus
-from tests.helpers.task_strategies import cluster_of, processes
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_a_step_of_two_workers_equals_the_plain_one() -> None:
-    """Each worker sums over both, through TensorFlow's collective ops over gRPC."""
-    with processes("multi_worker", cluster_of(worker=2), ("worker",)) as workers:
-        for worker in workers:
-            (said,) = json.loads(worker.communicate(timeout=200)[0])
-            assert "each worker of a MultiWorkerMirroredStrategy would make a plan of its own" in said
-
-
-def test_functions_that_a_coordinator_schedules_equal_the_plain_ones() -> None:
-    """A coordinator, two workers and a parameter server, which has the variables."""
-    command = [sys.executable, "-m", "tests.helpers.task_strategies", "parameter_server"]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as coordinator:
-        try:
-            printed, _ = coordinator.communicate(timeout=200)
-        except subprocess.TimeoutExpired:
-            os.killpg(coordinator.pid, signal.SIGKILL)  # with its workers
-            raise
-    (said,) = json.loads(printed)
-    assert "a ParameterServerStrategy runs one trace on any worker" in said
 
 
 def test_replicas_of_tpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,11 @@ import pytest
 import tensorflow as tf
 
 import placer
+from placer.common.device_spec import parse
+from placer.plan.verdict import PLAN
+from placer.tf._private.runtime import recorded_partitions
+from placer.tf.rewrite.taping import TapedFunction
+from placer.tf.run import timing
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.replicas import mirrored, train
@@ -67,7 +72,56 @@ def test_the_replica_of_one_device(in_function: bool) -> None:
     assert any(plan is placed.placement for plan in placed.placements.values())
 
 
-def test_values_of_replicas_cannot_be_tuned_and_racing_is_off() -> None:
+@pytest.mark.parametrize("make", [lambda: mirrored("CPU:1", "CPU:0"), lambda: tf.distribute.OneDeviceStrategy("CPU:1")])
+def test_the_verdict_of_tuning_is_used_by_all_replicas(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of placed copies are timed as the fastest."""
+    strategy = make()
+    with strategy.scope():
+        total = tf.Variable(tf.zeros([4, 4]), aggregation=tf.VariableAggregation.SUM)
+        calls = tf.Variable(
+            0.0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM, trainable=False
+        )
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        y = tf.sin(tf.matmul(x, x))
+        total.assign_add(y)
+        calls.assign_add(1.0)
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.cos(y))
+
+    def timed(run: Any, args: Any, kwargs: Any, places: Any = None) -> tuple[Any, float]:
+        return run(*args, **kwargs), 0.01 if isinstance(run, TapedFunction) else 0.02
+
+    count = strategy.num_replicas_in_sync
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: X * (1.0 + tf.cast(context.replica_id_in_sync_group, tf.float32))
+    )
+    placed = placer.place(replica, devices=two_cpus(), solver=RandomLegal(3))
+    with strategy.scope(), monkeypatch.context() as patch:
+        patch.setattr(timing, "timed_call", timed)
+        found = placed.tune(values, budget_s=1.0)
+    assert found.verdict.used == PLAN
+    assert not np.any(total)
+    assert calls.read_value().numpy() == 0.0
+    whole = tf.function(lambda values: strategy.run(placed, (values,)))
+    with recorded_partitions() as recorded:
+        results = [strategy.experimental_local_results(whole(values))]
+    nodes = [node for function in recorded for part in function.partition_graphs for node in part.node]
+    planned = {name: placed.placement.ops[name].device for name in ("MatMul", "Sin", "Cos")}
+    assert placed.placement.verdict == found.verdict
+    assert {*planned.values()} == {"CPU:0", "CPU:1"}
+    for name, device in planned.items():
+        ran = [parse(node.device).short for node in nodes if node.name.rpartition("/")[2] == name]
+        assert sorted(ran) == sorted([device, "CPU:0"][:count])  # the second replica is on the host
+    results.append(strategy.experimental_local_results(strategy.run(placed, (values,))))
+    inputs = [X * (1.0 + k) for k in range(count)]
+    want = sum(tf.cos(tf.sin(x @ x)) for x in inputs)
+    for each in (result for of_call in results for result in of_call):
+        np.testing.assert_allclose(each, want, rtol=1e-5)
+    np.testing.assert_allclose(total, 2 * sum(tf.sin(x @ x) for x in inputs), rtol=1e-5)
+    assert calls.read_value().numpy() == 2.0 * count
+
+
+def test_racing_is_off_and_values_of_replicas_are_tuned_in_the_scope() -> None:
     strategy = mirrored("CPU:1", "CPU:0")
     values = strategy.experimental_distribute_values_from_function(lambda context: X)
     placed = placer.place(lambda x: tf.sin(x @ x), devices=two_cpus(), race="force")
@@ -76,10 +130,8 @@ def test_values_of_replicas_cannot_be_tuned_and_racing_is_off() -> None:
             np.testing.assert_allclose(result, tf.sin(X @ X), rtol=1e-5)
     assert placed.placement.verdict is None
     assert "do not race" in placed.placement.notes[0]
-    with pytest.raises(placer.PlanError, match="time whole steps"):
+    with pytest.raises(placer.PlanError, match=r"call tune inside of strategy\.scope\(\)"):
         placed.tune(values)
-    with strategy.scope(), pytest.raises(placer.PlanError, match="outside of functions, tapes and distribution strategies"):
-        placed.tune(X)
 
 
 @pytest.mark.filterwarnings("ignore::placer.PlacementWarning")

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
+from cost_models.base import TensorSpec
 from placer.errors import InfeasibleError, OptionError, PlanError
 from placer.graph.op_graph import OpGraph
 from placer.options import Options
@@ -160,6 +161,18 @@ def test_summary_and_explain_say_what_was_asked_for(plan: Placement) -> None:
         plan.explain("wide0/MatMull")
     with pytest.raises(OptionError, match=r"dot, explain, .*summary"):
         plan.view("hologram")
+
+
+def test_an_op_whose_variable_fits_nowhere_else_is_explained_by_the_limit() -> None:
+    made = GraphBuilder()
+    ids, table = made.argument("ids", TensorSpec("int32", (1024,))), made.variable("table", 24 << 20)
+    made.op("rows", "ResourceGather", [table, ids], (floats(1024, 64),), group="table")
+    weights = made.constant("weights", floats(64, 4096))
+    made.op("product", "MatMul", ["rows", weights], (floats(1024, 4096),), attrs=(("T", "float32"),))
+    made.op("sums", "Sum", ["product"], (floats(1024),))
+    plan = solve(made.build("sums"), "h100", variables="move", memory_limits={"GPU:0": "20MiB"})
+    assert "GPU:0 has no room for 24.0 MiB that would be kept there: it keeps 0 B of at most 20.0 MiB" in plan.explain("rows")
+    assert "no room" not in plan.explain("product")
 
 
 def test_a_limit_nothing_fits_in() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from cost_models.all_reduce import Wire, all_gather_ns, crossing_bytes, ring_ns, tree_ns
+from cost_models.all_reduce import Wire, all_gather_ns, ring_ns, tree_ns
 from cost_models.network import Network
 from placer.command.main import main
 from placer.graph.op_graph import OpGraph
@@ -40,13 +40,15 @@ def test_a_longer_latency_takes_longer(nbytes: float, processes: int, wire: Wire
         assert time_ns(nbytes, processes, slower) >= time_ns(nbytes, processes, wire) * (1 - PRECISION)
 
 
-@given(PROCESSES, WIRES, st.floats(0.01, 0.99))
-def test_trees_are_faster_below_the_crossing_and_the_ring_above(processes: int, wire: Wire, part: float) -> None:
-    crossing = crossing_bytes(processes, wire)
+@given(BYTES, PROCESSES, WIRES, st.floats(1, 100))
+def test_trees_are_faster_below_one_size_and_the_ring_above(nbytes: float, processes: int, wire: Wire, factor: float) -> None:
     if processes >= 4:
-        assert ring_ns(crossing, processes, wire) == pytest.approx(tree_ns(crossing, processes, wire))
-        assert ring_ns(crossing * part, processes, wire) > tree_ns(crossing * part, processes, wire)
-    assert ring_ns(crossing / part + 1, processes, wire) < tree_ns(crossing / part + 1, processes, wire)
+        assert ring_ns(0, processes, wire) >= tree_ns(0, processes, wire)
+    if ring_ns(nbytes, processes, wire) <= tree_ns(nbytes, processes, wire):
+        larger = nbytes * factor
+        assert ring_ns(larger, processes, wire) <= tree_ns(larger, processes, wire) * (1 + PRECISION)
+    huge = processes**2 * wire.latency_ns * wire.bytes_per_s + 1
+    assert ring_ns(huge, processes, wire) < tree_ns(huge, processes, wire)
 
 
 def shipped(name: str) -> OpGraph:

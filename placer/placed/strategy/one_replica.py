@@ -26,13 +26,15 @@ class OneReplica:
     on the devices that the strategy has for them, and so does all state.
 
     Args:
-        graph: of the function.
+        graph: of the function that runs all replicas.
         replicas: the ops of each replica.
     """
 
     def __init__(self, graph: OpGraph, replicas: Replicas) -> None:
+        self.whole = graph
         self._all = _without_locations(graph)
         self._replicas = replicas
+        self.devices = replicas.devices
         self._device = replicas.devices[0]
         self._fixed = self._fixed_devices()
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from placer.common.environment import is_disabled
-from placer.errors import PlanError
+from placer.errors import InfeasibleError, PlanError
 from placer.placed.race.begin import asks_for_race
 from placer.placed.race.candidates import beyond_doubt, candidates
 from placer.placed.signatures import Signatures
 from placer.placed.strategy.one_replica import OneReplica
 from placer.plan.call_plan import CallPlan
 from placer.plan.placement import Placement
-from placer.plan.verdict import DEFAULT
+from placer.plan.verdict import DEFAULT, PLAN
 from placer.verbs.share_host import SharedHostCosts, limits_of_replica, machine_of_replica
 from placer.verbs.solve import Solved, planned_for
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
     from placer.placed.signature import Prepared, Signature
+    from placer.tf.trace.replicas import Replicas
     from placer.tf.trace.tracing import Trace
 
 
@@ -42,6 +45,7 @@ class ReplicatedSignatures(Signatures):
         self._in_threads = in_threads
         options = replace(of.options, race="off", learn_sizes=False, variables="fixed", planning="wait")
         super().__init__(function, of.name, options, of.plans)
+        self._ones: WeakKeyDictionary[Trace, OneReplica] = WeakKeyDictionary()
 
     @property
     def latest(self) -> Prepared | None:
@@ -60,19 +64,31 @@ class ReplicatedSignatures(Signatures):
         traced_again: Callable[[], Trace] | None = None,
         races: bool = True,
     ) -> tuple[CallPlan, Solved | None]:
+        one = self._one(trace)
+        return self.plan_of_all(trace, self._saved_plan(one.graph) if self.plans else self._new_plan(one, signature)), None
+
+    def _one(self, trace: Trace) -> OneReplica:
         from placer.tf.trace.replicas import mirrored_replicas, only_replica
 
-        replicas = mirrored_replicas(trace, self._devices) if self._in_threads else only_replica(trace, self._devices[0])
-        whole = self.graph_of(trace)
-        one = OneReplica(whole, replicas)
-        plan = CallPlan.of(self._saved_plan(one.graph) if self.plans else self._new_plan(one, whole, signature))
-        of_all = replace(
+        if trace not in self._ones:
+            replicas = mirrored_replicas(trace, self._devices) if self._in_threads else only_replica(trace, self._devices[0])
+            self._ones[trace] = self._first(self.graph_of(trace), replicas)
+        return self._ones[trace]
+
+    def _first(self, graph: OpGraph, replicas: Replicas) -> OneReplica:
+        """The first replica in the graph of a function that runs all."""
+        return OneReplica(graph, replicas)
+
+    def plan_of_all(self, trace: Trace, placement: Placement) -> CallPlan:
+        """What calls need of the plan of one replica, to run all."""
+        one, plan = self._one(trace), CallPlan.of(placement)
+        whole = one.whole
+        return replace(
             plan,
             device_of=one.devices_of_all(plan.device_of),
             state_device_of={op.name: whole.resources[op.resource].device for op in whole if op.resource in whole.resources},
             result_shapes=tuple(whole.op(name).signature.outputs[k].shape for name, k in whole.outputs),
         )
-        return of_all, None
 
     def plan_of_pair(self, signature: Signature, pair: Trace, higher: bool) -> CallPlan:
         raise PlanError("its replicas are planned without a gradient that is taken outside of them")
@@ -80,37 +96,62 @@ class ReplicatedSignatures(Signatures):
     def _saved_plan(self, graph: OpGraph) -> Placement:
         return next((plan for plan in self.plans if plan.fingerprint == graph.fingerprint), self.plans[0]).bound_to(graph)
 
-    def _new_plan(self, one: OneReplica, whole: OpGraph, signature: Signature) -> Placement:
+    def placements(self, trace: Trace, signature: Signature) -> dict[str, Placement]:
+        """The plans of one replica that may be the fastest, by name: without a plan, by the plan, and others.
+
+        Args:
+            trace: of the function that runs all replicas.
+            signature: of the call.
+        """
+        one = self._one(trace)
+        best = self._solved(one, one.graph, signature)
+        found = {each.name: each.placement for each in candidates(best)} | {PLAN: best.placement}
+        found.pop(DEFAULT, None)  # that of ops that ask for no device
+        with suppress(InfeasibleError):
+            found[DEFAULT] = self._solved(one, one.default_graph, signature).placement
+        return found
+
+    def _solved(self, one: OneReplica, graph: OpGraph, signature: Signature) -> Solved:
+        """The plan of a graph of one replica."""
+        machine, model, _ = planned_for(one.whole, self.options)
+        count = len(self._devices)
+        return self.solve(
+            graph,
+            limits_of_replica(machine, self._devices, self.limits_of(signature)),
+            devices=machine_of_replica(machine, self._devices),
+            cost_model=SharedHostCosts(model, count) if count > 1 else model,
+            share=1.0,
+        )
+
+    def _new_plan(self, one: OneReplica, signature: Signature) -> Placement:
         """The plan of one replica. Unless the options ask for a plan, it must be faster than what the strategy does beyond doubt.
 
         Args:
             one: the replica.
-            whole: the graph of the function that runs all replicas.
             signature: of the call.
         """
-        machine, model, _ = planned_for(whole, self.options)
-        devices = self._devices
-
-        def solved(graph: OpGraph) -> Solved:
-            return self.solve(
-                graph,
-                limits_of_replica(machine, devices, self.limits_of(signature)),
-                devices=machine_of_replica(machine, devices),
-                cost_model=SharedHostCosts(model, len(devices)) if len(devices) > 1 else model,
-                share=1.0,
-            )
-
-        best = solved(one.graph)
-        placement, notes = best.placement, [_note(devices)]
+        best = self._solved(one, one.graph, signature)
+        placement, notes = best.placement, [self._note()]
         asked = self._of.options
         asked_for = asked.pins or asked.memory_limits or not asks_for_race(asked)
         chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
         if chosen is not None and chosen.name == DEFAULT:
-            placement = solved(one.default_graph).placement
+            placement = self._solved(one, one.default_graph, signature).placement
             notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
         elif chosen is not None:
             placement = chosen.placement
         return replace(placement, notes=(*notes, *placement.notes))
+
+    def _note(self) -> str:
+        """What a plan of one replica is, in words."""
+        devices, count = self._devices, len(self._devices)
+        if count == 1:
+            return f"A distribution strategy runs it on {devices[0]}. Its calls do not race and learn nothing."
+        return (
+            f"It is the plan of one of {count} replicas ({', '.join(devices)}). Each runs by it, on its own device. They share "
+            f"the host: each op there is taken to last {count} times as long, and a replica may use one part in {count} of the "
+            "host's memory and of the links to it. The calls of replicas do not race and learn nothing."
+        )
 
 
 def signatures_of_threads(of: Signatures, function: Any) -> Signatures | None:
@@ -139,15 +180,3 @@ def signatures_of_one_device(of: Signatures) -> Signatures | None:
     if devices not in of.replicated:
         of.replicated[devices] = ReplicatedSignatures(of, of.function, devices, in_threads=False)
     return of.replicated[devices]
-
-
-def _note(devices: tuple[str, ...]) -> str:
-    """What a plan of one replica is, in words."""
-    count = len(devices)
-    if count == 1:
-        return f"A distribution strategy runs it on {devices[0]}. Its calls do not race and learn nothing."
-    return (
-        f"It is the plan of one of {count} replicas ({', '.join(devices)}). Each runs by it, on its own device. They share the "
-        f"host: each op there is taken to last {count} times as long, and a replica may use one part in {count} of the host's "
-        "memory and of the links to it. The calls of replicas do not race and learn nothing."
-    )

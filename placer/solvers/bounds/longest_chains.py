@@ -33,22 +33,26 @@ class LongestChains:
         """[K]: the end for each of K sets of allowed devices, [K, U, D], in ns. Time: K E D²."""
         problem, edges = self._simulator.problem, self._simulator.edges
         begin, consumer = edges.start_list, edges.consumer_list
-        shape = (problem.num_ops, len(allowed), problem.num_devices)
+        may = np.ascontiguousarray(
+            allowed.transpose(1, 2, 0)
+        )  # the sets are the last axis, the long one, which numpy loops over fast
+        shape = (problem.num_ops, problem.num_devices, len(allowed))
         ready = np.zeros(shape, np.int64)  # when the host can issue the op
         behind = np.zeros(shape, np.int64)  # when the stream can begin it
         end = np.zeros(len(allowed), np.int64)
         for op, unit in enumerate(self._unit):
-            may = allowed[:, unit]
-            issued = np.where(may, ready[op] + self._first[op], NEVER)
-            done = np.where(may & self._streamed[op], np.maximum(issued, behind[op]) + self._second[op], issued)
-            np.maximum(end, done.min(axis=1), out=end)
+            issued = done = np.where(may[unit], ready[op] + self._first[op][:, None], NEVER)
+            if self._streamed[op].any():
+                streamed = may[unit] & self._streamed[op][:, None]
+                done = np.where(streamed, np.maximum(issued, behind[op]) + self._second[op][:, None], issued)
+            np.maximum(end, done.min(axis=0), out=end)
             for e in range(begin[op], begin[op + 1]):
                 user = consumer[e]
-                host = (done[:, :, None] + self._copy_ns[e]).min(axis=1)
+                host = (done[:, None] + self._copy_ns[e][:, :, None]).min(axis=0)
                 stream = host
                 if self._early[e].any():  # to stay on a device is never later than to leave it and come back
-                    host = np.where(self._early[e], np.minimum(host, issued), host)
-                    stream = np.where(self._follows[e], stream, host)
+                    host = np.where(self._early[e][:, None], np.minimum(host, issued), host)
+                    stream = np.where(self._follows[e][:, None], stream, host)
                 np.maximum(ready[user], host, out=ready[user])
                 np.maximum(behind[user], stream, out=behind[user])
         return end

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placer.common.clock import OP_RUNS_PER_S, add_work_s, now, unlimited
-from placer.problem.arrays import Floats, Ints
+from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.problem import Assignment
 from placer.problem.schedule import ASLEEP_NS, Simulator
 from placer.solvers.bounds.longest_chains import LongestChains
@@ -104,7 +104,7 @@ class _Tree:
         self.units = problem.num_units
         self._order = np.unique(problem.ops.unit, return_index=True)[1].argsort()
         self._chains = LongestChains(simulator)
-        self._memory = IncrementalMemory(problem)
+        self._memory, self._placed = IncrementalMemory(problem), np.full(self.units, NOWHERE)
         weights = np.concatenate([np.eye(2 * problem.num_devices), load_weights(simulator)[::10]])
         self._load = np.where(self._allowed[:, :, None], loads(simulator) @ weights.T, np.inf)  # [U, D, W]
         self.least = self._load.min(axis=1)  # [U, W]
@@ -130,14 +130,19 @@ class _Tree:
         allowed = np.where((children.device == NOWHERE)[:, :, None], self._allowed, chosen)
         bound_ns = np.maximum(children.bound_ns, self._whole_ns(self._chains.end_ns(allowed)))
         children = _Nodes(children.depth, children.device, children.load, bound_ns).where_shorter(limit_ns)
-        order = np.lexsort(children.device.T[self._order[::-1]])
-        return children.at(np.array([k for k in order.tolist() if self._fits(children.device[k])], np.int64))
+        children = children.at(np.lexsort(children.device.T[self._order[::-1]]))
+        return children.at(np.flatnonzero(self._fit(children.device)))
 
-    def _fits(self, device: Ints) -> bool:
-        """Whether the units that have a device meet the memory limits."""
-        for unit, d in enumerate(device.tolist()):
-            self._memory.move(unit, d)
-        return self._memory.fits()
+    def _fit(self, device: Ints) -> Bools:
+        """[K]: whether the units that have a device meet the memory limits. Rows in turn should differ in few units."""
+        if not self._memory.binding:
+            return np.ones(len(device), np.bool_)
+        fit = np.empty(len(device), np.bool_)
+        for k, row in enumerate(device):
+            for unit in (row != self._placed).nonzero()[0].tolist():
+                self._memory.move(unit, int(row[unit]))
+            self._placed, fit[k] = row, self._memory.fits()
+        return fit
 
     def _whole_ns(self, ops_ns: Ints) -> Ints:
         """[K]: `Simulator.whole_ns` with the least time of a call."""

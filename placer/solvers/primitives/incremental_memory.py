@@ -22,8 +22,9 @@ class IncrementalMemory:
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        self._binding = limits_can_bind(problem)
-        if not self._binding:
+        self.binding = limits_can_bind(problem)
+        """Whether a limit can be exceeded."""
+        if not self.binding:
             return
         ops, tensors = problem.num_ops, problem.num_tensors
         self._limit: list[int | None] = [limit if limit >= 0 else None for limit in problem.devices.memory_limit_bytes.tolist()]
@@ -54,7 +55,7 @@ class IncrementalMemory:
 
     def move_if_fits(self, unit: int, device: int) -> bool:
         """Moves a unit to a device if all limits hold afterwards; returns whether it moved."""
-        if not self._binding:
+        if not self.binding:
             return True
         before = self._device[unit]
         self.move(unit, device)
@@ -75,20 +76,20 @@ class IncrementalMemory:
 
     def fits(self) -> bool:
         """Whether all limits hold."""
-        if not self._binding:
+        if not self.binding:
             return True
         for d, limit in enumerate(self._limit):
             if limit is not None:
                 peak = self._peak[d]
                 if peak is None:
-                    peak = self._peak[d] = int(np.max(self._passing[d], initial=0))
+                    peak = self._peak[d] = int(self._passing[d].max(initial=0))
                 if self._kept[d] + peak > limit:
                     return False
         return True
 
     def move(self, unit: int, device: int) -> None:
         """Moves a unit to a device, or to `NOWHERE`, even if that exceeds a limit."""
-        if not self._binding or (before := self._device[unit]) == device:
+        if not self.binding or (before := self._device[unit]) == device:
             return
         if before != NOWHERE:
             self._kept[before] -= self._persistent[unit]
@@ -111,7 +112,7 @@ class IncrementalMemory:
             held = self._passing[device, first : last + 1]
             held += nbytes
             peak = self._peak[device]
-            self._peak[device] = None if nbytes < 0 or peak is None else max(peak, int(np.max(held, initial=0)))
+            self._peak[device] = None if nbytes < 0 or peak is None else max(peak, int(held.max(initial=0)))
 
     def _hold(self, tensor: int, place: int, first: int, last: int, sign: int) -> None:
         """Adds a tensor to the memory in use at a place from one moment to another (sign 1), or removes it (sign -1)."""

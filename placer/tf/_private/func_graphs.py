@@ -19,7 +19,6 @@ _UNPLANNED_STRATEGIES = frozenset(
     f"{name}.py"
     for name in (
         "central_storage_strategy",
-        "collective_all_reduce_strategy",
         "parameter_server_strategy",
         "parameter_server_strategy_v2",
         "tpu_strategy",

@@ -77,6 +77,11 @@ def trace_type_by_identity(value: Any) -> Any:
     return default_types.Weakref(weakref.ref(value))
 
 
+def known_graph(function: Any) -> Any:
+    """The graph that a registered function was made from, or None. Its property `graph` would make one from its definition."""
+    return function._cached_graph
+
+
 def must_compile(function: Any) -> bool:
     """Whether XLA compiles a registered function as a whole."""
     attribute = function.attributes.get(attributes.XLA_COMPILE)

@@ -19,6 +19,11 @@ def device_scope() -> str:
     return str(context.context().device_name or "")
 
 
+def own_task() -> str:
+    """The task that this process is: "/job:localhost/replica:0/task:0" if it is none of a cluster. Starts the runtime."""
+    return str(context.context().host_address_space())
+
+
 def is_op_determinism_enabled() -> bool:
     """Whether `tf.config.experimental.enable_op_determinism` was called."""
     return bool(config.is_op_determinism_enabled())

@@ -20,12 +20,13 @@ from placer.graph.seen import Seen, SeenShape
 from placer.tf._private.func_graphs import FuncGraph, add_function, library_function, unique_id
 from placer.tf._private.functions import register_body
 from placer.tf._private.handles import copy_handle_data
+from placer.tf.devices import full_name
 from placer.tf.rewrite.copying import Copy
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body
 from placer.tf.trace.dataset_bodies import READS_ALL, run_as_often
 from placer.tf.trace.tracing import Trace
 
-_HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
+_HOST = "CPU:0"
 MAX_RANK = 8
 """The most dimensions that are reported of a tensor of unknown rank."""
 
@@ -94,7 +95,7 @@ class Reports:
         counter = self._counters[id(frame)] = _Counter(self._length, open_outputs)
         self._length += 2 * counter.length if tensors else 1
         with graph.as_default(), tf.name_scope(self._variable):
-            with tf.device(_HOST):
+            with tf.device(full_name(_HOST)):
                 parts = [part for tensor in tensors for part in _reported(tensor)]
                 report = tf.concat([tf.ones([1], tf.int64), *parts], 0) if parts else tf.ones([1], tf.int64)
                 positions = np.arange(counter.start, self._length, dtype=np.int32).reshape(-1, counter.length, 1)
@@ -135,7 +136,7 @@ class Reports:
                 copy_handle_data(given, placeholder)
                 counting.inputs.append(placeholder)
             counting.outputs.extend(function.call_flat(*counting.inputs))
-            with tf.device(_HOST):
+            with tf.device(full_name(_HOST)):
                 one = tf.ones([1], tf.int64)
                 added = tf.raw_ops.ResourceScatterNdAdd(ref=self._handle(), indices=[[position]], updates=one, use_locking=True)
             counting.control_outputs.append(added)
@@ -156,12 +157,12 @@ class Reports:
 
     @cached_property
     def _eager_handle(self) -> Any:
-        with tf.device(_HOST):
+        with tf.device(full_name(_HOST)):
             return self._handle()
 
     @cached_property
     def _zeros(self) -> Any:
-        with tf.device(_HOST):
+        with tf.device(full_name(_HOST)):
             return tf.zeros([self._length], tf.int64)
 
     def seen(self) -> Seen:

@@ -42,6 +42,16 @@ def is_deterministic() -> bool:
     return is_op_determinism_enabled()
 
 
+def in_scope() -> bool:
+    """Whether the call is made in the scope of a distribution strategy."""
+    return bool(tf.distribute.has_strategy())
+
+
+def is_taped() -> bool:
+    """Whether a tape or an accumulator may record the call."""
+    return bool(is_recording())
+
+
 def in_replica() -> bool:
     """Whether a replica of a distribution strategy makes the call."""
     return bool(tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context())

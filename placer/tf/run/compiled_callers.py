@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from placer.plan.call_plan import CallPlan
 from placer.tf._private.copied_graphs import CopiedGraph
-from placer.tf._private.functions import AtomicFunction, must_compile
+from placer.tf._private.functions import AtomicFunction, known_graph, must_compile
 from placer.tf.state.live_objects import live_objects
 
 
@@ -22,7 +22,8 @@ def compiled_callers(plans: Iterable[CallPlan]) -> list[str]:
     ids = {id(plan) for plan in plans}
 
     def is_placed(function: AtomicFunction) -> bool:
-        return isinstance(function.graph, CopiedGraph) and id(function.graph.plan) in ids
+        graph = known_graph(function)
+        return isinstance(graph, CopiedGraph) and id(graph.plan) in ids
 
-    compiled = [function for function in live_objects(AtomicFunction) if must_compile(function)]
-    return sorted({repr(function.graph.name) for function in compiled if any(map(is_placed, function.children))})
+    callers = [function for function in live_objects(AtomicFunction) if any(map(is_placed, function.children))]
+    return sorted({repr(function.graph.name) for function in callers if must_compile(function)})

@@ -13,9 +13,9 @@ from placer.common.environment import DISABLE_VARIABLE, is_disabled
 from placer.errors import TraceError
 from placer.tf._private.func_graphs import external_captures, is_of_unplanned_strategy
 from placer.tf._private.handles import is_parallel, location, strategy_of
-from placer.tf.devices import process_devices
+from placer.tf.devices import connected_devices, process_devices
 from placer.tf.trace.op_types import unplaceable
-from placer.tf.trace.replicas import is_planned_for, why_left_to_strategy
+from placer.tf.trace.replicas import is_planned_for, schedules, why_left_to_strategy
 from placer.tf.trace.requests import is_of_strategy
 from placer.tf.trace.tracing import Trace, trace_concrete
 
@@ -55,7 +55,7 @@ def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -
     if tf.distribute.has_strategy() and not of_replicas:
         return why_left_to_strategy()
     strategies = map(strategy_of, trace.concrete.graph.variables)
-    if not all(each is None or is_planned_for(each) for each in strategies):
+    if not all(each is None or is_planned_for(each) or (of_replicas and schedules(each)) for each in strategies):
         return "it uses variables of a distribution strategy that decides the devices"
     for body in trace.root.walk():
         for name, node in body.nodes.items():
@@ -68,14 +68,12 @@ def _reason_against(trace: Trace, planned: Collection[str], of_replicas: bool) -
 
 
 def _reason_in_cluster(trace: Trace, captured: Sequence[Any], planned: Collection[str]) -> str:
-    """Why a function cannot be placed in a process that is part of a cluster; "" in any other process."""
-    other_jobs = {parse(d.name).job for d in tf.config.list_logical_devices()} - {None, "localhost"}
-    if not other_jobs:
+    """Why a function cannot be placed in a process that is connected to others; "" in any other process."""
+    others = set(connected_devices()).difference(process_devices())
+    if not others:
         return ""
-    if not process_devices():
-        return "this process is part of a cluster, and only devices of a process of its own are planned for"
     devices = [trace.root.outer_scope, *map(location, (*trace.arguments, *captured))]
     devices += [node.device for body in trace.root.walk() for node in body.nodes.values()]
-    specs = {d: parse(d) for d in devices}
-    elsewhere = [d for d, spec in specs.items() if spec.job in other_jobs and not any(map(spec.matches, planned))]
+    specs = {d: parse(d) for d in dict.fromkeys(devices)}
+    elsewhere = [d for d, spec in specs.items() if not spec.is_of_process and not any(map(spec.matches, planned))]
     return f"it uses {elsewhere[0]}, which is not planned for" if elsewhere else ""

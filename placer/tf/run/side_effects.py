@@ -14,6 +14,8 @@ _LEAVES_NOTHING = (
     *("Assert", "CheckNumerics*", "Timestamp", "DeviceIndex", "Empty", "DeepCopy", "GuaranteeConst", "DtypeWithDefaultOp"),
     *("IsTensorFloat32Enabled", "IsResourceHandleRefCounting", "VarHandleOp", "DisableCopyOnRead", "ResourceCountUpTo"),
     *("LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2", "TensorArray*", "Stack*V2", "CudnnRNN*"),
+    # The replicas of a strategy exchange values.
+    "Collective*",
     # They make a resource that belongs to one copy of the function.
     *("HashTableV2", "MutableHashTable*V2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutable*HashTable*"),
     # Random numbers: the state is in a variable, or belongs to one copy of the function.

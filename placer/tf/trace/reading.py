@@ -17,7 +17,7 @@ from placer.graph.requested_devices import device_with_kernel
 from placer.graph.sizes import Shape
 from placer.tf._private.definitions import readable_function
 from placer.tf._private.func_graphs import static_value
-from placer.tf.devices import connected_devices
+from placer.tf.devices import connected_devices, full_name
 from placer.tf.trace.bodies import BRANCHES, LOOPS, Body, is_compiled, split_input
 from placer.tf.trace.control_flow import ControlFlow
 from placer.tf.trace.dataset_bodies import DatasetBodies, rounds_of, runs_for_each
@@ -126,7 +126,7 @@ class _Reader:
         requested = requested_device(body, node)
         inner: tuple[OpSignature, ...] = ()
         if entry_of(op_type).unseen_code == "python":
-            requested = "/job:localhost/replica:0/task:0/device:CPU:0"
+            requested = full_name("CPU:0")
             flags.append("unit")
         elif runs_for_each(node.op):
             inner, attributes, key = self._for_each(body, name, attributes)

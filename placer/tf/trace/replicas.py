@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.common.device_spec import parse
+from placer.tf.devices import process_devices
 from placer.tf.trace.bodies import Body
 from placer.tf.trace.body_tree import owner_of_value
 from placer.tf.trace.tracing import Trace
@@ -21,8 +22,7 @@ _NUMBERS = re.compile(r"_\d+(?=/|_|$)")
 _THREADS = "/tensorflow/python/distribute/mirrored_run.py"
 """TensorFlow's file in which each replica is a thread, whose outermost function of the file is `run`."""
 _REASONS = {
-    tf.distribute.MultiWorkerMirroredStrategy: "each worker of a MultiWorkerMirroredStrategy would make a plan of its own",
-    tf.distribute.ParameterServerStrategy: "a ParameterServerStrategy runs one trace on any worker",
+    tf.distribute.ParameterServerStrategy: "what coordinator.schedule of a ParameterServerStrategy is given is placed",
     tf.distribute.TPUStrategy: "XLA compiles the replicas of a TPUStrategy as a whole",
     tf.distribute.experimental.CentralStorageStrategy: "a CentralStorageStrategy has its variables on one device",
 }
@@ -56,14 +56,38 @@ class Replicas:
         return None if first is None else first + path[len(owner) :]
 
 
+_IN_THREADS = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+"""The strategies that are planned for and run each replica of this process in a thread."""
+
+
 def strategy_devices() -> tuple[str, ...]:
     """The devices of the current strategy's replicas in this process, short."""
+    process_devices()  # short names leave out the task that this process is
     return tuple(parse(device).short for device in tf.distribute.get_strategy().extended.worker_devices)
 
 
 def is_planned_for(strategy: Any) -> bool:
     """Whether functions are planned that the replicas of a strategy run."""
-    return isinstance(strategy, tf.distribute.MirroredStrategy | tf.distribute.OneDeviceStrategy)
+    return isinstance(strategy, (*_IN_THREADS, tf.distribute.OneDeviceStrategy))
+
+
+def schedules(strategy: Any) -> bool:
+    """Whether a strategy has a coordinator, which schedules functions on workers."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def why_not_planned_for() -> str:
+    """Why no functions are planned under the current strategy; "" if they are."""
+    strategy = tf.distribute.get_strategy()
+    if is_planned_for(strategy):
+        return ""
+    why = (why for kind, why in _REASONS.items() if isinstance(strategy, kind))
+    return next(why, f"{type(strategy).__name__} decides the devices")
+
+
+def run_in_all_replicas(fn: Any, args: Any, kwargs: Any) -> Any:
+    """The result of `run` of the current strategy."""
+    return tf.distribute.get_strategy().run(fn, args=args, kwargs=kwargs)
 
 
 def why_left_to_strategy() -> str:
@@ -77,7 +101,7 @@ def why_left_to_strategy() -> str:
 
 def runs_in_threads() -> bool:
     """Whether the current strategy is planned for and runs each replica in a thread, as a MirroredStrategy does."""
-    return isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy)
+    return isinstance(tf.distribute.get_strategy(), _IN_THREADS)
 
 
 def is_one_device() -> bool:

@@ -38,9 +38,9 @@ def op_facts(placement: Placement, op: str) -> dict[str, Any]:
     node = graph.find(op)
     plan = placement.ops[node.name]
     members = [name for name, other in placement.ops.items() if other.unit == plan.unit and name != node.name]
-    edges = [(source, t) for source in graph.graph.pred[node.name] for t in graph.graph.edges[source, node.name]["tensors"]]
-    inputs = dict.fromkeys((source, tensor.src_index) for source, tensor in edges if tensor.dst_index >= 0)
-    predicates = dict.fromkeys((source, tensor.src_index) for source, tensor in edges if tensor.dst_index < 0)
+    taken = graph.inputs_of(node.name)
+    inputs = dict.fromkeys((source, tensor.src_index) for source, tensor in taken if tensor.dst_index >= 0)
+    predicates = dict.fromkeys((source, tensor.src_index) for source, tensor in taken if tensor.dst_index < 0)
     return {
         "name": node.name,
         "op_type": node.op_type,

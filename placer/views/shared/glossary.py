@@ -65,6 +65,12 @@ TERMS = (
         "Two replicas of a `MirroredStrategy` run on GPU:0 and GPU:1, both by the plan of the first.",
     ),
     Term(
+        "coordinator",
+        "The process that schedules functions under a `ParameterServerStrategy` of TensorFlow: workers run them, and parameter "
+        "servers hold the variables.",
+        "`coordinator.schedule(step, args=(batches,))` runs `step` on the next free worker.",
+    ),
+    Term(
         "snapshot",
         "The GPU kernels of a TensorFlow release, in a file that comes with placer. Plans use it where TensorFlow is built "
         "without GPU support.",
@@ -129,7 +135,7 @@ TERMS = (
         "interval",
         "The range of step times to expect: the predicted step time times two factors. Of ten recorded placements of the same "
         "kind, eight took between these multiples of their predicted step time.",
-        "`predicted  886 us (771 us to 1.47 ms) per step`.",
+        "`predicted  1.37 ms (1.08 ms to 2.44 ms) per step`.",
         in_report=True,
     ),
     Term(
