@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import pairwise
+
 from networkx.utils import UnionFind
 
 from placer.problem.arrays import Grouped, Ints
@@ -11,7 +12,8 @@ from placer.problem.arrays import Grouped, Ints
 def grouped(group: Ints, groups: int) -> list[list[int]]:
     """The positions of each of the numbers 0..groups-1 in an array of them, ascending."""
     positions = Grouped.by(group, groups)
-    return [part.tolist() for part in np.split(positions.order, positions.start[1:])[:groups]]
+    order = positions.order.tolist()
+    return [order[a:b] for a, b in pairwise(positions.start.tolist())]
 
 
 def components(units: int, left: Ints, right: Ints) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,12 +48,12 @@ class _Tables:
             edges[table.message[e]] = range(e, table.message_end_list[e])
         ends = problem.ops.unit[np.append(table.producer, table.consumer)]
         pairs = np.unique(ends * len(table.op) + np.tile(table.message, 2))
-        first = np.searchsorted(pairs, np.arange(1, problem.num_units) * len(table.op))
-        messages = [(part % len(table.op)).tolist() for part in np.split(pairs, first)]
+        start = np.searchsorted(pairs, np.arange(problem.num_units + 1) * len(table.op)).tolist()
+        owned = (pairs % max(1, len(table.op))).tolist()
         return cls(
             by_op=[tuple(column.tolist() for column in columns) for columns in on_device],
             ops=grouped(problem.ops.unit, problem.num_units),
-            messages=messages,
+            messages=[owned[a:b] for a, b in pairwise(start)],
             producer=table.op.tolist(),
             edges=edges,
             place=table.place.tolist(),

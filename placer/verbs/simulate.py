@@ -62,7 +62,10 @@ def simulate(graph: OpGraph, devices: Mapping[str, str], machine: Machine | str 
             unit, position = int(problem.ops.unit[number[name]]), problem.devices.names.index(wanted)
             if not problem.units.allowed[unit, position]:
                 allowed = ", ".join(np.array(problem.devices.names)[problem.units.allowed[unit]])
-                raise OptionError(f"{name!r} cannot be on {wanted}, only on {allowed}: explain({name!r}) of a plan tells why.")
+                raise OptionError(
+                    f"{name!r} cannot be on {wanted}, only on {allowed}: explain({name!r}) of a plan by solve tells why. "
+                    'If a variable is the reason, variables="move" takes it along.'
+                )
             if (other := name_of.setdefault(unit, name)) != name and named[other] != wanted:
                 raise OptionError(f"{name!r} on {wanted} and {other!r} on {named[other]}: these share a device.")
             device[unit] = position

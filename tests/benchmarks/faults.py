@@ -137,7 +137,7 @@ FAULTS = (
     Fault(
         "what holds the storage of a variable that moves; moves that fail half-way",
         "no function has stale values, and what cannot be given the new storage forbids the move",
-        ("semantics/test_moving.py",),
+        ("semantics/test_moving.py", "tf/test_frozen_objects.py"),
     ),
     Fault(
         "`pickle` of a placed function",

@@ -192,12 +192,18 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
     problem = draw(alike())
     first = [0, 1, 1]
     swapped = np.array([0, 2, 1, 3, 5, 4])
-    latency, per_byte = (cost + cost[np.ix_(swapped, swapped)] for cost in (problem.links.latency_ns, problem.links.ns_per_byte))
+    links = problem.links
+    latency, per_byte, interval = (
+        cost + cost[np.ix_(swapped, swapped)] for cost in (links.latency_ns, links.ns_per_byte, links.interval_ns)
+    )
     allowed = problem.units.allowed[:, first]
     allowed[~allowed.any(axis=1), 0] = True
     return changed(
         problem,
         devices_tasks=("", "", ""),  # the first CPU of a worker is the host of its second
+        **{
+            f"devices_{name}": getattr(problem.devices, name)[first] for name in ("threads", "shares_cores", "call_ns", "wake_ns")
+        },
         devices_memory_limit_bytes=problem.devices.memory_limit_bytes[first],
         ops_time_ns=problem.ops.time_ns[:, first],
         ops_dispatch_ns=problem.ops.dispatch_ns[:, first],
@@ -206,6 +212,7 @@ def interchangeable(draw: st.DrawFn) -> PlacementProblem:
         units_allowed=allowed,
         links_latency_ns=latency,
         links_ns_per_byte=per_byte,
+        links_interval_ns=interval,
     )
 
 

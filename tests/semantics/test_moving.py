@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import threading
 import warnings
 from collections.abc import Callable
@@ -541,21 +540,6 @@ def test_a_handle_in_a_running_function_is_noticed(w: tf.Variable) -> None:
     with pytest.raises(MoveError, match="a local variable of a running function"):
         placed(X)
     del handle
-
-
-def test_frozen_objects_are_noticed(w: tf.Variable) -> None:
-    f = tf.function(lambda x: x @ w)
-    f(X)
-    placed = moving(lambda x: 2 * x @ w, "w")
-    gc.freeze()
-    try:
-        with pytest.raises(MoveError, match="objects after gc"):
-            placed(X)
-    finally:
-        gc.unfreeze()
-    placed(X)
-    w.assign(tf.eye(4))
-    np.testing.assert_allclose(f(X), X)
 
 
 def test_other_threads_may_make_tuples_meanwhile() -> None:

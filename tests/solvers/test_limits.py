@@ -93,6 +93,7 @@ def test_devices_that_can_trade_places_are_told(problem: PlacementProblem, seed:
     assignment = random_assignment(problem, seed)
     named = symmetry.canonical(assignment, groups)
     assert total_cost_ns(problem, named) == total_cost_ns(problem, assignment)
+    assert Simulator(problem).step_ns(named) == Simulator(problem).step_ns(assignment)
     assert sorted(usage(problem, named).max(axis=1)) == sorted(usage(problem, assignment).max(axis=1))
     both = [int(np.argmax(named.device == d)) for d in (1, 2) if (named.device == d).any()]
     assert both == sorted(both)

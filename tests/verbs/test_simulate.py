@@ -105,6 +105,14 @@ def test_what_cannot_be_is_told(graph: OpGraph) -> None:
         placer.simulate(graph, {}, "h100", memory_limits={"GPU:0": 1})
 
 
+def test_an_op_that_a_variable_keeps_from_a_device_goes_there_with_variables_that_move() -> None:
+    graph = shipped_graph("recommender_training")
+    read = next(name for name in graph.graph if graph.op(name).op_type == "ReadVariableOp")
+    with pytest.raises(OptionError, match=r'cannot be on CPU:0, only on GPU:0: .*variables="move"'):
+        placer.simulate(graph, {read: "CPU:0"}, "h100")
+    assert placer.simulate(graph, {read: "CPU:0"}, "h100", variables="move").device_of(read) == "CPU:0"
+
+
 def units(plan: placer.Placement) -> list[list[str]]:
     """The ops of each unit that may be on either device."""
     found: dict[int, list[str]] = {}

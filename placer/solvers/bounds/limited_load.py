@@ -16,7 +16,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.answer import limits_can_bind
 from placer.solvers.bounds.memory_prices import MAX_CUTS, MemoryPrices
-from placer.solvers.bounds.step_bound import loads
+from placer.solvers.bounds.step_bound import RESOURCES, loads
 from placer.solvers.primitives.cp_model import Model
 from placer.solvers.primitives.graph_cut import minimum_cut
 from placer.solvers.primitives.two_sided_relaxation import sides, two_sided_relaxation
@@ -73,10 +73,10 @@ def _load_bounds_ns(simulator: Simulator) -> Iterator[int]:
 
 
 class _Resources:
-    """The resources of the two sides: threads and all cores of side 0; the threads that feed side 1, and its streams; links."""
+    """The resources of the two sides (`step_bound.RESOURCES`), then the links from side 0 to side 1 and back."""
 
-    FEEDER = 2
-    FIRST_WEIGHT = np.array([0.24, 0.24, 0.24, 0.24, 0.02, 0.02])
+    FEEDER, LINK = RESOURCES, 2 * RESOURCES
+    FIRST_WEIGHT = np.array([0.24, 0.24, 0.24, 0.24, 0.24, 0.0, 0.02, 0.02]) / 1.24
     """Links are seldom the busiest."""
 
     def __init__(self, simulator: Simulator, relaxation: PlacementProblem) -> None:
@@ -116,8 +116,8 @@ class _Resources:
     def weighted(self, weight: Floats) -> PlacementProblem:
         """The problem whose total cost is the weighted load, in units of 1/`SCALE` ns."""
         time_ns = np.zeros_like(self._relaxation.ops.time_ns)
-        time_ns[self._first] = np.floor(SCALE * (self._load @ weight[:4]) * (1 - 1e-9))
-        per_byte = SCALE * (weight[4:, None, None] * self._moved).sum(axis=0) * (1 - 1e-9)
+        time_ns[self._first] = np.floor(SCALE * (self._load @ weight[: self.LINK]) * (1 - 1e-9))
+        per_byte = SCALE * (weight[self.LINK :, None, None] * self._moved).sum(axis=0) * (1 - 1e-9)
         return replace(
             self._relaxation,
             ops=replace(self._relaxation.ops, time_ns=time_ns),
@@ -126,10 +126,10 @@ class _Resources:
 
     def slack_ns(self, weight: Floats) -> int:
         """What a weighted load can exceed the step by: copies that are sent after the last op, and a ns for each message."""
-        return int(weight[self.FEEDER] * self._slack_ns + weight[4:].sum() * len(self._relaxation.tensors)) + 1
+        return int(weight[self.FEEDER] * self._slack_ns + weight[self.LINK :].sum() * len(self._relaxation.tensors)) + 1
 
     def busy(self, assignment: Assignment) -> Floats:
-        """[6]: the load of each resource in an assignment of the relaxation, in ns."""
+        """[8]: the load of each resource in an assignment of the relaxation, in ns."""
         busy = np.append(self._load[np.arange(len(self._load)), assignment.device].sum(axis=0), [0.0, 0.0])
         copies = transfers(self._relaxation, assignment)
         tensor = copies.tensor
@@ -137,22 +137,22 @@ class _Resources:
         count, nbytes = self._relaxation.tensors.count[tensor], self._relaxation.tensors.copy_bytes[tensor]
         busy[self.FEEDER] += (np.where(sent, count, 1) * self._handled[copies.src, copies.dst]).sum()
         for k in range(2):
-            busy[4 + k] = (np.where(sent, count * nbytes, 0) * self._moved[k][copies.src, copies.dst]).sum()
+            busy[self.LINK + k] = (np.where(sent, count * nbytes, 0) * self._moved[k][copies.src, copies.dst]).sum()
         return busy
 
 
 def shared_loads(simulator: Simulator) -> Floats:
-    """[U, 2, 4]: for each unit and side of the relaxation, the least of its `loads` on the side's devices, in ns.
+    """[U, 2, 6]: for each unit and side of the relaxation, the least of its `loads` on the side's devices, in ns.
 
     It is divided by the number of these devices: the busiest of them has at least the sum over the units on that side.
     """
     load, allowed, side = loads(simulator), simulator.problem.units.allowed, sides(simulator.problem)
-    shared = np.zeros((len(load), 2, 4))
+    shared = np.zeros((len(load), 2, 2 * RESOURCES))
     for k in range(2):
         members = np.flatnonzero(side == k)
-        own = np.stack([load[:, d, 2 * d : 2 * d + 2] for d in members], axis=1)
+        own = np.stack([load[:, d, RESOURCES * d : RESOURCES * (d + 1)] for d in members], axis=1)
         least = np.where(allowed[:, members, None], own, np.inf).min(axis=1)
-        shared[:, k, 2 * k : 2 * k + 2] = np.where(np.isfinite(least), least, 0) / len(members)
+        shared[:, k, RESOURCES * k : RESOURCES * (k + 1)] = np.where(np.isfinite(least), least, 0) / len(members)
     return shared
 
 

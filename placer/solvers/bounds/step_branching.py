@@ -11,7 +11,7 @@ from placer.problem.arrays import Bools, Floats, Ints
 from placer.problem.problem import Assignment
 from placer.problem.schedule import ASLEEP_NS, Simulator
 from placer.solvers.bounds.longest_chains import LongestChains
-from placer.solvers.bounds.step_bound import load_weights, loads
+from placer.solvers.bounds.step_bound import RESOURCES, load_weights, loads
 from placer.solvers.primitives.incremental_memory import NOWHERE, IncrementalMemory
 from placer.solvers.primitives.symmetry import interchangeable
 
@@ -105,7 +105,7 @@ class _Tree:
         self._order = np.unique(problem.ops.unit, return_index=True)[1].argsort()
         self._chains = LongestChains(simulator)
         self._memory, self._placed = IncrementalMemory(problem), np.full(self.units, NOWHERE)
-        weights = np.concatenate([np.eye(2 * problem.num_devices), load_weights(simulator)[::10]])
+        weights = np.concatenate([np.eye(RESOURCES * problem.num_devices), load_weights(simulator)[::10]])
         self._load = np.where(self._allowed[:, :, None], loads(simulator) @ weights.T, np.inf)  # [U, D, W]
         self.least = self._load.min(axis=1)  # [U, W]
         self._before = {device: group[k] for group in interchangeable(problem) for k, device in enumerate(group[1:])}

@@ -14,6 +14,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.problem.step_edges import ISSUED
 from placer.solvers.bounds.limited_load import shared_loads
+from placer.solvers.bounds.step_bound import RESOURCES
 from placer.solvers.primitives.or_tools import linear_optimum
 from placer.solvers.primitives.two_sided_relaxation import sides, two_sided_relaxation
 
@@ -224,7 +225,8 @@ class StepProgram:
         by_direction = {sides: self._copies(*sides) for sides in ((0, 1), (1, 0), (1, 1))}
         for occupied, _ in (by_direction[0, 1], by_direction[1, 0]):
             self._add_load(np.zeros_like(load[:, :, 0]), occupied)
-        self._add_load(load[:, :, 2], [term for _, handled in by_direction.values() for term in handled], self._most_sent_ns())
+        copies = [term for _, handled in by_direction.values() for term in handled]
+        self._add_load(load[:, :, RESOURCES], copies, self._most_sent_ns())
 
     def _add_load(self, load: Floats, more: list[tuple[Ints, Floats]], slack_ns: float = 0.0) -> None:
         columns = np.concatenate([[self._step], self._share, *(column for column, _ in more)])

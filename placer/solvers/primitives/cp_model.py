@@ -1,23 +1,22 @@
-"""Placement as a constraint program for CP-SAT, to which memory limits are added where they are exceeded."""
+"""Placement for the total cost as a constraint program for CP-SAT."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from threading import Event
 from typing import Any
 
 import numpy as np
 
-from placer.common.clock import now, spend
+from placer.common.clock import now
 from placer.problem.crossings import crossings_of
-from placer.problem.memory import excess, holdings, usage
+from placer.problem.memory import excess
 from placer.problem.problem import Assignment, PlacementProblem
 from placer.solvers.answer import everything_bytes
 from placer.solvers.base import Status
+from placer.solvers.primitives.assignment_program import AssignmentProgram
 from placer.solvers.primitives.or_tools import Running, add_search, cp_search, cp_solver
-from placer.solvers.primitives.symmetry import canonical, interchangeable
+from placer.solvers.primitives.symmetry import canonical
 
 PERRON = (
     "L. Perron, F. Didier, S. Gay, The CP-SAT-LP solver, 29th International Conference on Principles and Practice of Constraint "
@@ -31,59 +30,17 @@ HEAD_START_S = 0.2
 """Time before the second search, which raises the bound, is started; in seconds."""
 EXCESS_REL_TOL = 0.01
 """Tolerance of the least excess over the limits, as a share of the bytes that the overfull devices hold."""
-PARTS_OF_STEP = 8
-"""The step is divided into so many parts; in each, the worst moment over a limit becomes a constraint."""
 
 
-class Model:
+class Model(AssignmentProgram):
     """The problem as a CP-SAT model: a literal for each unit and device, and a charge for each possible copy."""
 
     def __init__(self, problem: PlacementProblem) -> None:
-        from placer.solvers.primitives.loaded_ortools import cp_model
-
-        spend(1_000 + 20 * problem.num_ops * problem.num_devices)
-        self._problem = problem
-        self._cp = cp_model
-        self._model: Any = cp_model.CpModel()
-        self._false = self._model.new_constant(0)
-        self._true = self._model.new_constant(1)
-        self._on = [self._literals(allowed) for allowed in problem.units.allowed.tolist()]
+        super().__init__(problem)
         self._max_excess = everything_bytes(problem)
-        self._excess = [self._model.new_int_var(0, 0, "") for _ in range(problem.num_devices)]  # [D]: bytes over the limit
-        self._limited: set[tuple[int, int]] = set()
-        self._groups = interchangeable(problem)
-        self._break_symmetry()
         literals = [literal for row in self._on for literal in row]
         charges, costs = self._charges()
-        self._cost = cp_model.LinearExpr.weighted_sum(literals + charges, problem.unit_time_ns.ravel().tolist() + costs)
-
-    def _literals(self, allowed: list[bool]) -> list[Any]:
-        """[D]: a literal for each device, true if the unit is on it."""
-        choices = [d for d, ok in enumerate(allowed) if ok]
-        row: list[Any] = [self._false] * len(allowed)
-        if len(choices) == 1:
-            row[choices[0]] = self._true
-        elif len(choices) == 2:
-            row[choices[0]] = self._model.new_bool_var("")
-            row[choices[1]] = ~row[choices[0]]
-        else:
-            for d in choices:
-                row[d] = self._model.new_bool_var("")
-            self._model.add_exactly_one(row[d] for d in choices)
-        return row
-
-    def _break_symmetry(self) -> None:
-        """Of interchangeable devices, one may have a unit only if the one before it has an earlier unit."""
-        for group in self._groups:
-            for before, device in pairwise(group):
-                earlier = self._false
-                for row in self._on:
-                    if row[device] is not self._false:
-                        self._model.add_implication(row[device], earlier)
-                    if row[before] is not self._false:
-                        used = self._model.new_bool_var("")
-                        self._model.add_bool_or(row[before], earlier, ~used)
-                        earlier = used
+        self._cost = self._cp.LinearExpr.weighted_sum(literals + charges, problem.unit_time_ns.ravel().tolist() + costs)
 
     def _charges(self) -> tuple[list[Any], list[int]]:
         """A literal for each crossing, place and cost, true if that copy is made; and the costs, in ns."""
@@ -113,42 +70,6 @@ class Model:
                     due.append(charge)
                     costs.append(cost)
         return due, costs
-
-    def _any(self, literals: list[Any]) -> Any:
-        """A literal that is true if one of these is. It may be true otherwise too, but that lowers no cost."""
-        literals = [literal for literal in literals if literal is not self._false]
-        if any(literal is self._true for literal in literals):
-            return self._true
-        if len(literals) < 2:
-            return literals[0] if literals else self._false
-        result = self._model.new_bool_var("")
-        for literal in literals:
-            self._model.add_implication(literal, result)
-        return result
-
-    def limit(self, moments: Iterable[tuple[int, int]]) -> None:
-        """Adds the memory limits at these pairs of a device and a moment."""
-        for d, moment in moments:
-            if (d, moment) not in self._limited:
-                self._limited.add((d, moment))
-                self._model.add(self._held(d, moment) <= int(self._problem.devices.memory_limit_bytes[d]) + self._excess[d])
-
-    def limit_where_exceeded(self, assignment: Assignment, tolerance_bytes: Sequence[int] | None = None) -> None:
-        """Adds the limits that an assignment exceeds, by more than a tolerance [D], at the worst moment of each part."""
-        held = usage(self._problem, assignment)
-        for d, limit in enumerate(self._problem.devices.memory_limit_bytes.tolist()):
-            for part in np.array_split(np.arange(self._problem.num_ops), PARTS_OF_STEP):
-                if limit >= 0 and len(part):
-                    moment = int(part[np.argmax(held[d, part])])
-                    if held[d, moment] > limit + (tolerance_bytes[d] if tolerance_bytes else 0):
-                        self.limit([(d, moment)])
-
-    def _held(self, device: int, moment: int) -> Any:
-        """The bytes of a device's memory in use at a moment, as a linear expression."""
-        held = holdings(self._problem, device, moment)
-        holders = [self._on[u][d] for u, d in zip(held.unit.tolist(), held.on_device.tolist(), strict=True)]
-        present = [self._any(holders[a:b]) for a, b in pairwise(held.start.tolist())]
-        return self._cp.LinearExpr.weighted_sum(present, held.nbytes.tolist())
 
     def minimise(
         self, hint: Assignment, seconds: float, seed: int, *, proving: bool = False
@@ -262,11 +183,6 @@ class Model:
             open_to = [d for d, literal in enumerate(row) if literal is not self._false]
             for d in open_to if len(open_to) > 2 else open_to[:-1]:  # the second of two is the negation of the first
                 self._model.add_hint(row[d], d == device)
-
-    def _assignment(self, solver: Any) -> Assignment:
-        return Assignment(
-            np.array([next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in self._on], np.int64)
-        )
 
     def _solver(self, seconds: float, seed: int) -> Any:
         return cp_solver(seconds=seconds, seed=seed, repeatable=True, linearization_level=LINEARIZATION)

@@ -8,7 +8,7 @@ from placer.problem.problem import Assignment, PlacementProblem
 
 
 def interchangeable(problem: PlacementProblem) -> list[list[int]]:
-    """Groups of devices, ascending, such that a swap of any two changes neither the cost nor the memory of an assignment."""
+    """Groups of devices, ascending, such that a swap of any two changes neither the cost, the step nor the memory of a plan."""
     groups: list[list[int]] = []
     for d in range(problem.num_devices):
         for group in groups:
@@ -26,8 +26,15 @@ def _alike(problem: PlacementProblem, a: int, b: int) -> bool:
         return False
     by_device = (
         problem.devices.memory_limit_bytes,
+        problem.devices.asynchronous,
+        problem.devices.threads,
+        problem.devices.shares_cores,
+        problem.devices.call_ns,
+        problem.devices.wake_ns,
         problem.units.allowed,
         problem.ops.time_ns,
+        problem.ops.dispatch_ns,
+        problem.ops.compute_ns,
         problem.ops.workspace_bytes,
         problem.tensors.on_host,
         problem.consumers.on_host,
@@ -37,8 +44,9 @@ def _alike(problem: PlacementProblem, a: int, b: int) -> bool:
     swapped = np.arange(problem.num_devices)
     swapped[[a, b]] = [b, a]
     swapped = np.append(swapped, swapped + problem.num_devices)
+    links = problem.links
     return all(
-        bool((cost == cost[np.ix_(swapped, swapped)]).all()) for cost in (problem.links.latency_ns, problem.links.ns_per_byte)
+        bool((cost == cost[np.ix_(swapped, swapped)]).all()) for cost in (links.latency_ns, links.ns_per_byte, links.interval_ns)
     )
 
 

@@ -10,17 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.common.clock import OP_RUNS_PER_S, TimeUpError, add_work_s, limit, now, remaining_s, unlimited
+from placer.common.clock import OP_RUNS_PER_S, TimeUpError, limit, now, remaining_s, unlimited
 from placer.problem.problem import Assignment, PlacementProblem
-from placer.problem.schedule import Simulator
 from placer.solvers.answer import answer, limits_can_bind
 from placer.solvers.base import Objective, Solution, Status, StopReason
+from placer.solvers.bounds.bounds_in_time import first_bound_ns, raised_bound_ns
 from placer.solvers.bounds.branch_and_bound import LAND
+from placer.solvers.bounds.destructive_bound import KLEIN, destructive_bound_ns
 from placer.solvers.bounds.lagrangian_relaxation import lagrangian_relaxation
-from placer.solvers.bounds.limited_load import limited_load_ns
-from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.bounds.step_branching import branch
-from placer.solvers.bounds.step_program import step_program_ns
 from placer.solvers.heuristics.earliest_finish import earliest_finish_assignment
 from placer.solvers.heuristics.gdl import gdl_schedule
 from placer.solvers.heuristics.greedy import greedy_assignment
@@ -57,10 +55,6 @@ MAX_OPS_ALL_STARTS = 5_000
 """Above this number of ops fewer starts are tried."""
 OP_RUNS = 160_000
 """Effort without a time limit: ops run in all simulations of one search, about 0.25 s. Starts are tried in any case."""
-BOUND_S, BOUND_SHARE = 0.5, 0.05
-"""Time for each bound: seconds if there is no time limit, enough for some hundred ops; its share of one."""
-PROGRAM_S, PROGRAM_SHARE = 0.001, 0.05
-"""Time of the linear program of a bound for each op, in seconds; its largest share of a time limit."""
 MAX_EFFORT_FACTOR = 4
 """Limit of the factor of the effort, which grows with the number of accelerators."""
 MAX_RELAXATION_STARTS = 20
@@ -81,8 +75,11 @@ better; the number of the best assignments from which rounds start."""
 ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
-ANNEALING_SHARE, MAX_ROUNDS = 0.95, 30
+ANNEALING_SHARE, MAX_ROUNDS = 0.8, 30
 """Share of the time that remains for annealing; limit of the number of its rounds."""
+BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.95, 30.0
+"""Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound; limit of the time
+for proofs, in seconds, as they can take very long."""
 MAX_START_RATIO = 2
 """A subset of the accelerators is given up if the step of its best start is longer than this multiple of the best step."""
 MAX_CLUSTERINGS, MAX_CLUSTERINGS_LARGE, MAX_PASSES = 8, 2, 3
@@ -160,6 +157,7 @@ class StepTime:
             KARYPIS,
             ANNEALING,
             LAND,
+            KLEIN,
         )
 
 
@@ -169,7 +167,7 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     subsets = [*halved(problem)]
     run_searches = 0 < choices(problem) <= moves_within(problem, "step_time", seconds)
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
-    search.bound_ns = _bound_ns(problem, time_limit_s)
+    search.bound_ns = first_bound_ns(problem, time_limit_s)
     reason = _descend(search, run_searches, shares[0])
     branches_first = not run_searches or choices(problem) <= MAX_PROVED_UNITS
     if branches_first and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
@@ -195,7 +193,9 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
             reason = StopReason.TIME_LIMIT
         if reason is not StopReason.PROVED_OPTIMAL:
             _raise_bound(search, time_limit_s)
-            reason = _branch(search, ANNEALING_SHARE) or reason
+            reason = _branch(search, BRANCH_SHARE_AFTER) or reason
+        if reason is not StopReason.PROVED_OPTIMAL:
+            reason = _prove(search, seed) or reason
         return reason
     annealed = ANNEALED_RUNS / max(1, problem.num_ops)
     wanted = not seconds and others and reason is StopReason.LOCAL_OPTIMUM
@@ -213,15 +213,6 @@ def _time_shares(descents: int, run_searches: bool) -> list[float]:
     if run_searches:
         return [DESCENT_SHARE / descents] * descents
     return [0.5 ** min(k + 1, descents - 1) for k in range(descents)]
-
-
-def _bound_ns(problem: PlacementProblem, time_limit_s: float | None) -> int:
-    """A lower bound on the step time of the assignments that meet the memory limits."""
-    bound_ns = step_bound_ns(Simulator(problem))
-    if not limits_can_bind(problem) or time_limit_s is not None or problem.num_ops <= MAX_OPS_ALL_STARTS:
-        bound_s = BOUND_S if time_limit_s is None else BOUND_SHARE * time_limit_s
-        bound_ns = max(bound_ns, limited_load_ns(Simulator(problem), seconds=bound_s))
-    return bound_ns
 
 
 def _search(problem: PlacementProblem, time_limit_s: float | None, bound_ns: int = 0) -> HillClimbing:
@@ -323,12 +314,20 @@ def _branch(search: HillClimbing, share: float) -> StopReason | None:
 
 
 def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
-    """Raises the bound by a linear program, if there is time for it."""
+    """Raises the bound as far as there is time for it."""
+    shortest_ns = min(map(search.step_ns, search.ranked()))
+    search.bound_ns = raised_bound_ns(search.simulator, search.bound_ns, shortest_ns, time_limit_s)
+
+
+def _prove(search: HillClimbing, seed: int) -> StopReason | None:
+    """Raises the bound by proofs that shorter steps are impossible, with a share of the time that remains.
+
+    Returns `PROVED_OPTIMAL` if it is raised to the shortest step.
+    """
     assert search.best is not None
-    program_s = PROGRAM_S * search.problem.num_ops
-    if program_s <= (BOUND_S if time_limit_s is None else min(remaining_s(), PROGRAM_SHARE * time_limit_s)):
-        add_work_s(program_s)
-        search.bound_ns = max(search.bound_ns, step_program_ns(search.simulator, min(map(search.step_ns, search.ranked()))))
+    shortest_ns, seconds = min(map(search.step_ns, search.ranked())), min(MAX_PROOF_S, PROOF_SHARE * remaining_s())
+    search.bound_ns = destructive_bound_ns(search.simulator, search.bound_ns, shortest_ns, seconds=seconds, seed=seed)
+    return StopReason.PROVED_OPTIMAL if search.step_ns(search.best) <= search.bound_ns else None
 
 
 def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_ROUNDS) -> StopReason:

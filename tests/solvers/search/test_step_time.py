@@ -20,6 +20,7 @@ from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
 from placer.solvers.base import MIN_GAIN, Solution, Status, StopReason
+from placer.solvers.bounds.destructive_bound import destructive_bound_ns
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.bounds.step_program import step_program_ns
@@ -27,7 +28,7 @@ from placer.solvers.registry import solver, solvers
 from placer.solvers.run import run
 from placer.solvers.search.step_time import StepTime
 from tests.helpers.changed import changed
-from tests.helpers.random_problems import alike, assignments, problems, uneven
+from tests.helpers.random_problems import alike, assignments, interchangeable, problems, uneven
 from tests.solvers.test_optima import with_another
 
 
@@ -38,6 +39,17 @@ def test_no_step_goes_under_the_bound(problem: PlacementProblem) -> None:
     steps_ns = [simulator.step_ns(assignment) for assignment in assignments(problem)]
     assert max(step_bound_ns(simulator), step_program_ns(simulator, min(steps_ns))) <= min(steps_ns)
     assert step_program_ns(simulator, 2 * max(steps_ns)) <= min(steps_ns)
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems() | uneven(most=6) | alike() | interchangeable(), st.integers(-1, 1))
+def test_no_step_that_fits_is_said_to_be_impossible(problem: PlacementProblem, longer_ns: int) -> None:
+    """With the shortest step, one ns less and one more as the limit."""
+    simulator = Simulator(problem)
+    steps_ns = [simulator.step_ns(assignment) for assignment in assignments(problem) if validate(problem, assignment).ok]
+    if steps_ns:
+        limit_ns = min(steps_ns) + longer_ns
+        assert destructive_bound_ns(simulator, limit_ns // 2, limit_ns, seconds=10.0) <= min(steps_ns)
 
 
 @settings(deadline=None, max_examples=40)
