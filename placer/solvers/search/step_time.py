@@ -75,7 +75,7 @@ better; the number of the best assignments from which rounds start."""
 ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
-ANNEALING_SHARE, MAX_ROUNDS = 0.8, 30
+ANNEALING_SHARE, MAX_ROUNDS = 0.9, 30
 """Share of the time that remains for annealing; limit of the number of its rounds."""
 BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.95, 30.0
 """Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound; limit of the time
@@ -96,7 +96,8 @@ class StepTime:
 
     name: str = "step_time"
     start: Assignment | None = field(default=None, repr=False)
-    """An assignment to start from, such as that of a plan for less memory: if it fits, the step is no longer than its step."""
+    """An assignment to start from, such as that of a plan for less memory. If it fits, the result is no worse: its step is no longer,
+    counting the extra cost of copies between accelerators."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Says that the objective is another."""
