@@ -19,6 +19,7 @@ default_role = "py:obj"  # single backticks in docstrings are names
 html_theme = "furo"
 html_title = f"placer {version}"
 html_static_path = ["images"]
+html_show_copyright = False
 
 myst_enable_extensions = ["fieldlist"]
 myst_heading_anchors = 3

@@ -171,11 +171,13 @@ def _under_strategy(of_keras: KerasModel, step: str, options: Options, placement
 
 
 def _may_race(options: Options) -> bool:
-    """Whether calls may run in several ways: there are several devices, and results may differ in last bits."""
+    """Whether calls may run in several ways: several devices are planned for, and results may differ in last bits."""
     from placer.tf.devices import process_devices
     from placer.tf.run.calling import is_deterministic
 
-    return options.race == "force" or (len(process_devices()) > 1 and not is_deterministic())
+    machine = machine_named(options.devices)
+    devices = process_devices() if machine is None else machine.devices
+    return options.race == "force" or (len(devices) > 1 and not is_deterministic())
 
 
 def _is_asked_for(options: Options) -> bool:

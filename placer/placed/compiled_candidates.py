@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from placer.common.device_spec import parse
 from placer.placed.contest import Contest, Entrant
 from placer.placed.race.calls import first_line
 from placer.plan.notes import in_short
@@ -107,7 +108,7 @@ class CompiledCandidates:
 
 def _devices(plan: Placement) -> list[str]:
     """A device of each kind whose memory holds the whole function, and not far slower than the default."""
-    first = {device.partition(":")[0]: device for device in reversed(plan.devices)}
+    first = {parse(device).type: device for device in reversed(plan.devices)}
     default, all_there = plan.baselines["tf_default"], {"CPU": "all_cpu", "GPU": "all_gpu"}
     baselines = {device: plan.baselines[all_there[kind]] for kind, device in first.items() if kind in all_there}
     limit_ns = MAX_COMPILED_RATIO * default.step_time_ns if default.feasible else math.inf

@@ -347,7 +347,7 @@ class PlacedFunction(TfFunction):
         from placer.placed.harvest import harvest
 
         args, kwargs = self.arguments(args, kwargs, ("steps",))
-        return harvest(self.prepare(*args, **kwargs), args, kwargs, steps)
+        return harvest(self.signatures, self.prepare(*args, **kwargs), args, kwargs, steps)
 
     def tune(
         self,

@@ -59,6 +59,11 @@ def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]
     except Exception as error:
         if failures := connecting.failures(tasks):
             raise WorkerError(_message(function, failures.values(), "It may have changed variables in part.")) from error
+        if lost := connecting.lost_with_worker(error, tasks):
+            raise WorkerError(
+                f"{function} failed: it uses a variable or a tensor that was on {' or '.join(lost)}, which was started again or "
+                "left since, so it is lost. Way out: make it and the function anew, and load a checkpoint."
+            ) from error
         raise
 
 

@@ -17,6 +17,7 @@ from placer.common.units import check_seconds, format_ns
 from placer.errors import InfeasibleError, PlacementWarning, PlacerError
 from placer.options import Options
 from placer.placed.function import PlacedFunction
+from placer.placed.lost_workers import names_lost_workers
 from placer.plan.call_plan import CallPlan
 from placer.plan.parts import BASELINE_NAMES
 from placer.problem.problem import Assignment, PlacementProblem
@@ -118,7 +119,7 @@ def predict(
     Raises:
         OptionError: an unknown option, or a value that cannot be used.
         PlanError: the function is left as it is.
-        PlacerError: the function fails under all placements, or in repeated calls.
+        PlacerError: the function fails under all placements, or in repeated calls; or a worker fails.
     """
     check_seconds("budget_s", budget_s)
     plain, own = (fn.__wrapped__, fn.options) if isinstance(fn, PlacedFunction) else (fn, Options())
@@ -133,6 +134,7 @@ def predict(
     return Prediction(prepared.signature.function, prepared.plan.machine, trials, skipped, prepared.plan.graph.notes)
 
 
+@names_lost_workers
 def _measured(
     signatures: Signatures, prepared: Prepared, args: tuple[Any, ...], budget_s: float
 ) -> tuple[dict[str, Trial], dict[str, str]]:

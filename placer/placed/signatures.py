@@ -102,6 +102,7 @@ class Signatures:
             self._warned.add(key)
             warn(text)
 
+    @names_lost_workers
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call_key: Hashable | None = None) -> Prepared:
         """Makes a call ready to run: traces, plans and rewrites the function where that was not done before.
 

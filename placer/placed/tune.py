@@ -206,7 +206,7 @@ class _Tuning:
             run = self._signatures.rewritten(self._prepared, self._trace, entrant.plan)
             try:
                 call = replace(self._prepared, call_plan=entrant.plan, run=run)
-                found = harvest(call, self._args, self._kwargs, HARVESTED_STEPS)
+                found = harvest(self._signatures, call, self._args, self._kwargs, HARVESTED_STEPS)
             except PlacerError as error:
                 self._notes.append(f"no steps are harvested: {first_line(error)}")
                 return

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Thread
+from threading import Lock, Thread
 
 import tensorflow as tf
 
 from cost_models.cluster import JOB
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
-from placer.tf._private.runtime import connect_again
+from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import is_task
@@ -23,6 +23,8 @@ ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
 LATE_S = 5.0
 """How long a worker has to answer after a call has failed, in seconds."""
+RETRY_S = 0.5
+"""How long to wait before another try to connect, in seconds."""
 WATCH_EVERY_S = 5.0
 """How often workers are asked whether they are alive, in seconds."""
 
@@ -42,6 +44,10 @@ _connected: list[Worker] = []
 """The workers that this process is connected to, by task."""
 lost: set[str] = set()
 """Tasks that did not answer when they were last asked."""
+_renewed: set[str] = set()
+"""Tasks that were started again or left, so that what they held is lost."""
+_lock = Lock()
+"""Held while this process connects."""
 
 
 def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
@@ -79,22 +85,63 @@ def connect(workers: Iterable[Worker]) -> None:
 
     Raises:
         DeviceError: this process is a task of a cluster itself.
+        WorkerError: a worker fails meanwhile.
     """
     if is_task():
         raise DeviceError("this process is a task of a cluster itself, so it cannot be the client of another one.")
     wanted = list(workers)
-    if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:
-        return
-    addresses = [worker.address for worker in wanted]
-    if addresses == [worker.address for worker in _connected]:
-        connect_again()
-    else:
-        spec = tf.train.ClusterSpec({JOB: addresses, "localhost": [_own_address(addresses)]})
-        tf.config.experimental_connect_to_cluster(spec, protocol="grpc", make_master_device_default=False)
-    if not _connected:
-        Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
-    _connected[:] = wanted
-    lost.clear()
+    with _lock:
+        if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:
+            return
+        _connect_in_time(wanted)
+        if not _connected:
+            Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
+        is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
+        before, now = _by_task(), _by_task(wanted)
+        _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
+        _connected[:] = wanted
+        lost.clear()
+
+
+def _connect_in_time(workers: Sequence[Worker]) -> None:
+    """Connects to workers, or raises WorkerError if one fails meanwhile.
+
+    After a failure, TensorFlow's channel to a worker waits a second or more before it connects again. So this tries again, as
+    long as all workers answer.
+    """
+    last_try = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return _connect([worker.address for worker in workers])
+        except (OSError, tf.errors.OpError) as error:
+            silent = _silent(workers)
+            if silent or time.monotonic() > last_try:
+                everyone = ", ".join(f"{task} at {worker.address}" for task, worker in _by_task(workers).items())
+                why = silent or f"TensorFlow cannot connect to {everyone} ({str(error).partition(chr(10))[0]})"
+                way_out = "Way out: start the worker again and call placer.cluster(...) again."
+                raise WorkerError(f"a worker failed while this process connected: {why}. {way_out}") from error
+        time.sleep(RETRY_S)
+
+
+def _connect(addresses: Sequence[str]) -> None:
+    """Connects to workers at these addresses, in the order of their tasks. Raises OpError or OSError if one fails meanwhile."""
+    with errors_of_workers_at_once():
+        if addresses == [worker.address for worker in _connected]:
+            connect_again()
+        else:
+            spec = tf.train.ClusterSpec({JOB: addresses, "localhost": [_own_address(addresses)]})
+            tf.config.experimental_connect_to_cluster(spec, protocol="grpc", make_master_device_default=False)
+
+
+def _silent(workers: Sequence[Worker]) -> str:
+    """Which workers do not answer, and why, in words; "" if all do."""
+    asked = _by_task(workers)
+    found = answers({task: worker.address for task, worker in asked.items()}, LATE_S, wait=False)
+    return "; ".join(_no_answer(task, asked[task], answer) for task, answer in found.items() if isinstance(answer, NoAnswer))
+
+
+def _no_answer(task: str, worker: Worker, answer: NoAnswer) -> str:
+    return f"{task} at {worker.address} does not answer ({answer.why})"
 
 
 def failures(tasks: Collection[str]) -> dict[str, str]:
@@ -103,16 +150,24 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
     found = {}
     for task, answer in answers({t: worker.address for t, worker in connected.items()}, LATE_S, wait=False).items():
         worker = connected[task]
-        who = f"{task} at {worker.address}"
         if isinstance(answer, NoAnswer):
-            found[task] = f"{who} does not answer ({answer.why})"
+            found[task] = _no_answer(task, worker, answer)
         elif answer[0].incarnation != worker.incarnation:
             devices = [parse(d.name).short.rpartition("/")[2] for d in answer]
             other = "" if devices == list(worker.devices) else f", with other devices than before: {', '.join(devices)}"
-            found[task] = f"{who} was started again{other}; what it held is lost"
+            found[task] = f"{task} at {worker.address} was started again{other}; what it held is lost"
     lost.difference_update(connected)
     lost.update(found)
     return found
+
+
+def lost_with_worker(error: Exception, tasks: Collection[str]) -> list[str]:
+    """The tasks that held what an error of TensorFlow says is lost: of these tasks, those that were started again or left."""
+    return sorted(_renewed.intersection(tasks)) if any(text in str(error) for text in _LOST) else []
+
+
+_LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
+"""TensorFlow's words for a tensor and for a variable that a worker no longer has."""
 
 
 def do_all_answer() -> bool:
@@ -129,8 +184,8 @@ def check_all_answer() -> None:
         raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 
-def _by_task() -> dict[str, Worker]:
-    return {f"{JOB}:{k}": worker for k, worker in enumerate(_connected)}
+def _by_task(workers: Sequence[Worker] = _connected) -> dict[str, Worker]:
+    return {f"{JOB}:{k}": worker for k, worker in enumerate(workers)}
 
 
 def _watch() -> None:

@@ -38,6 +38,7 @@ def cluster(description: str | os.PathLike[str] | None = None, *, workers: Seque
         OptionError: neither or both are given, or an address is none or is given twice.
         PlanError: the file cannot be read, or its description is invalid.
         DeviceError: a worker does not answer within 20 s, or a device of the description is not there.
+        WorkerError: a worker fails while this process connects.
     """
     from placer.tf.connecting import ask, connect
 

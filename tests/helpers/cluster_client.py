@@ -1,19 +1,16 @@
-"""The client of a cluster, in a process of its own: once connected, a process is no longer fit for other tests.
+"""The client of a cluster.
 
-`python -m tests.helpers.cluster_client ADDRESS ADDRESS` runs all scenarios and prints a line of JSON for each: its name, and what
-failed, "" if nothing did. The first worker has one CPU device, the second has two.
+`python -m tests.helpers.cluster_client ADDRESS ADDRESS` runs all scenarios. The first worker has one CPU device, the second has
+two.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 import tempfile
-import traceback
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,19 +22,18 @@ import tensorflow as tf
 
 import placer
 from cost_models.calibrations import save_calibration
+from cost_models.cluster import joined
 from cost_models.machine_files import load_machine
+from cost_models.network import Network
 from placer.common.device_spec import parse
+from placer.plan.doubt import doubt_of
 from placer.tf import connecting
 from placer.tf.devices import local_machine
+from tests.helpers.clients import Scenarios
 from tests.helpers.workers import machine_file
 
-SCENARIOS: dict[str, Callable[[list[str]], None]] = {}
+scenario = Scenarios[list[str]]()
 FAR, FARTHER = "worker:0/CPU:0", "worker:1/CPU:1"
-
-
-def scenario(run: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    SCENARIOS[run.__name__] = run
-    return run
 
 
 def described(addresses: list[str], devices: tuple[int, ...] = (1, 2)) -> Path:
@@ -313,6 +309,45 @@ def nothing_goes_to_a_worker_without_work(addresses: list[str]) -> None:
 
 
 @scenario
+def a_plan_that_gains_less_than_the_doubt_stays_local(addresses: list[str]) -> None:
+    """Predicted for workers that are a little or many times faster than the client. The calls cannot race."""
+    small = Network(latency_us=1.0, bytes_per_s=1e12, call_us=1.0)
+    client = replace(load_machine("cpu2"), assumed="")
+
+    def step(x: Any) -> Any:
+        x += tf.random.uniform(x.shape, seed=1)  # its position is in one copy of the function
+        for _ in range(4):
+            x = tf.tanh(x @ x)
+        return x
+
+    placer.cluster(workers=addresses)
+    for speed, wanted in ((1.15, {"CPU:0"}), (20.0, {"CPU:0", FAR})):
+        host = client.device("CPU:0")
+        faster = replace(host, flops={kind: speed * rate for kind, rate in host.flops.items()})
+        machine = joined("cluster", client, [replace(client, devices=(faster,))], small, {})
+        x = tf.ones([1024, 1024])
+        plan = placer.solve(placer.build_graph(step, x, devices=machine), machine)
+        assert FAR in {op.device for op in plan.ops.values()}
+        gain = plan.baselines["tf_default"].step_time_ns / plan.step_time_ns
+        assert gain > 1.05
+        assert (gain > doubt_of(plan).gain) == (speed > 2), gain
+        placed = placer.place(step, devices=machine)
+        placed(x)
+        assert {op.device for op in placed.placement.ops.values()} == wanted
+        assert ("may be an error of the prediction" in placed.placement.notes[0]) == (speed < 2)
+
+
+@scenario
+def a_keras_model_is_planned_for_all_devices(addresses: list[str]) -> None:
+    machine = placer.cluster(described(addresses))
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    wanted = model.predict(np.ones([8, 4]), batch_size=2, verbose=0)
+    placer.keras.optimize(model, devices=machine)
+    np.testing.assert_allclose(model.predict(np.ones([8, 4]), batch_size=2, verbose=0), wanted, rtol=1e-6)
+    assert {*model.placement.predict.devices} == {device.name for device in machine.devices}
+
+
+@scenario
 def two_processes(addresses: list[str]) -> None:
     machine = placer.cluster(workers=addresses[1:])
     assert [device.name for device in machine.devices] == ["CPU:0", "worker:0/CPU:0", "worker:0/CPU:1"]
@@ -323,14 +358,7 @@ def two_processes(addresses: list[str]) -> None:
 
 def main(addresses: list[str]) -> None:
     connecting.ANSWER_S = 3.0
-    for name, run in SCENARIOS.items():
-        tf.random.set_seed(0)
-        try:
-            run(addresses)
-            failure = ""
-        except BaseException:
-            failure = traceback.format_exc()
-        print(json.dumps([name, failure]), flush=True)
+    scenario.run_all(addresses)
     os._exit(0)  # without waiting for the servers
 
 

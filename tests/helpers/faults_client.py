@@ -1,16 +1,15 @@
-"""The client of a cluster whose workers die, hang and start again, in a process of its own.
+"""The client of a cluster whose workers die, hang and start again.
 
-`python -m tests.helpers.faults_client` starts two workers, runs all scenarios in order, and prints a line of JSON for each.
+`python -m tests.helpers.faults_client` starts two workers, and runs all scenarios in order.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import Any
 
@@ -19,7 +18,9 @@ import pytest
 import tensorflow as tf
 
 import placer
+import placer.verbs.calibrate_network
 from placer.tf import connecting
+from tests.helpers.clients import Scenarios
 from tests.helpers.machines import cpus
 from tests.helpers.workers import address_of, begun
 
@@ -60,12 +61,7 @@ class Workers:
         address_of(self.processes[1])
 
 
-SCENARIOS: dict[str, Callable[[Workers], None]] = {}
-
-
-def scenario(run: Callable[[Workers], None]) -> Callable[[Workers], None]:
-    SCENARIOS[run.__name__] = run
-    return run
+scenario = Scenarios[Workers]()
 
 
 def fails(call: Callable[[], Any], why: str) -> None:
@@ -124,6 +120,73 @@ def a_worker_dies_in_a_step(workers: Workers) -> None:
 
 
 @scenario
+def what_a_dead_worker_held_is_lost(workers: Workers) -> None:
+    with tf.device("/job:worker/task:1/device:CPU:0"):
+        far, used = tf.Variable(tf.ones([2])), tf.Variable(4.0)
+    here = tf.Variable(X, name="here")
+    options = {"devices": workers.machine, "race": "off"}
+    uses_far = placer.place(lambda x: x * far, variables="fixed", **options)
+    np.testing.assert_allclose(uses_far(X), X)
+    assert placer.place(lambda x: x * used, **options)(1.0) == 4.0  # variables="auto" moves it to the client
+    moving = placer.place(lambda x: x * here, variables="move", pins={"here": FAR}, **options)
+    step = workers.step()
+    around = tf.function(lambda x: 1.0 * step(x))
+    np.testing.assert_allclose(around(X), WANTED, rtol=1e-6)
+    workers.kill()
+    for read in (far.numpy, lambda: around(X)):  # not in a placed call
+        with pytest.raises(tf.errors.OpError):
+            read()
+    assert used.numpy() == 4.0
+    for call in (
+        lambda: uses_far(X),
+        lambda: moving(X),
+        lambda: placer.predict(step, X, budget_s=1.0),
+        lambda: step.harvest(X),
+        lambda: measure_network(workers),
+    ):
+        with pytest.raises(placer.WorkerError, match=r"worker:[01] at 127.0.0.1:\d+ does not answer"):
+            call()
+    np.testing.assert_array_equal(here, X)  # it did not move
+    assert here.device.startswith("/job:localhost")
+    assert step.profile(X, budget_s=1.0)  # which measures here
+    workers.start_again()
+    answered = connecting.ask({f"worker:{k}": address for k, address in enumerate(workers.addresses)})
+    workers.kill()
+    for first in (0, 1):
+        with pytest.raises(placer.WorkerError, match=r"while this process connected: worker:[01] at .* does not answer"):
+            connect_late(workers, answered, first)
+    workers.start_again()
+    with ThreadPoolExecutor(2) as threads:
+        machines = list(threads.map(lambda _: placer.cluster(workers=workers.addresses), range(2)))
+    assert machines == [workers.machine] * 2
+    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+    with pytest.raises(placer.WorkerError, match=r"uses a variable or a tensor that was on worker:1, .* so it is lost"):
+        uses_far(X)
+    np.testing.assert_allclose(moving(X), X * X)
+    assert here.device.startswith("/job:worker/replica:0/task:1")
+
+
+def measure_network(workers: Workers) -> None:
+    """Measures the network of workers that this process has connected to before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placer.verbs.calibrate_network, "cluster", lambda *given, **named: workers.machine)
+        placer.calibrate_network(workers=workers.addresses, budget_s=1.0)
+
+
+def connect_late(workers: Workers, answered: Mapping[str, connecting.Worker], first: int) -> None:
+    """Connects to workers that answered before one of them died.
+
+    Args:
+        answered: by task: what each worker said of itself.
+        first: the task of the worker that is named first.
+    """
+    by_address = {worker.address: worker for worker in answered.values()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connecting, "ask", lambda addresses: {task: by_address[each] for task, each in addresses.items()})
+        placer.cluster(workers=workers.addresses[first:] + workers.addresses[:first])
+
+
+@scenario
 def a_worker_never_answers(workers: Workers) -> None:
     step = workers.step()
     np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
@@ -147,13 +210,7 @@ def main() -> None:
     connecting.ANSWER_S, connecting.WATCH_EVERY_S, connecting.LATE_S = 4.0, 1.0, 2.0
     workers = Workers()
     try:
-        for name, run in SCENARIOS.items():
-            try:
-                run(workers)
-                failure = ""
-            except BaseException:
-                failure = traceback.format_exc()
-            print(json.dumps([name, failure]), flush=True)
+        scenario.run_all(workers)
     finally:
         for process in workers.processes:
             process.kill()

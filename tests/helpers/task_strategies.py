@@ -186,15 +186,20 @@ def _steps_equal_the_plain_ones(strategy: Any, coordinator: Any) -> None:
 
     made: list[Any] = []
     for in_replicas in (False, True):
-        for have, want in zip(results(placed, in_replicas), results(tf.function, in_replicas), strict=True):
-            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+        plain = results(tf.function, in_replicas)
+        for place in [placed, *([lambda fn: placer.place(fn, devices=two_cpus())] if in_replicas else [])]:
+            for have, want in zip(results(place, in_replicas), plain, strict=True):
+                np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
     assert all({op.device for op in step.placement.ops.values()} == {"CPU:0", "CPU:1"} for step in made)
 
 
 def _ops_run_where_planned(strategy: Any, coordinator: Any) -> None:
     """A variable that a call makes is on the planned device of the worker that ran it, and on no other."""
 
+    of_coordinator = tf.Variable(0.0)
+
     def call(x: tf.Tensor) -> tf.Tensor:
+        of_coordinator.assign_add(1.0)
         handle = tf.raw_ops.VarHandleOp(shared_name="made", dtype=tf.float32, shape=[4], name="made")
         tf.raw_ops.AssignVariableOp(resource=handle, value=x)
         with tf.device("/job:chief"):
@@ -210,10 +215,13 @@ def _ops_run_where_planned(strategy: Any, coordinator: Any) -> None:
             return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
 
     x = tf.ones([4])
+    count = 0
     workers = [f"/job:worker/replica:0/task:{k}/device" for k in range(2)]
     while not all(has_it(f"{worker}:CPU:1") for worker in workers):
         for result in [coordinator.schedule(placed, args=(x,)) for _ in range(10)]:
             np.testing.assert_allclose(result.fetch(), np.cos(np.sin(np.ones(4))), rtol=1e-6)
+            count += 1
+    assert of_coordinator.numpy() == count
     assert not any(has_it(f"{worker}:CPU:0") for worker in workers)
     assert {op.device for op in placed.placement.ops.values()} == {"CPU:0", "CPU:1"}
     assert "each on its own devices (CPU:0, CPU:1)" in placed.placement.notes[0]

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
 
 import placer
-from tests.helpers.cluster_client import SCENARIOS
+from tests.helpers.clients import failures_in
+from tests.helpers.cluster_client import scenario
 from tests.helpers.workers import workers
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """By scenario: what failed, "" if nothing did."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TMPDIR": str(tmp_path_factory.mktemp("client"))}
     with workers([1, 2]) as addresses:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.helpers.cluster_client", *addresses],
-            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=environment,
-        )  # fmt: skip
-    print(done.stderr[-3000:])
-    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+        return failures_in("tests.helpers.cluster_client", *addresses, TMPDIR=str(tmp_path_factory.mktemp("client")))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_of_several_processes(failures: dict[str, str], scenario: str) -> None:
-    assert failures[scenario] == "", failures[scenario]
+@pytest.mark.parametrize("name", scenario.by_name)
+def test_of_several_processes(failures: dict[str, str], name: str) -> None:
+    assert failures[name] == "", failures[name]
 
 
 @pytest.mark.parametrize(

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.helpers.faults_client import SCENARIOS
-
-ROOT = Path(__file__).parents[2]
+from tests.helpers.clients import failures_in
+from tests.helpers.faults_client import scenario
 
 
 @pytest.fixture(scope="module")
-def failures() -> dict[str, str]:
-    """By scenario: what failed, "" if nothing did."""
-    command = [sys.executable, "-m", "tests.helpers.faults_client"]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as client:
-        try:
-            printed, _ = client.communicate(timeout=240)
-        except subprocess.TimeoutExpired:
-            os.killpg(client.pid, signal.SIGKILL)  # with its workers
-            raise
-    return dict(json.loads(line) for line in printed.splitlines() if line.startswith("["))
+def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return failures_in("tests.helpers.faults_client", PLACER_CACHE=str(tmp_path_factory.mktemp("cache")))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_of_workers_that_fail(failures: dict[str, str], scenario: str) -> None:
-    assert failures[scenario] == "", failures[scenario]
+@pytest.mark.parametrize("name", scenario.by_name)
+def test_of_workers_that_fail(failures: dict[str, str], name: str) -> None:
+    assert failures[name] == "", failures[name]

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
+from tests.helpers.clients import output_of
 from tests.helpers.task_strategies import cluster_of, processes
 
 
@@ -23,14 +19,4 @@ def test_steps_of_two_workers_equal_the_plain_ones_and_run_by_one_plan() -> None
 
 def test_functions_that_a_coordinator_schedules_run_by_plan_on_each_worker() -> None:
     """Two workers, and a parameter server, which has the variables."""
-    command = [sys.executable, "-m", "tests.helpers.task_strategies", "parameter_server"]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    with subprocess.Popen(
-        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as coordinator:
-        try:
-            printed, _ = coordinator.communicate(timeout=200)
-        except subprocess.TimeoutExpired:
-            os.killpg(coordinator.pid, signal.SIGKILL)  # with its workers
-            raise
-    assert printed.split() == ["held"]
+    assert output_of("tests.helpers.task_strategies", "parameter_server", timeout_s=200).split() == ["held"]

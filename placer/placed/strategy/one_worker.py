@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import networkx as nx
 
@@ -14,13 +15,31 @@ from placer.graph.requested_devices import device_with_kernel
 from placer.placed.strategy.one_replica import OneReplica
 from placer.verbs.share_host import HOST
 
+if TYPE_CHECKING:
+    from placer.tf.trace.replicas import Replicas
+
 
 class OneWorker(OneReplica):
     """A function that any worker of a ParameterServerStrategy runs. Devices without a task are those of the worker.
 
-    State on parameter servers stays there, with the ops that read or change it. In the planned graph it is on the worker's host,
-    through which all that they send and receive goes, and takes no memory there.
+    State on parameter servers and on the coordinator stays there, with the ops that read or change it. In the planned graph it is
+    on the worker's host, through which all that they send and receive goes, and takes no memory there.
+
+    Args:
+        graph: of the function, as the coordinator reads it.
+        replicas: the ops of each replica of a worker.
     """
+
+    def __init__(self, graph: OpGraph, replicas: Replicas) -> None:
+        nodes = nx.DiGraph()
+        nodes.add_nodes_from((op.name, {"op": replace(op, location=HOST) if _is_handle_of_worker(op) else op}) for op in graph)
+        nodes.add_edges_from(graph.graph.edges(data=True))
+        # State that is known to be in the process that plans is the coordinator's.
+        resources = {
+            key: replace(state, device=parse(state.device).full) if state.device else state
+            for key, state in graph.resources.items()
+        }
+        super().__init__(replace(graph, graph=nodes, resources=resources), replicas)
 
     def _graph(self, op_of: Callable[[OpNode], OpNode]) -> OpGraph:
         found = super()._graph(op_of)
@@ -41,6 +60,12 @@ class OneWorker(OneReplica):
             if _names_task(op.requested_device)
         }
         return asked | super()._fixed_devices()
+
+
+def _is_handle_of_worker(op: OpNode) -> bool:
+    """Whether an op is an argument for which each worker has a value of its own, such as the iterator of its dataset."""
+    is_handle = op.role == "argument" and op.signature.outputs[0].dtype in ("resource", "variant")
+    return is_handle and not (op.resource or op.location)
 
 
 def _seen_by_worker(op: OpNode) -> OpNode:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework.resource_handle_pb2 import ResourceHandleProto
 from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.python.eager import core
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
 
 from placer.common.device_spec import parse
@@ -87,11 +88,18 @@ def _serialized_handle() -> bytes:
     return bytes(content[length_bytes:])
 
 
+LostTensorError = core._NotOkStatusException
+"""What printing a tensor raises if the tensor was on a worker that died, or was started again."""
+
+
 def printed_content(tensor: Any) -> str:
     """How TensorFlow prints the content of an eager resource or variant; "" for a variant in a GPU's memory.
 
     Two tensors have equal text only if they are copies of one handle. Of a tensor with several elements, only the first ones
     are printed.
+
+    Raises:
+        LostTensorError: no worker has it any more.
     """
     if tensor.dtype == tf.variant and parse(location(tensor)).type != "CPU":
         return ""

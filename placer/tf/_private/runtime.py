@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,3 +63,23 @@ def connect_again() -> None:
     """Joins workers that were started again. Those that were not keep their tensors and variables."""
     tf_context = context.context()
     tf_context.update_server_def(tf_context.get_server_def())
+
+
+@contextmanager
+def errors_of_workers_at_once() -> Iterator[None]:
+    """While the block connects to workers, TensorFlow raises an error if one dies.
+
+    Otherwise it would wait for the worker without limit, holding Python's lock. The clients that it makes in the block send each
+    eager op by itself, and raise its error. With TensorFlow's stream of ops, a write to a variable of a worker that died seems to
+    succeed, and a read waits for the next op.
+    """
+    # Threads of TensorFlow read the environment meanwhile. A variable that is never removed can be changed safely.
+    fail_fast = os.environ.get("GRPC_FAIL_FAST", "use_caller")
+    streams_ops = os.environ.get("TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE", "true")
+    os.environ["GRPC_FAIL_FAST"] = "true"
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "false"
+    try:
+        yield
+    finally:
+        os.environ["GRPC_FAIL_FAST"] = fail_fast
+        os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = streams_ops

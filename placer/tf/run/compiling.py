@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.machines import task_of
 from cost_models.measuring.chains import error_line
 from cost_models.ops import entry_of
 from placer.common.device_spec import parse
@@ -93,6 +94,8 @@ def _refusal(trace: Trace, device: str) -> str:
     """Why XLA is not asked. It ends the process for some types of inputs, does not say when it draws other numbers, and cannot be
     interrupted when it takes long.
     """
+    if task_of(device):
+        return "TensorFlow compiles functions for devices of this process alone"
     captured = {inner.op.name: outer for outer, inner in external_captures(trace.root.graph)}
     for k, tensor in enumerate(trace.root.input_tensors):
         name = tensor.op.name

@@ -20,7 +20,7 @@ from placer.errors import MoveError
 from placer.tf._private.func_graphs import FuncGraph
 from placer.tf._private.functions import ConcreteFunction
 from placer.tf._private.gradients import watched_of
-from placer.tf._private.handles import ResourceVariable, printed_content
+from placer.tf._private.handles import LostTensorError, ResourceVariable, printed_content
 from placer.tf._private.holders import (
     DataIterator,
     Dataset,
@@ -164,7 +164,10 @@ class HandleHolders:
         variable_of_content = {printed_content(v._handle): v for v in variables}
         possible: dict[int, set[str]] = {key: set() for key in self.others}
         for tensor in tensors:
-            content = printed_content(tensor)
+            try:
+                content = printed_content(tensor)
+            except LostTensorError:
+                continue
             if tensor.dtype == tf.resource and not tensor.shape.rank:
                 copied = [content] if content in variable_of_content else []
             else:
