@@ -96,8 +96,8 @@ class StepTime:
 
     name: str = "step_time"
     start: Assignment | None = field(default=None, repr=False)
-    """An assignment to start from, such as that of a plan for less memory. If it fits, the result is no worse: its step is no longer,
-    counting the extra cost of copies between accelerators."""
+    """An assignment to start from, such as that of a plan for less memory. If it fits, the result is no worse: its step is no
+    longer, counting the extra cost of copies between accelerators."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Says that the objective is another."""
