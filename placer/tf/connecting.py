@@ -21,6 +21,8 @@ from placer.tf.devices import is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
+HANGS_S = 12.0
+"""After how long without an answer a worker hangs, in seconds. After 20 s gRPC would say that nobody listens."""
 LATE_S = 5.0
 """How long a worker has to answer after a call has failed, in seconds."""
 RETRY_S = 0.5
@@ -195,13 +197,22 @@ def _watch() -> None:
     """
     while True:
         time.sleep(WATCH_EVERY_S)
-        asked = _by_task()
-        for task, answer in answers({task: worker.address for task, worker in asked.items()}, ANSWER_S, wait=False).items():
-            is_same = _by_task().get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
-            if isinstance(answer, NoAnswer) and answer.late and is_same:
-                lost.add(task)
-                with suppress(OSError):
-                    cut(asked[task].address)
+        if hanging := _cut_hanging(_by_task(), HANGS_S):
+            time.sleep(RETRY_S)
+            _cut_hanging(hanging, LATE_S)  # TensorFlow may have connected again, to send what it had to
+
+
+def _cut_hanging(asked: Mapping[str, Worker], within_s: float) -> dict[str, Worker]:
+    """Ends the connections to those of these workers that do not answer in time; returns these."""
+    hanging = {}
+    for task, answer in answers({task: worker.address for task, worker in asked.items()}, within_s, wait=False).items():
+        is_same = _by_task().get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
+        if isinstance(answer, NoAnswer) and answer.late and is_same:
+            lost.add(task)
+            hanging[task] = asked[task]
+            with suppress(OSError):
+                cut(asked[task].address)
+    return hanging
 
 
 def _model(description: str) -> str:

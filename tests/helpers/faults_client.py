@@ -207,7 +207,7 @@ def a_worker_never_answers(workers: Workers) -> None:
 
 
 def main() -> None:
-    connecting.ANSWER_S, connecting.WATCH_EVERY_S, connecting.LATE_S = 4.0, 1.0, 2.0
+    connecting.ANSWER_S, connecting.HANGS_S, connecting.WATCH_EVERY_S, connecting.LATE_S = 4.0, 4.0, 1.0, 2.0
     workers = Workers()
     try:
         scenario.run_all(workers)

@@ -181,6 +181,7 @@ def alike(draw: st.DrawFn) -> PlacementProblem:
         devices_kinds=tuple(problem.devices.kinds[d] for d in first),
         devices_names=("CPU:0", "second:0", "second:1"),
         devices_asynchronous=problem.devices.asynchronous[first],
+        devices_shares_cores=problem.devices.shares_cores[first],  # no stream runs on the cores of a CPU
         tensors_on_host=problem.tensors.on_host[:, first],
         consumers_on_host=problem.consumers.on_host[:, first],
     )

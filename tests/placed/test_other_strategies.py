@@ -1,4 +1,4 @@
-"""Strategies that are not planned for: the function runs as without placer, and one warning says why."""
+"""Calls that are left to a distribution strategy: they run as without placer, and one warning says why."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def test_replicas_of_tpus(monkeypatch: pytest.MonkeyPatch) -> None:
     placed = placer.place(tf.function(tf.sin), devices=two_cpus())
     with pytest.warns(placer.PlacementWarning, match="XLA compiles the replicas of a TPUStrategy as a whole"):
         np.testing.assert_allclose(placed(tf.ones([4])), tf.sin(tf.ones([4])))
+
+
+def test_a_call_in_the_plain_function_of_a_replica() -> None:
+    """The strategy has begun to trace the replicas then, so the call is left as it is."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    placed = placer.place(tf.sin, devices=two_cpus())
+    with pytest.warns(placer.PlacementWarning, match="strategy.run of the placed function itself places it"):
+        results = strategy.run(tf.function(lambda x: 1.0 + placed(x)), (tf.ones([4]),))
+    for result in strategy.experimental_local_results(results):
+        np.testing.assert_allclose(result, 1.0 + tf.sin(tf.ones([4])))

@@ -77,7 +77,7 @@ ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 of each unit, and so many rounds."""
 ANNEALING_SHARE, MAX_ROUNDS = 0.9, 30
 """Share of the time that remains for annealing; limit of the number of its rounds."""
-BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.95, 30.0
+BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.8, 30.0
 """Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound; limit of the time
 for proofs, in seconds, as they can take very long."""
 MAX_START_RATIO = 2
