@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,8 +18,8 @@ from placer.problem.step_state import StepState
 
 MAX_CHECKPOINTS, MIN_STRIDE = 10, 8
 """Limit of the number of checkpoints of a schedule, and the least number of ops between two of them."""
-MOVE_OP_RUNS = 30
-"""The work of a move beside the ops that it plays, see `placer.common.clock.spend`."""
+MOVE_OP_RUNS, KNOWN_OP_RUNS = 15, 5
+"""The work of a move beside the ops that it plays, and of one whose result is known, see `placer.common.clock.spend`."""
 
 
 class MovingSchedule:
@@ -48,24 +49,38 @@ class MovingSchedule:
         self._present: list[int] = np.bincount(present, minlength=problem.num_units).tolist()  # ops by unit
         self._moved_on: list[int] = np.bincount(assignment.device[present], minlength=problem.num_devices).tolist()  # by device
         self._calls_ns: dict[tuple[bool, ...], int] = {}
-        self._number = 0
+        self._number, self._key = 0, b""
+        self._known_ns = _known_ns_of(problem)
         self.step_ns = self._moved_ns = self._play(0, None)
         """The step time of the kept assignment."""
         self.keep()
 
-    def move(self, units: Sequence[int], devices: Sequence[int], limit_ns: float | None = None) -> int:
+    def move(self, units: Sequence[int], devices: Sequence[int], limit_ns: float | None = None) -> float:
         """The step time with these units on these devices, in ns; if it exceeds the limit, only a lower bound that exceeds it."""
-        self._moved, self._moved_on = self.device.copy(), self._ops_on.copy()
+        self._moved = self.device.copy()
+        self._moved[units] = devices
+        self._key = self._moved.astype(np.int16).tobytes()
+        known_ns = self._known_ns.get(self._key, 0)
+        if limit_ns is not None and known_ns > limit_ns:
+            self._spend(KNOWN_OP_RUNS)
+            return known_ns
+        self._moved_on = self._ops_on.copy()
         first = len(self._position)
-        for unit, device in zip(units, devices, strict=True):
-            if self._moved[unit] != device:
-                self._moved_on[self._moved[unit]] -= self._present[unit]
-                self._moved_on[device] += self._present[unit]
-                self._moved[unit] = device
-                first = min(first, *[self._position[op] for op in self._changed[unit]])
+        for unit in np.flatnonzero(self._moved != self.device).tolist():
+            self._moved_on[self.device[unit]] -= self._present[unit]
+            self._moved_on[self._moved[unit]] += self._present[unit]
+            first = min(first, *[self._position[op] for op in self._changed[unit]])
         self._number = min(first // self._stride, len(self._states) - 1)
-        self._moved_ns = self._play(self._number, limit_ns)
+        self._moved_ns = self._known_ns[self._key] = self._play(self._number, limit_ns)
         return self._moved_ns
+
+    def _spend(self, op_runs: int) -> None:
+        self.spent += op_runs
+        spend(op_runs)
+
+    def forbid(self) -> None:
+        """From now on, the step of the assignment of the last move exceeds every limit."""
+        self._known_ns[self._key] = math.inf
 
     def keep(self) -> None:
         """Keeps the assignment of the last move, whose step time did not exceed its limit."""
@@ -101,9 +116,17 @@ class MovingSchedule:
             if state.queue:
                 self._more_states.append(state.copy())
         played = len(encoded.order) - number * stride
-        self.spent += MOVE_OP_RUNS + played
-        spend(MOVE_OP_RUNS + played)
+        self._spend(MOVE_OP_RUNS + played)
         return max(least_ns, simulator.whole_ns(state.latest_ns, call_ns))
+
+
+@once_per_problem
+def _known_ns_of(problem: PlacementProblem) -> dict[bytes, float]:
+    """Lower bounds on the steps of assignments that were played, in ns, by their devices as bytes; empty at first.
+
+    Near a local optimum most random moves have been played before.
+    """
+    return {}
 
 
 @once_per_problem

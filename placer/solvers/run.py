@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from placer.common.clock import OP_RUNS_PER_S, counted
+from contextlib import nullcontext, suppress
+
+from placer.common.clock import OP_RUNS_PER_S, TimeUpError, counted, limit
 from placer.problem.problem import PlacementProblem
 from placer.solvers.base import Objective, Solver
 from placer.solvers.heuristic import Heuristic, RandomHeuristic
@@ -10,6 +12,24 @@ from placer.solvers.primitives import or_tools
 
 MAX_TIME_LIMIT_S = 1e9
 """About 30 years. Solvers multiply time limits, and the products of much larger ones overflow."""
+
+
+def why_unsupported(
+    chosen: Solver,
+    problem: PlacementProblem,
+    objective: Objective,
+    *,
+    time_limit_s: float | None = None,
+    effort: int | None = None,
+) -> str:
+    """Why the solver cannot solve a problem; empty if it can, or if the limit ends before that is known.
+
+    A fixed rule is applied to learn whether its assignment fits. Arguments as of `run`.
+    """
+    seconds = time_limit_s if effort is None else effort_s(problem, effort)
+    with suppress(TimeUpError), counted() if time_limit_s is None else nullcontext(), limit(seconds):
+        return chosen.unsupported(problem.copy(), objective)
+    return ""
 
 
 def run(

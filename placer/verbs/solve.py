@@ -35,7 +35,7 @@ from placer.solvers.answer import checked
 from placer.solvers.base import Solution, Solver, Status
 from placer.solvers.idle_tasks import without_idle_tasks
 from placer.solvers.registry import solver
-from placer.solvers.run import run
+from placer.solvers.run import run, why_unsupported
 from placer.verbs.share import shared_costs, shared_machine
 
 _DEVICE_NAME = re.compile(r"/?(device:)?(?P<kind>[CG]PU)(:\d+|:\*)?", re.IGNORECASE)
@@ -148,13 +148,14 @@ def _solved(
 
 def _searched(problem: PlacementProblem, chosen: Solver, options: Options) -> object:
     """The solver's answer. Raises OptionError or InfeasibleError if the solver does not support the problem."""
-    if reason := chosen.unsupported(problem.copy(), options.objective):
+    time_limit_s, effort = options.time_limit_s, options.effort
+    if reason := why_unsupported(chosen, problem, options.objective, time_limit_s=time_limit_s, effort=effort):
         unlimited = problem.without_memory_limits()
         if chosen.unsupported(unlimited, options.objective):
             raise OptionError(f"solver {chosen.name!r} cannot take this problem: {reason}. Way out: solver='auto'.")
         way = "more in memory_limits, or solver='auto'"
         raise InfeasibleError(f"the placement of solver {chosen.name!r} does not fit: {reason}. Way out: {way}.")
-    return run(chosen, problem, options.objective, seed=options.seed, time_limit_s=options.time_limit_s, effort=options.effort)
+    return run(chosen, problem, options.objective, seed=options.seed, time_limit_s=time_limit_s, effort=effort)
 
 
 def _without(graph: OpGraph, target: Machine, options: Options) -> dict[str, Bools]:

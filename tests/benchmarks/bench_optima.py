@@ -1,6 +1,6 @@
 """Compares `step_time` with the registered searches on a grid of families, and shows its bounds.
 
-    python -m tests.benchmarks.bench_optima [--ops 20 60] [--gpus 1 2 4] [--memory 0 0.5] [--seconds 2]
+    python -m tests.benchmarks.bench_optima [--ops 20 60] [--gpus 1 2 4] [--memory 0 0.5] [--seeds 0] [--seconds 2]
 
 Each row is a family on a number of GPUs, with or without memory limits. "best other" is the shortest step of the other searches,
 as a multiple of that of `step_time`: nowhere below 1 if none is better. The seconds are counted work (`placer.common.clock`), so
@@ -33,12 +33,13 @@ def main() -> None:
     parser.add_argument("--ops", type=int, nargs="+", default=[20, 60])
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--memory", type=float, nargs="+", default=[0.0, 0.5])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the families")
     parser.add_argument("--seconds", type=float, default=2.0)
     asked = parser.parse_args()
     gaps, worse = [], 0
     print("| family | step time | best other | gap | seconds |\n|---|---:|---:|---:|---:|")
-    for ops, shape, gpus, memory in itertools.product(asked.ops, SHAPES, asked.gpus, asked.memory):
-        problem = synthetic(shape, ops=ops, gpus=gpus, memory=memory)
+    for ops, seed, shape, gpus, memory in itertools.product(asked.ops, asked.seeds, SHAPES, asked.gpus, asked.memory):
+        problem = synthetic(shape, ops=ops, gpus=gpus, memory=memory, seed=seed)
         ours = counted_solution("step_time", problem, asked.seconds)
         found = [
             counted_solution(name, problem, asked.seconds)
@@ -48,7 +49,7 @@ def main() -> None:
         best = min(each.objective_ns for each in found if each.status in {Status.OPTIMAL, Status.FEASIBLE})
         gaps.append(ours.gap)
         worse += best < ours.objective_ns
-        name = f"{shape},ops={ops},gpus={gpus},memory={memory:g}"
+        name = f"{shape},ops={ops},gpus={gpus},memory={memory:g},seed={seed}"
         cells = [
             name,
             f"{ours.objective_ns / 1e3:.1f} us",

@@ -10,14 +10,14 @@ import pytest
 import placer
 from placer.common.clock import OP_RUNS_PER_S, TimeUpError, counted, limit, now, remaining_s, spend, unlimited
 from placer.errors import OptionError
-from placer.problem.problem import PlacementProblem
+from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.validate import validate
 from placer.research.instances.families import synthetic
 from placer.solvers.base import Objective, Solution, StopReason
 from placer.solvers.exact.chain_dp import ChainDp
 from placer.solvers.heuristic import Heuristic, RandomHeuristic
 from placer.solvers.registry import solver, solvers
-from placer.solvers.run import effort_s, run
+from placer.solvers.run import effort_s, run, why_unsupported
 from tests.helpers.graphs import layers
 
 PROBLEMS = {
@@ -86,6 +86,16 @@ def test_a_rule_ends_with_its_time_and_says_so(name: str) -> None:
         whole = chosen.solve(problem.copy(), objective)
         assert whole.assignment is not None
         assert (solution.assignment.device == whole.assignment.device).all()
+
+
+def test_asking_whether_the_plan_of_a_rule_fits_ends_with_the_limit() -> None:
+    def endless(problem: PlacementProblem) -> Assignment:
+        while True:
+            spend(1)
+
+    rule, problem = Heuristic("endless", endless, source="none"), synthetic("chain", ops=8, memory=0.5)
+    for given in ({"effort": 10}, {"time_limit_s": 0.01}):
+        assert why_unsupported(rule, problem, "step_time", **given) == ""  # type: ignore[arg-type]
 
 
 def test_a_plan_by_effort_is_the_same_again_and_the_options_say_what_is_none() -> None:

@@ -19,7 +19,7 @@ from placer.solvers.base import Objective, Solution, Solver
 from placer.solvers.heuristic import Rule
 from placer.solvers.primitives.metropolis import is_accepted, temperature_at
 from placer.solvers.registry import solver
-from placer.solvers.run import run
+from placer.solvers.run import run, why_unsupported
 
 Rng: TypeAlias = np.random.Generator
 MIN_TIME_NS, MAX_TIME_NS = 1_000, 100_000
@@ -102,7 +102,7 @@ def adversarial(
 
 def _value_ns(chosen: Solver, problem: PlacementProblem, objective: Objective, seed: int) -> int | None:
     """The objective of a solver's answer, on a problem that it had no access to; None if no answer meets the limits."""
-    if chosen.unsupported(problem.copy(), objective):
+    if why_unsupported(chosen, problem, objective, effort=EFFORT):
         return None
     solution = run(chosen, problem, objective, effort=EFFORT, seed=seed)
     if not isinstance(solution, Solution) or solution.assignment is None or not validate(problem, solution.assignment).ok:

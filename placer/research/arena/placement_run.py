@@ -11,7 +11,7 @@ from placer.research.instances.solvers import instance_solver
 from placer.solvers.answer import checked
 from placer.solvers.base import Objective, Solution
 from placer.solvers.registry import solver
-from placer.solvers.run import run
+from placer.solvers.run import run, why_unsupported
 
 
 def run_on_placement(given: Any, problem: PlacementProblem, objective: Objective, limit: Limit, seed: int) -> tuple[Record, str]:
@@ -30,11 +30,11 @@ def run_on_placement(given: Any, problem: PlacementProblem, objective: Objective
     if instance_solver(given) is not None:
         return {"outcome": "declined", "note": "it does not solve placement problems"}, ""
     chosen = solver(given)
-    if why := chosen.unsupported(problem, objective):
+    time_limit_s, effort = limit.get("time_limit_s"), int(limit["effort"]) if "effort" in limit else None
+    if why := why_unsupported(chosen, problem, objective, time_limit_s=time_limit_s, effort=effort):
         return {"outcome": "declined", "note": why}, chosen.name
     started = time.perf_counter()
-    effort = int(limit["effort"]) if "effort" in limit else None
-    solution = run(chosen, problem, objective, seed=seed, time_limit_s=limit.get("time_limit_s"), effort=effort)
+    solution = run(chosen, problem, objective, seed=seed, time_limit_s=time_limit_s, effort=effort)
     seconds = time.perf_counter() - started
     if not isinstance(solution, Solution):
         return {"outcome": "failed", "seconds": seconds, "note": f"returned {solution!r}, which is not a Solution"}, chosen.name

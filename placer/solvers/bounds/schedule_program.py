@@ -39,7 +39,6 @@ class ScheduleProgram(AssignmentProgram):
     def __init__(self, simulator: Simulator, windows: TimeWindows, ops_ns: int) -> None:
         problem, edges = simulator.problem, simulator.edges
         super().__init__(problem)
-        spend(20 * len(edges.message) * problem.num_devices**2)
         self._simulator, self._windows, self._end = simulator, windows, ops_ns
         self._wait = edges.pairs(problem)[0]
         self._streamed = problem.devices.asynchronous & ~simulator.tables.host_only
@@ -53,8 +52,10 @@ class ScheduleProgram(AssignmentProgram):
         self._in_stream = self._fronts()
         self._copies: dict[tuple[int, int, int], tuple[Any, Any, int]] = {}
         for op in ops:
+            spend(20 * problem.num_devices)
             self._add_op(op)
         for edge in range(len(edges.message)):
+            spend(20 * problem.num_devices**2)
             self._add_edge(edge)
         for intervals in self._intervals.values():
             self._model.add_no_overlap(intervals)

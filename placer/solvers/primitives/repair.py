@@ -44,7 +44,7 @@ def repair(problem: PlacementProblem, assignment: Assignment, staying: Ints | No
         current_cost = np.where(open_to[units, device], cost_at[units, device], 0)
         cost_at[:, full] = FORBIDDEN_NS
         to = cost_at.argmin(axis=1)
-        movable = np.flatnonzero((part > 0) & (cost_at[units, to] < FORBIDDEN_NS))
+        movable = np.flatnonzero((part > 0) & (to != device) & (cost_at[units, to] < FORBIDDEN_NS))
         if not len(movable):
             return None
         added = (cost_at[movable, to[movable]] - current_cost[movable]) / part[movable]

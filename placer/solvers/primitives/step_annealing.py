@@ -15,8 +15,9 @@ from placer.problem.schedule import Simulator
 from placer.solvers.primitives.incremental_memory import IncrementalMemory
 from placer.solvers.primitives.metropolis import temperature_at
 
-FIRST_TEMPERATURE, LAST_TEMPERATURE_SHARE, SAMPLED_MOVES = 0.4, 0.02, 50
-"""The first temperature, as a share of the mean change by so many first moves; the last one, as a share of the first."""
+WARM, HOT, COLD, SAMPLED_MOVES = 0.4, 1.0, 0.008, 50
+"""Two first temperatures and the last one, as shares of the mean change by so many moves. A search from `WARM` improves what
+it starts from; one from `HOT` leaves it."""
 SINGLE, FOLLOWING, JOINED = 0.4, 0.6, 0.9
 """A random number from 0 to 1 chooses the kind of a move. Up to the first limit, one unit moves to any device; up to the second,
 to the device of a neighbour. Up to the third, connected units move together. Above, two units change places."""
@@ -24,7 +25,9 @@ MAX_JOINED = 8
 """Limit of the number of connected units that move together."""
 
 
-def anneal_step(simulator: Simulator, start: Assignment, effort: float, rng: np.random.Generator, ends: float) -> Assignment:
+def anneal_step(
+    simulator: Simulator, start: Assignment, effort: float, rng: np.random.Generator, ends: float, temperature: float = WARM
+) -> Assignment:
     """Moves units at random; returns the assignment with the shortest step on the way. It fits if the start fits.
 
     The rule of acceptance is that of Kirkpatrick, Gelatt, Vecchi 1983, and the temperature falls geometrically. The random number
@@ -36,6 +39,7 @@ def anneal_step(simulator: Simulator, start: Assignment, effort: float, rng: np.
         rng: draws the moves.
         ends: on `placer.common.clock.now`. If the effort takes longer, the clock determines the temperature in the second half of
             the time.
+        temperature: `WARM` or `HOT`.
     """
     moves = _Moves(simulator.problem, rng)
     if not moves.free:
@@ -49,11 +53,11 @@ def anneal_step(simulator: Simulator, start: Assignment, effort: float, rng: np.
             memory.move(unit, device)
         shortest_ns, drawn = schedule.step_ns, (moves.draw(schedule.device) for _ in range(SAMPLED_MOVES))
         changes_ns = [abs(schedule.move(units, devices) - shortest_ns) for units, devices in drawn if units]
-        first_ns = max(1.0, FIRST_TEMPERATURE * sum(changes_ns) / max(1, len(changes_ns)))
+        first_ns = max(1.0, temperature * sum(changes_ns) / max(1, len(changes_ns)))
         while (progress := max(schedule.spent / op_runs, 2 * (now() - started) / seconds - 1)) < 1:
             units, devices = moves.draw(schedule.device)
-            temperature = temperature_at(progress, first_ns, LAST_TEMPERATURE_SHARE)
-            most_ns = schedule.step_ns - temperature * math.log(1 - rng.random())
+            current_ns = temperature_at(progress, first_ns, COLD / temperature)
+            most_ns = schedule.step_ns - current_ns * math.log(1 - rng.random())
             if not units or schedule.move(units, devices, most_ns) > most_ns:
                 continue
             before = schedule.device[units].tolist()
@@ -61,6 +65,8 @@ def anneal_step(simulator: Simulator, start: Assignment, effort: float, rng: np.
                 schedule.keep()
                 if schedule.step_ns < shortest_ns:
                     best, shortest_ns = schedule.device, schedule.step_ns
+            else:
+                schedule.forbid()
     return Assignment(best)
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from placer.solvers.primitives.local_search import local_search
 from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.primitives.partition import BARNARD, accelerators, partitions
 from placer.solvers.primitives.repair import repair
-from placer.solvers.primitives.step_annealing import anneal_step
+from placer.solvers.primitives.step_annealing import HOT, WARM, anneal_step
 from placer.solvers.reductions.reduced import Reduced, choices
 from placer.solvers.search.annealing import SOURCE as ANNEALING
 from placer.solvers.search.annealing import moves_within
@@ -64,19 +64,20 @@ MAX_CLIMBS = 3
 alone often ends in a poor local optimum."""
 FIRST_CLIMB_SHARE = 0.25
 """Limit of the share of the effort that is used before the other searches run."""
-DESCENT_SHARE = 0.2
+DESCENT_SHARE = 0.1
 """Limit of the share of the time before the other searches run."""
-MAX_BRANCHED_UNITS, BRANCH_SHARE = 40, 0.4
-"""Up to this number of units to decide, branch and bound looks for the shortest step; its share of the effort that remains."""
-MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 100, 3, 3
+MAX_BRANCHED_UNITS, MAX_PROVED_UNITS, BRANCH_SHARE = 40, 12, 0.4
+"""Up to the first number of units to decide, branch and bound looks for the shortest step, up to the second before annealing: the
+share of the remaining effort that it has often suffices to prove it."""
+MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 300, 3, 3
 """The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
 better; the number of the best assignments from which rounds start."""
-ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 150_000, 30, 3
+ANNEALED_RUNS, ANNEALED_MOVES_PER_UNIT, FEW_ROUNDS = 100_000, 20, 3
 """Without a time limit and with several accelerators, annealing has this effort, in ops run, if that suffices for so many moves
 of each unit, and so many rounds."""
-ANNEALING_SHARE, BRANCHED_ANNEALING_SHARE, MAX_ROUNDS = 0.8, 0.6, 30
-"""Shares of the time that remains for annealing, the second where branch and bound follows; limit of the number of its rounds."""
-BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.95, 30.0
+ANNEALING_SHARE, MAX_ROUNDS = 0.9, 30
+"""Share of the time that remains for annealing; limit of the number of its rounds."""
+BRANCH_SHARE_AFTER, PROOF_SHARE, MAX_PROOF_S = 0.6, 0.8, 30.0
 """Shares of the time that remains after annealing for branch and bound, and then for proofs of a higher bound; limit of the time
 for proofs, in seconds, as they can take very long."""
 MAX_START_RATIO = 2
@@ -94,6 +95,9 @@ class StepTime:
     """
 
     name: str = "step_time"
+    start: Assignment | None = field(default=None, repr=False)
+    """An assignment to start from, such as that of a plan for less memory. If it fits, the result is no worse: its step is no
+    longer, counting the extra cost of copies between accelerators."""
 
     def unsupported(self, problem: PlacementProblem, objective: Objective) -> str:
         """Says that the objective is another."""
@@ -119,6 +123,8 @@ class StepTime:
         started = time.perf_counter()
         search, others = _search(problem, time_limit_s), list[Assignment]()
         search.offer_fitting(default_assignment(problem))  # whatever the limit, there is an assignment
+        if self.start is not None:
+            search.offer_fitting(self.start)
         try:
             with limit(time_limit_s):
                 reason = _searched(search, others, time_limit_s, seed)
@@ -167,7 +173,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     shares = [share * remaining_s() for share in _time_shares(1 + len(subsets), run_searches)]
     search.bound_ns = first_bound_ns(problem, time_limit_s)
     reason = _descend(search, run_searches, shares[0])
-    if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
+    branches_first = not run_searches or choices(problem) <= MAX_PROVED_UNITS
+    if branches_first and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         reason = _branch(search, BRANCH_SHARE) or reason
     if not run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         _raise_bound(search, time_limit_s)
@@ -183,9 +190,8 @@ def _searched(search: HillClimbing, others: list[Assignment], time_limit_s: floa
     if run_searches and search.best is not None and reason is not StopReason.PROVED_OPTIMAL:
         for assignment in others:
             search.offer(assignment)
-        share = ANNEALING_SHARE if choices(problem) > MAX_BRANCHED_UNITS else BRANCHED_ANNEALING_SHARE
         try:
-            with limit(share * remaining_s()):
+            with limit(ANNEALING_SHARE * remaining_s()):
                 reason = _anneal(search, seed, MOVES_PER_CHOICE * choices(problem))
         except TimeUpError:
             reason = StopReason.TIME_LIMIT
@@ -243,7 +249,7 @@ def _descended(search: HillClimbing, run_searches: bool, max_start_ns: float) ->
     clusterings = _clusterings(search)
     if max_start_ns < math.inf and (search.best is None or search.step_ns(search.best) > max_start_ns):
         return StopReason.ABANDONED
-    if search.limited and (search.best is None or problem.num_ops <= MAX_OPS_ALL_STARTS):
+    if search.limited and (search.best is None or (problem.num_ops <= MAX_OPS_ALL_STARTS and not run_searches)):
         for fitting in lagrangian_relaxation(problem, halves=False).assignments[:MAX_RELAXATION_STARTS]:
             search.offer(fitting)
     if search.best is None:
@@ -343,11 +349,13 @@ def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_RO
     for k in range(rounds):
         before = search.best
         assert before is not None
-        within = min(effort * 2**k, search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
-        if within <= 0:
+        remaining = min(search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
+        if remaining <= 0:
             return StopReason.MOVE_BUDGET
+        within = effort * 2**k if effort * 2 ** (k + 1) <= remaining else remaining  # no round is short for its turn
         search.effort -= within
-        found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s())
+        temperature = HOT if k % 2 else WARM
+        found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s(), temperature)
         with unlimited():  # what is found is not lost
             search.offer(found)
         if search.step_ns(search.best or before) <= search.bound_ns:

@@ -19,12 +19,13 @@ from placer.problem.problem import Assignment, PlacementProblem
 from placer.problem.schedule import Simulator, simulate
 from placer.problem.validate import validate
 from placer.research.instances.families import SHAPES, synthetic
-from placer.solvers.base import MIN_GAIN, Status, StopReason
+from placer.solvers.base import MIN_GAIN, Solution, Status, StopReason
 from placer.solvers.bounds.destructive_bound import destructive_bound_ns
 from placer.solvers.bounds.limited_load import limited_load_ns
 from placer.solvers.bounds.step_bound import step_bound_ns
 from placer.solvers.bounds.step_program import step_program_ns
 from placer.solvers.registry import solver, solvers
+from placer.solvers.run import run
 from placer.solvers.search.step_time import StepTime
 from tests.helpers.changed import changed
 from tests.helpers.random_problems import alike, assignments, interchangeable, problems, uneven
@@ -159,17 +160,16 @@ def test_few_choices_among_many_ops_are_decided_exactly(shape: str) -> None:
         assert solution.objective_ns == solution.lower_bound_ns
 
 
-def test_with_time_to_search_no_search_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And equal runs are equal, where they are done in time: for a tenth of the effort on the busiest machine."""
-    monkeypatch.setattr("placer.solvers.search.annealing.OP_RUNS_PER_S", 4_000)
-    monkeypatch.setattr("placer.solvers.search.genetic.DECODED_OPS_PER_S", {True: 1_000})
-    problem = synthetic("random", ops=40, memory=0.5)
-    ours, again = (StepTime().solve(problem, "step_time", time_limit_s=10.0) for _ in range(2))
-    assert ours.assignment is not None
-    assert again.assignment is not None
-    assert (again.assignment.device == ours.assignment.device).all()
+@pytest.mark.parametrize("memory", [0.0, 0.5])
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_registered_search_is_better_at_the_same_effort(shape: str, gpus: int, memory: float) -> None:
+    problem = synthetic(shape, ops=13, gpus=gpus, memory=memory)
+    ours = run(StepTime(), problem, "step_time", effort=12_000)
+    assert isinstance(ours, Solution)
     for name in ("annealing", "genetic"):
-        other = solver(name).solve(problem, "step_time", time_limit_s=10.0)
+        other = run(solver(name), problem, "step_time", effort=12_000)
+        assert isinstance(other, Solution)
         assert other.status is Status.UNKNOWN or ours.objective_ns <= other.objective_ns
 
 
@@ -184,15 +184,29 @@ def test_another_device_lengthens_no_step(problem: PlacementProblem) -> None:
         assert (after.status is Status.OPTIMAL) == (after.objective_ns == after.lower_bound_ns)
 
 
-@pytest.mark.parametrize(("shape", "ops", "gpus", "shares"), [("layered", 30, 3, (0.8, 0.0)), ("towers", 60, 2, (0.6, 0.8))])
-def test_more_room_lengthens_no_step(shape: str, ops: int, gpus: int, shares: tuple[float, float]) -> None:
-    """With limits other starts fit, which could lead further than those without."""
-    found = []
-    for memory in shares:
-        problem = synthetic(shape, ops=ops, gpus=gpus, memory=memory, speedup=10, cpu_only=0.0, on_host=0.0)
-        with counted():  # so that the bounds read no real clock
-            found.append(StepTime().solve(problem, "step_time").objective_ns)
-    assert found[1] <= found[0]
+@settings(deadline=None, max_examples=20)
+@given(problems(devices=2, limits=True))
+def test_more_room_lengthens_no_shortest_step(problem: PlacementProblem) -> None:
+    less, more = (StepTime().solve(p, "step_time") for p in (problem, problem.without_memory_limits()))
+    assert more.status is Status.OPTIMAL
+    assert less.assignment is None or more.objective_ns <= less.objective_ns
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.sampled_from(sorted(SHAPES)), st.integers(1, 3), st.integers(0, 99), st.sampled_from([None, 0.02]))
+def test_a_plan_for_less_room_is_a_start_for_one_that_is_no_longer(
+    shape: str, gpus: int, seed: int, limit_s: float | None
+) -> None:
+    less, more = (synthetic(shape, ops=30, gpus=gpus, memory=memory, seed=seed) for memory in (0.5, 0.8))
+    with counted():
+        before = StepTime().solve(less, "step_time", time_limit_s=limit_s)
+        if before.status is Status.UNKNOWN:
+            return
+        assert before.assignment is not None
+        assert validate(more, before.assignment).ok
+        assert Simulator(more).step_ns(before.assignment) == before.objective_ns
+        after = StepTime(start=before.assignment).solve(more, "step_time", time_limit_s=limit_s)
+        assert after.objective_ns <= before.objective_ns
 
 
 def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
@@ -202,8 +216,8 @@ def test_a_second_gpu_leaves_a_loop_on_the_cpu() -> None:
     links = tuple(link for link in two.links if "GPU:1" not in (link.src, link.dst))
     reserved = {name: nbytes for name, nbytes in two.reserve_bytes.items() if name != "GPU:1"}
     one = replace(two, devices=tuple(kept), links=links, reserve_bytes=reserved)
-    for limit_s in (None, 1.0):
-        given = {"cost_model": shipped_model(), "time_limit_s": limit_s}
+    for effort in (None, 3_333):
+        given = {"cost_model": shipped_model(), "effort": effort}
         before, after = (placer.solve(graph, machine, **given) for machine in (one, two))
         assert after.step_time_ns <= before.step_time_ns
 
