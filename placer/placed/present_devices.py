@@ -20,7 +20,7 @@ def check_devices(function: str, plan: CallPlan) -> None:
     missing = [device for device in dict.fromkeys(plan.device_of.values()) if device not in here]
     if not missing:
         return
-    way_out = "leave devices out to plan for this process"
+    way_out = "run it on a machine that has them, or plan without `devices`, for this process"
     if any(map(task_of, missing)):
         way_out = f"connect to the workers first, with placer.cluster(...); or {way_out}"
     raise DeviceError(
