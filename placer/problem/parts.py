@@ -11,6 +11,9 @@ import numpy as np
 
 from placer.problem.arrays import Bools, Floats, Ints, Part, array, derived
 
+MAX_COPY_NS = 2**50
+"""The longest time of all copies of a tensor between two places, 13 days, so that sums fit 64 bits."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Devices(Part):
@@ -86,9 +89,12 @@ class Links(Part):
     """A copy waits until its link is free. If False, any number of copies use a link at once, each as fast as one alone."""
 
     def copy_ns(self, nbytes: Ints, count: Floats, src: Ints, dst: Ints) -> Ints:
-        """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts."""
+        """``round(count * (latency + nbytes * ns_per_byte))`` from place `src` to place `dst`, 0 within one; broadcasts.
+
+        At most `MAX_COPY_NS`.
+        """
         cost = np.rint(count * (self.latency_ns[src, dst] + nbytes * self.ns_per_byte[src, dst]))
-        return np.where(src == dst, 0, cost).astype(np.int64)
+        return np.where(src == dst, 0, np.minimum(cost, MAX_COPY_NS)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -56,6 +56,24 @@ def test_a_wrong_problem_is_refused_or_can_be_solved(data: st.DataObject, tmp_pa
         else:
             arrays[name] = damaged(arrays[name], data)
     np.savez(path, **arrays)
+    _check(path)
+
+
+def test_a_problem_with_a_huge_number_is_refused_or_can_be_solved(tmp_path: Path) -> None:
+    path = tmp_path / "problem.npz"
+    save_problem(synthetic("layered", ops=12, gpus=2, memory=0.6), path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    for name, array in arrays.items():
+        if array.ndim and array.size and array.dtype.kind in "if":
+            changed = array.copy()
+            changed.flat[0] = 2**62
+            np.savez(path, **(arrays | {name: changed}))
+            _check(path)
+
+
+def _check(path: Path) -> None:
+    """The file is refused by name, or the plan of its problem is valid."""
     try:
         problem = load_problem(path)
     except PlanError as error:
