@@ -111,6 +111,6 @@ def parse(text: str) -> DeviceSpec:
             parts["job"], parts["task"] = task[1], int(task[2])
         else:
             raise OptionError(f"cannot read {part!r}; {_EXAMPLES}")
-    if parts.get("job") == "localhost" != _own_task.job:  # TensorFlow still says of some tensors that they are there
+    if parts.get("job") == "localhost" and _own_task.job != "localhost":  # TensorFlow says so of some tensors of a task
         parts |= {"job": _own_task.job, "task": _own_task.task}
     return DeviceSpec(**parts)

@@ -360,7 +360,7 @@ class PlacedFunction(TfFunction):
         """Finds the fastest way to run calls with these arguments; later calls use it. See `placer.placed.tune.tune`.
 
         It takes about `budget_s` seconds. With ``compile="try"`` XLA's program is a candidate, too. Variables are put back. A
-        function with other effects is refused unless ``side_effects="allow"``. In a strategy's scope all replicas run.
+        function with other side effects is refused unless ``side_effects="allow"``. In a strategy's scope all replicas run.
 
         Raises:
             OptionError: an option that cannot be used, or effects that cannot be put back.

@@ -66,7 +66,7 @@ class EncodedAssignment:
 
 
 def op_columns(problem: PlacementProblem, device: Ints) -> tuple[Ints | Bools, ...]:
-    """The columns `EncodedAssignment.by_op` of ops on these devices, [N], but for what they send."""
+    """The columns `EncodedAssignment.by_op` of ops on these devices, [N], without the last one, the time of what they send."""
     tables, every = tables_of(problem), np.arange(problem.num_ops)
     sharing = tables.sharing[every, device]
     return (

@@ -99,7 +99,7 @@ class IncrementalEncoding:
             d = int(device[unit])
             for op in tables.ops[unit]:
                 self._op_device[op] = d
-                for column, of in zip(encoded.by_op[:-1], tables.by_op[d], strict=False):
+                for column, of in zip(encoded.by_op[:-1], tables.by_op[d], strict=True):
                     column[op] = of[op]
             changed.update(tables.messages[unit])
             self._device[unit] = d

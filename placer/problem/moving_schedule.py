@@ -20,6 +20,8 @@ MAX_CHECKPOINTS, MIN_STRIDE = 10, 8
 """Limit of the number of checkpoints of a schedule, and the least number of ops between two of them."""
 MOVE_OP_RUNS, KNOWN_OP_RUNS = 15, 5
 """The work of a move beside the ops that it plays, and of one whose result is known, see `placer.common.clock.spend`."""
+MAX_KNOWN_BYTES, KNOWN_BYTES = 1 << 29, 250
+"""Limit of the memory for known results, and about what one takes beside its key."""
 
 
 class MovingSchedule:
@@ -71,6 +73,8 @@ class MovingSchedule:
             self._moved_on[self._moved[unit]] += self._present[unit]
             first = min(first, *[self._position[op] for op in self._changed[unit]])
         self._number = min(first // self._stride, len(self._states) - 1)
+        if len(self._known_ns) * (len(self._key) + KNOWN_BYTES) > MAX_KNOWN_BYTES:
+            self._known_ns.clear()
         self._moved_ns = self._known_ns[self._key] = self._play(self._number, limit_ns)
         return self._moved_ns
 
@@ -79,7 +83,7 @@ class MovingSchedule:
         spend(op_runs)
 
     def forbid(self) -> None:
-        """From now on, the step of the assignment of the last move exceeds every limit."""
+        """Treats the step time of the assignment of the last move as above every limit from now on."""
         self._known_ns[self._key] = math.inf
 
     def keep(self) -> None:
@@ -122,7 +126,7 @@ class MovingSchedule:
 
 @once_per_problem
 def _known_ns_of(problem: PlacementProblem) -> dict[bytes, float]:
-    """Lower bounds on the steps of assignments that were played, in ns, by their devices as bytes; empty at first.
+    """Lower bounds on the step times of assignments that were played, in ns, by their devices as bytes; empty at first.
 
     Near a local optimum most random moves have been played before.
     """

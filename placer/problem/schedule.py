@@ -141,6 +141,12 @@ class Simulator:
         least_ns = int(problem.devices.call_ns[allowed.any(axis=0)].min())
         return self.call_of_ns(forced) if forced.any() else problem.devices.call_overhead_ns + least_ns
 
+    def encode(self, device: Ints) -> EncodedAssignment:
+        """The encoding of the assignment to these devices, [U]. The next call changes it, in less time the fewer units move."""
+        if self._encoding is None:
+            self._encoding = IncrementalEncoding(self.problem, device)
+        return self._encoding.move_to(device)
+
     def advance(self, encoded: EncodedAssignment, state: StepState, limit: int | None = None) -> None:
         """Starts the next ops, at most `limit` of them, and the copies that are ready before; all by default.
 
@@ -238,12 +244,6 @@ class Simulator:
     @cached_property
     def _first(self) -> StepState:
         return StepState.first(self.problem)
-
-    def encode(self, device: Ints) -> EncodedAssignment:
-        """The encoding of the assignment to these devices, [U]. The next call changes it, in less time the fewer units move."""
-        if self._encoding is None:
-            self._encoding = IncrementalEncoding(self.problem, device)
-        return self._encoding.move_to(device)
 
 
 @once_per_problem

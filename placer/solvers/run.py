@@ -24,7 +24,7 @@ def why_unsupported(
 ) -> str:
     """Why the solver cannot solve a problem; empty if it can, or if the limit ends before that is known.
 
-    A fixed rule is applied to learn whether its assignment fits. Arguments as of `run`.
+    A fixed rule is applied to learn whether its assignment fits. The arguments are those of `run`.
     """
     seconds = time_limit_s if effort is None else effort_s(problem, effort)
     with suppress(TimeUpError), counted() if time_limit_s is None else nullcontext(), limit(seconds):

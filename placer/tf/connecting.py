@@ -12,6 +12,7 @@ from threading import Lock, Thread
 import tensorflow as tf
 
 from cost_models.cluster import JOB
+from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
@@ -41,6 +42,9 @@ class Worker:
     incarnation: int
     """A number that its server drew when it started."""
 
+
+_LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
+"""TensorFlow's words for a tensor and for a variable that a worker no longer has."""
 
 _connected: list[Worker] = []
 """The workers that this process is connected to, by task."""
@@ -99,7 +103,7 @@ def connect(workers: Iterable[Worker]) -> None:
         if not _connected:
             Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
         is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
-        before, now = _by_task(), _by_task(wanted)
+        before, now = _by_task(_connected), _by_task(wanted)
         _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
         _connected[:] = wanted
         lost.clear()
@@ -119,7 +123,7 @@ def _connect_in_time(workers: Sequence[Worker]) -> None:
             silent = _silent(workers)
             if silent or time.monotonic() > last_try:
                 everyone = ", ".join(f"{task} at {worker.address}" for task, worker in _by_task(workers).items())
-                why = silent or f"TensorFlow cannot connect to {everyone} ({str(error).partition(chr(10))[0]})"
+                why = silent or f"TensorFlow cannot connect to {everyone} ({error_line(error)})"
                 way_out = "Way out: start the worker again and call placer.cluster(...) again."
                 raise WorkerError(f"a worker failed while this process connected: {why}. {way_out}") from error
         time.sleep(RETRY_S)
@@ -148,7 +152,7 @@ def _no_answer(task: str, worker: Worker, answer: NoAnswer) -> str:
 
 def failures(tasks: Collection[str]) -> dict[str, str]:
     """Why calls with ops on these tasks cannot run: by task that does not answer or was started again, in words."""
-    connected = {task: worker for task, worker in _by_task().items() if task in tasks}
+    connected = {task: worker for task, worker in _by_task(_connected).items() if task in tasks}
     found = {}
     for task, answer in answers({t: worker.address for t, worker in connected.items()}, LATE_S, wait=False).items():
         worker = connected[task]
@@ -168,13 +172,9 @@ def lost_with_worker(error: Exception, tasks: Collection[str]) -> list[str]:
     return sorted(_renewed.intersection(tasks)) if any(text in str(error) for text in _LOST) else []
 
 
-_LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
-"""TensorFlow's words for a tensor and for a variable that a worker no longer has."""
-
-
 def do_all_answer() -> bool:
     """Whether all workers answer; True without any."""
-    return not failures(_by_task())
+    return not failures(_by_task(_connected))
 
 
 def check_all_answer() -> None:
@@ -182,11 +182,11 @@ def check_all_answer() -> None:
 
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
-    if found := failures(_by_task()):
+    if found := failures(_by_task(_connected)):
         raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
 
 
-def _by_task(workers: Sequence[Worker] = _connected) -> dict[str, Worker]:
+def _by_task(workers: Sequence[Worker]) -> dict[str, Worker]:
     return {f"{JOB}:{k}": worker for k, worker in enumerate(workers)}
 
 
@@ -197,7 +197,7 @@ def _watch() -> None:
     """
     while True:
         time.sleep(WATCH_EVERY_S)
-        if hanging := _cut_hanging(_by_task(), HANGS_S):
+        if hanging := _cut_hanging(_by_task(_connected), HANGS_S):
             time.sleep(RETRY_S)
             _cut_hanging(hanging, LATE_S)  # TensorFlow may have connected again, to send what it had to
 
@@ -206,7 +206,7 @@ def _cut_hanging(asked: Mapping[str, Worker], within_s: float) -> dict[str, Work
     """Ends the connections to those of these workers that do not answer in time; returns these."""
     hanging = {}
     for task, answer in answers({task: worker.address for task, worker in asked.items()}, within_s, wait=False).items():
-        is_same = _by_task().get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
+        is_same = _by_task(_connected).get(task) is asked[task]  # otherwise this process has connected to another one meanwhile
         if isinstance(answer, NoAnswer) and answer.late and is_same:
             lost.add(task)
             hanging[task] = asked[task]

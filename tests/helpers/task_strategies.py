@@ -232,7 +232,7 @@ def _others_are_left_alone(strategy: Any, coordinator: Any) -> None:
     x = tf.ones([4])
     placed = placer.place(tf.cos)
     whole = tf.function(lambda x: strategy.run(placed, (x,)))
-    with pytest.warns(placer.PlacementWarning, match=r"what coordinator\.schedule .* is given is placed"):
+    with pytest.warns(placer.PlacementWarning, match=r"is placed if coordinator\.schedule .* gets it"):
         np.testing.assert_allclose(coordinator.schedule(whole, args=(x,)).fetch(), np.cos(np.ones(4)), rtol=1e-6)
     placed = placer.place(lambda x: tf.sin(tf.cos(x)), pins={"Sin": "CPU:0"})
     np.testing.assert_allclose(placed(x), np.sin(np.cos(np.ones(4))), rtol=1e-6)  # on the coordinator's own devices

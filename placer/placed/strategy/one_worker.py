@@ -70,12 +70,8 @@ def _is_handle_of_worker(op: OpNode) -> bool:
 
 def _seen_by_worker(op: OpNode) -> OpNode:
     requested = HOST if _names_task(op.requested_device) else op.requested_device
-    return replace(op, location=_on_host(op.location), requested_device=requested)
+    return replace(op, location=HOST if task_of(op.location) else op.location, requested_device=requested)
 
 
 def _names_task(device: str) -> bool:
     return bool(device) and parse(device).job is not None
-
-
-def _on_host(device: str) -> str:
-    return HOST if task_of(device) else device

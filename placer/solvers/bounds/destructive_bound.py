@@ -36,16 +36,21 @@ def destructive_bound_ns(simulator: Simulator, known_ns: int, limit_ns: int, *, 
     shorter the time, the fewer devices and times are left to each op. What is undecided between the known bound and the
     limit shrinks with every trial.
 
+    Above `MAX_OPS` ops the result is the known bound.
+
     Args:
+        simulator: of the problem.
         known_ns: a bound to start from.
         limit_ns: the step time of a known assignment.
         seconds: the time limit.
         seed: of the constraint programs.
     """
     problem, low, high, ends = simulator.problem, known_ns, limit_ns + 1, now() + seconds
-    moments = _moments(problem) if limits_can_bind(problem) and problem.num_ops <= MAX_OPS else set()
+    if problem.num_ops > MAX_OPS:
+        return known_ns
+    moments = _moments(problem) if limits_can_bind(problem) else set()
     with limit(seconds), suppress(TimeUpError):
-        while problem.num_ops <= MAX_OPS and low < limit_ns and now() < ends:
+        while low < limit_ns and now() < ends:
             if high <= limit_ns and high - low <= REL_TOL * limit_ns:
                 break
             step_ns = max(int(STEP_SHARE * (high - low)), int(REL_TOL * limit_ns), 1)

@@ -25,10 +25,10 @@ FEEDER, STREAM = "feeder", "stream"
 class ScheduleProgram(AssignmentProgram):
     """A relaxation of the steps whose ops take at most a given time. Times are in ns.
 
-    Every assignment with such a step is a solution, with the times of its schedule. Ops and copies do not overlap on a resource,
-    an op begins after those before it, and a copy out of or into the own memory of an asynchronous device begins after all ops of
-    its stream that the producer depends on. What the program leaves out is that resources serve in the order of ready times: ops
-    and copies may wait for as long as they like.
+    Every assignment with such a step is a solution, with the times of its schedule. Ops and copies do not overlap on a resource.
+    An op begins after those before it. A copy out of or into the own memory of an asynchronous device begins after all ops of the
+    device's stream that the producer depends on. The program leaves out that resources serve in the order of ready times: ops and
+    copies may wait for any time.
 
     Args:
         simulator: of a problem with the allowed devices of the windows.

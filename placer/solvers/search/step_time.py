@@ -67,8 +67,8 @@ FIRST_CLIMB_SHARE = 0.25
 DESCENT_SHARE = 0.1
 """Limit of the share of the time before the other searches run."""
 MAX_BRANCHED_UNITS, MAX_PROVED_UNITS, BRANCH_SHARE = 40, 12, 0.4
-"""Up to the first number of units to decide, branch and bound looks for the shortest step, up to the second before annealing: the
-share of the remaining effort that it has often suffices to prove it."""
+"""Branch and bound looks for the shortest step up to the first number of units to decide. Up to the second number it does so
+before annealing, with a share of the remaining effort that often suffices for a proof."""
 MOVES_PER_CHOICE, MAX_FAILURES, ANNEALED_STARTS = 300, 3, 3
 """The effort of the first round of annealing for each unit, in simulations; the number of rounds in turn that may find nothing
 better; the number of the best assignments from which rounds start."""
@@ -318,7 +318,7 @@ def _branch(search: HillClimbing, share: float) -> StopReason | None:
 
 
 def _raise_bound(search: HillClimbing, time_limit_s: float | None) -> None:
-    """Raises the bound as far as there is time for it."""
+    """Raises the bound by `raised_bound_ns`."""
     shortest_ns = min(map(search.step_ns, search.ranked()))
     search.bound_ns = raised_bound_ns(search.simulator, search.bound_ns, shortest_ns, time_limit_s)
 
@@ -337,8 +337,8 @@ def _prove(search: HillClimbing, seed: int) -> StopReason | None:
 def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_ROUNDS) -> StopReason:
     """Anneals from the best assignments, and makes moves from the results; returns why that ended.
 
-    Each round has twice the effort of the one before. It ends when some rounds in turn have found nothing better, at the bound,
-    or when the effort or the time is over.
+    Each round has twice the effort of the one before, and the last one all that remains. It ends when some rounds in turn have
+    found nothing better, at the bound, or when the effort or the time is over.
 
     Args:
         seed: of the moves.
@@ -352,7 +352,7 @@ def _anneal(search: HillClimbing, seed: int, effort: float, rounds: int = MAX_RO
         remaining = min(search.effort, remaining_s() * OP_RUNS_PER_S / max(1, search.problem.num_ops))
         if remaining <= 0:
             return StopReason.MOVE_BUDGET
-        within = effort * 2**k if effort * 2 ** (k + 1) <= remaining else remaining  # no round is short for its turn
+        within = effort * 2**k if effort * 2 ** (k + 1) <= remaining else remaining
         search.effort -= within
         temperature = HOT if k % 2 else WARM
         found = anneal_step(search.simulator, starts[k % len(starts)], within, rng, now() + remaining_s(), temperature)

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"_\d+(?=/|_|$)")
 _THREADS = "/tensorflow/python/distribute/mirrored_run.py"
 """TensorFlow's file in which each replica is a thread, whose outermost function of the file is `run`."""
 _REASONS = {
-    tf.distribute.ParameterServerStrategy: "what coordinator.schedule of a ParameterServerStrategy is given is placed",
+    tf.distribute.ParameterServerStrategy: "a function is placed if coordinator.schedule of a ParameterServerStrategy gets it",
     tf.distribute.TPUStrategy: "XLA compiles the replicas of a TPUStrategy as a whole",
     tf.distribute.experimental.CentralStorageStrategy: "a CentralStorageStrategy has its variables on one device",
 }
