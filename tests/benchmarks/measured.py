@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def page() -> str:
-    names = ("recorded_h100", "recorded_h200", "recorded_h200_field", "recorded_2xh200")
+    names = ("recorded_h100", "recorded_h200", "recorded_h200_field", "recorded_h200_arguments", "recorded_2xh200")
     return TEXT.read_text().format(**{name: steps(name) for name in names}, fit=fit(), keras=keras(), strategy=strategy())
 
 
