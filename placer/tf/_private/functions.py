@@ -78,8 +78,11 @@ def trace_type_by_identity(value: Any) -> Any:
 
 
 def known_graph(function: Any) -> Any:
-    """The graph that a registered function was made from, or None. Its property `graph` would make one from its definition."""
-    return function._cached_graph
+    """The graph that a registered function was made from, or None. Its property `graph` would make one from its definition.
+
+    None also for a function of TensorFlow 1 (`Defun`), which is registered beside the others.
+    """
+    return function._cached_graph if isinstance(function, AtomicFunction) else None
 
 
 def must_compile(function: Any) -> bool:
