@@ -22,7 +22,7 @@ DEVICES, STEPS = 5, 5
 
 RUNS = {
     "towers_2_prediction": (partial(towers, "small", trains=False), 3, 0.6),
-    "towers_2_training": (partial(towers, "small"), 3, 0.6),
+    "towers_2_training": (partial(towers, "small"), 3, 0.5),
     "towers_8_training": (partial(towers, "small", count=8), 5, 0.3),
     "mlp_training": (partial(mlp_training, "small"), 3, 0.6),
     "mlp_training_on_4": (partial(mlp_training, "small"), 5, 0.35),
