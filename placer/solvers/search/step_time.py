@@ -25,6 +25,7 @@ from placer.solvers.heuristics.greedy import greedy_assignment
 from placer.solvers.heuristics.greedy_benefit import greedy_benefit_assignment
 from placer.solvers.heuristics.heft import SOURCE as HEFT
 from placer.solvers.heuristics.heft import heft_schedule
+from placer.solvers.heuristics.in_order_fill import in_order_assignment
 from placer.solvers.heuristics.max_min import max_min_schedule
 from placer.solvers.heuristics.min_min import min_min_schedule
 from placer.solvers.heuristics.msbc import msbc_schedule
@@ -383,6 +384,8 @@ def _starts(problem: PlacementProblem) -> Iterator[Assignment]:
         if limits_can_bind(problem):
             yield greedy_benefit_assignment(problem)
         yield earliest_finish_assignment(problem)
+    else:
+        yield in_order_assignment(problem)
     if not large:
         yield heft_schedule(problem).assignment
         yield peft_schedule(problem).assignment
