@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,27 @@ def variables_move_to_a_worker_and_back(addresses: list[str]) -> None:
         np.testing.assert_allclose(traced_before(x), before, rtol=1e-6)
         del placed
         gc.collect()
+
+
+@scenario
+def a_call_sees_the_values_that_were_just_written_on_workers(addresses: list[str]) -> None:
+    with tf.device("/job:worker/task:0/device:CPU:0"):
+        table = tf.Variable(tf.zeros([16, 4]))
+    with tf.device("/job:worker/task:1/device:CPU:1"):
+        total, bias = tf.Variable(0.0), tf.Variable(0.0)
+
+    def step(x: Any, bias: Any) -> Any:
+        total.assign_add(1.0)
+        return tf.reduce_sum(x @ table) + bias, total.read_value()
+
+    placed = placer.place(step, devices=placer.cluster(workers=addresses), variables="fixed", race="off")
+    for k in range(200):
+        table.assign(tf.fill([16, 4], float(k)))
+        total.assign(float(k))
+        bias.assign(-float(k))
+        with tf.GradientTape() if k % 2 else nullcontext():
+            found = placed(tf.ones([1, 16]), bias)
+        assert [float(each) for each in found] == [63.0 * k, k + 1.0]
 
 
 @scenario
