@@ -117,7 +117,7 @@ class PlacedFunction(TfFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._tasks:
             return self._call(*args, **kwargs)
-        with naming_lost_workers(self.__name__, self._tasks):
+        with naming_lost_workers(self.signatures, self._tasks):
             return self._call(*args, **kwargs)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,13 +14,14 @@ from threading import Lock, Thread
 import tensorflow as tf
 
 from cost_models.cluster import JOB
+from cost_models.machines import task_of
 from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
-from placer.tf.devices import full_name, is_task
+from placer.tf.devices import connected_devices, full_name, is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
@@ -46,6 +48,9 @@ class Worker:
 
 _LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
 """TensorFlow's words for a tensor and for a variable that a worker no longer has."""
+
+_UNREACHED = re.compile(r"remote target (/job:\S+)")
+"""TensorFlow's words for the device of a worker that it did not reach."""
 
 _connected: list[Worker] = []
 """The workers that this process is connected to, by task."""
@@ -171,6 +176,18 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
 def lost_with_worker(error: Exception, tasks: Collection[str]) -> list[str]:
     """The tasks that held what an error of TensorFlow says is lost: of these tasks, those that were started again or left."""
     return sorted(_renewed.intersection(tasks)) if any(text in str(error) for text in _LOST) else []
+
+
+def disconnected(error: Exception, tasks: Collection[str]) -> list[str]:
+    """The tasks among these to which a connection ended, as an error of TensorFlow says."""
+    if not isinstance(error, tf.errors.UnavailableError):
+        return []
+    return sorted({task_of(parse(name).short) for name in _UNREACHED.findall(str(error))}.intersection(tasks))
+
+
+def missing(error: Exception, devices: Collection[str]) -> list[str]:
+    """The devices among these that are not here, as an error of TensorFlow says."""
+    return sorted(device for device in {*devices}.difference(connected_devices()) if full_name(device) in str(error))
 
 
 def finish_ops(tasks: AbstractSet[str]) -> None:
