@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -23,6 +21,7 @@ from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterS
 import placer
 from placer.common.device_spec import parse
 from placer.tf import connecting
+from tests.helpers.forked import Program
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.replicas import devices_that_ran, train, train_around
@@ -42,7 +41,7 @@ def cluster_of(**tasks: int) -> Cluster:
 
 
 @contextmanager
-def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str]]]:
+def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator[list[Program]]:
     """Runs a program of this file as each task of some jobs. At the end of the block the processes are ended."""
     started = []
     try:
@@ -50,15 +49,12 @@ def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator
             for index in range(len(cluster[job])):
                 config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
                 environment = {**os.environ, "TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": "-1"}
-                command = [sys.executable, "-m", "tests.helpers.task_strategies", program]
-                started.append(
-                    subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=subprocess.PIPE, text=True)
-                )
+                started.append(Program("-m", "tests.helpers.task_strategies", program, environment=environment))
         yield started
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def multi_worker() -> None:
@@ -115,8 +111,7 @@ tf.distribute.Server(cluster, job_name=job, task_index=index, protocol="grpc", c
 def servers(cluster: Cluster, cpus: dict[str, int]) -> Iterator[None]:
     """Starts a server of TensorFlow for each task, with so many CPU devices. At the end of the block they are ended."""
     tasks = [(job, str(index)) for job, addresses in cluster.items() for index in range(len(addresses))]
-    commands = [[sys.executable, "-c", _SERVER, json.dumps(cluster), job, index, str(cpus[job])] for job, index in tasks]
-    started = [subprocess.Popen(command) for command in commands]
+    started = [Program("-c", _SERVER, json.dumps(cluster), job, index, str(cpus[job])) for job, index in tasks]
     try:
         yield
     finally:
