@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -37,14 +38,20 @@ class Worker:
         return int(self.address.rpartition(":")[2])
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Worker]:
-    process = forked.Program("-m", "placer", "worker", "--json", "--port", "0")
+@contextmanager
+def started(port: int) -> Iterator[Worker]:
+    process = forked.Program("-m", "placer", "worker", "--json", "--port", str(port))
     try:
         assert process.stdout
         yield Worker(process, **json.loads(process.stdout.readline()))
     finally:
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Worker]:
+    with started(0) as worker:
+        yield worker
 
 
 def test_it_runs_an_op_for_a_client(running: Worker) -> None:
@@ -70,8 +77,12 @@ def test_a_port_in_use_is_refused(running: Worker) -> None:
         start_worker("127.0.0.1", running.port)
 
 
-def test_sigterm_ends_it(running: Worker) -> None:
-    running.process.send_signal(signal.SIGTERM)
-    printed = running.process.output(timeout_s=60)
+def test_sigterm_ends_it_and_it_starts_again_at_the_same_port(running: Worker) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), 5) as client, client.makefile("rb") as sent:
+        running.process.send_signal(signal.SIGTERM)
+        printed = running.process.output(timeout_s=60)
+        sent.read()  # without unread bytes, the host keeps the worker's end of the connection for a minute
     assert running.process.returncode == 0
     assert '"ended": "SIGTERM"' in printed
+    with started(running.port) as again:
+        assert again.address == running.address
