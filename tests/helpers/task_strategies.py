@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -23,6 +21,7 @@ from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterS
 import placer
 from placer.common.device_spec import parse
 from placer.tf import connecting
+from tests.helpers.forked import Program
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import cpus, two_cpus
 from tests.helpers.replicas import devices_that_ran, train, train_around
@@ -42,7 +41,7 @@ def cluster_of(**tasks: int) -> Cluster:
 
 
 @contextmanager
-def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str]]]:
+def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator[list[Program]]:
     """Runs a program of this file as each task of some jobs. At the end of the block the processes are ended."""
     started = []
     try:
@@ -50,15 +49,12 @@ def processes(program: str, cluster: Cluster, jobs: tuple[str, ...]) -> Iterator
             for index in range(len(cluster[job])):
                 config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
                 environment = {**os.environ, "TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": "-1"}
-                command = [sys.executable, "-m", "tests.helpers.task_strategies", program]
-                started.append(
-                    subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=subprocess.PIPE, text=True)
-                )
+                started.append(Program("-m", "tests.helpers.task_strategies", program, environment=environment))
         yield started
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def multi_worker() -> None:
@@ -123,9 +119,8 @@ class Servers:
         self._cluster, self._cpus = cluster, cpus
         self._processes = {(job, k): self._begun(job, k) for job, addresses in cluster.items() for k in range(len(addresses))}
 
-    def _begun(self, job: str, index: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", _SERVER, json.dumps(self._cluster), job, str(index), str(self._cpus[job])]
-        return subprocess.Popen(command)
+    def _begun(self, job: str, index: int) -> Program:
+        return Program("-c", _SERVER, json.dumps(self._cluster), job, str(index), str(self._cpus[job]))
 
     def kill(self, job: str, index: int) -> None:
         self._processes[job, index].kill()
