@@ -147,8 +147,6 @@ class PlacedFunction(TfFunction):
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
                 warn_of_many_plans(signatures)
         signatures.latest = prepared
-        if self._tasks:
-            prepared.finish_writes()
         call = prepared.run
         if (timing := prepared.timing) is not None:  # a key is that of an eager call
             call = timing if key is None else timing.alone if timing.no_tape() else timing.taped

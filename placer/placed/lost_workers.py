@@ -24,18 +24,11 @@ def tasks_of(signatures: Signatures) -> frozenset[str]:
 
 
 def names_lost_workers(run: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A function that runs calls of the signatures that are its first argument, after earlier eager ops on workers, and names
-    lost workers; see below.
-    """
+    """A function that runs calls of the signatures that are its first argument, and names lost workers; see below."""
 
     @functools.wraps(run)
     def named(signatures: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not (tasks := tasks_of(signatures)):
-            return run(signatures, *args, **kwargs)
-        from placer.tf.connecting import finish_ops
-
-        with naming_lost_workers(signatures.name, tasks):
-            finish_ops(tasks)
+        with naming_lost_workers(signatures.name, tasks_of(signatures)):
             return run(signatures, *args, **kwargs)
 
     return named
@@ -50,8 +43,11 @@ def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]
 
     Args:
         function: the name of the placed function that the block calls.
-        tasks: of the devices that it is planned for; not empty.
+        tasks: of the devices that it is planned for.
     """
+    if not tasks:
+        yield
+        return
     from placer.tf import connecting
 
     if connecting.lost and (failures := connecting.failures(tasks)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
@@ -20,7 +19,7 @@ from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
-from placer.tf.devices import full_name, is_task
+from placer.tf.devices import is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
@@ -187,21 +186,6 @@ def failures(tasks: Collection[str]) -> dict[str, str]:
 def lost_with_worker(error: Exception, tasks: Collection[str]) -> list[str]:
     """The tasks that held what an error of TensorFlow says is lost: of these tasks, those that were started again or left."""
     return sorted(_renewed.intersection(tasks)) if any(text in str(error) for text in _LOST) else []
-
-
-def finish_ops(tasks: AbstractSet[str]) -> None:
-    """Waits until all eager ops that this process gave to the workers among these tasks have run.
-
-    A worker runs eager ops in order. But TensorFlow starts a function's part on a worker without waiting for earlier eager ops:
-    the part can read a variable that was just assigned, and get the value before.
-    """
-    with tf.init_scope():
-        last = []
-        for task in _by_task(_connected).keys() & tasks:
-            with tf.device(full_name(f"{task}/CPU:0")):
-                last.append(tf.timestamp())  # any op without inputs
-        for op in last:
-            op.numpy()
 
 
 def do_all_answer() -> bool:
