@@ -36,18 +36,19 @@ def ring_ns(nbytes: float, processes: int, wire: Wire) -> float:
 def tree_ns(nbytes: float, processes: int, wire: Wire) -> float:
     """All-reduce in two binary trees: a reduction and a broadcast, each pipelined in pieces of the best size.
 
-    Each is ``(sqrt(h * latency) + sqrt(n / rate))**2`` for trees of height h = log2 p, rounded up: h + k - 1 messages of n/k
-    bytes, with the best k that need not be whole. Two trees, in which each process is a leaf of one, let all processes send at
+    Each is ``(sqrt(2 * h * latency) + sqrt(n / rate))**2`` for trees of height h = log2 p, rounded up: 2 * h + k steps with
+    messages of n/k bytes, with the best k, which need not be whole. A process sends to its two children one after the other, so
+    the first piece needs two steps for each level. Two trees, in which each process is a leaf of one, let all processes send at
     the full rate.
 
     Source: P. Sanders, J. Speck, J. L. Träff, Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan, Parallel
-    Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001. NCCL's trees are these: S. Jeaugey, Massively Scale Your Deep
+    Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001. NCCL has two such trees: S. Jeaugey, Massively Scale Your Deep
     Learning Training with NCCL 2.4, NVIDIA, 2019, https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/.
     """
     if processes == 1:
         return 0.0
     height = (processes - 1).bit_length()
-    return 2 * (math.sqrt(height * wire.latency_ns) + math.sqrt(wire.ns(nbytes))) ** 2
+    return 2 * (math.sqrt(2 * height * wire.latency_ns) + math.sqrt(wire.ns(nbytes))) ** 2
 
 
 def all_gather_ns(nbytes: float, processes: int, wire: Wire) -> float:

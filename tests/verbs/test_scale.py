@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,13 +44,27 @@ def test_a_longer_latency_takes_longer(nbytes: float, processes: int, wire: Wire
 
 @given(BYTES, PROCESSES, WIRES, st.floats(1, 100))
 def test_trees_are_faster_below_one_size_and_the_ring_above(nbytes: float, processes: int, wire: Wire, factor: float) -> None:
-    if processes >= 4:
+    if processes >= 8:
         assert ring_ns(0, processes, wire) >= tree_ns(0, processes, wire)
     if ring_ns(nbytes, processes, wire) <= tree_ns(nbytes, processes, wire):
         larger = nbytes * factor
         assert ring_ns(larger, processes, wire) <= tree_ns(larger, processes, wire) * (1 + PRECISION)
     huge = processes**2 * wire.latency_ns * wire.bytes_per_s + 1
     assert ring_ns(huge, processes, wire) < tree_ns(huge, processes, wire)
+
+
+@given(BYTES, PROCESSES, WIRES, st.integers(1, 10_000))
+def test_trees_send_pieces_of_the_best_size(nbytes: float, processes: int, wire: Wire, pieces: int) -> None:
+    """In a tree, each process passes a piece on to two others, one after the other. Its level is at most log2 p."""
+
+    def in_pieces(count: int) -> float:
+        return 2 * (2 * math.ceil(math.log2(processes)) + count) * (wire.latency_ns + wire.ns(nbytes / count))
+
+    best_ns = tree_ns(nbytes, processes, wire)
+    assert best_ns <= in_pieces(pieces) * (1 + PRECISION)
+    count = math.sqrt(2 * math.ceil(math.log2(processes)) * wire.ns(nbytes) / wire.latency_ns)
+    if count >= 1:
+        assert in_pieces(round(count)) <= 1.1 * best_ns
 
 
 def shipped(name: str) -> OpGraph:
@@ -74,6 +90,21 @@ def test_one_gpu_is_the_plan_and_more_take_longer_on_a_slower_network() -> None:
         assert alone <= a.overlapped_ns <= a.in_turn_ns <= b.in_turn_ns
         assert (a == b) == (a.hosts == 1)
     assert any("given" in text for text in fast.constants)
+
+
+def test_a_replica_of_two_gpus_exchanges_with_others_only() -> None:
+    """Its plan uses both GPUs, so there are half as many replicas as GPUs."""
+    graph = shipped("attention_training")
+    options: dict[str, Any] = {
+        "network": Network(1e4, 1e9),
+        "solver": "tf_default",
+    }  # a network that is slower than any link within a host
+    one, many = placer.scale(graph, "2xh100", gpus=[2, 64], **options).rows
+    assert one.ring_ns == one.tree_ns == 0
+    assert one.in_turn_ns == placer.solve(graph, "2xh100", solver="tf_default").step_time_ns
+    assert (one.hosts, many.hosts) == (1, 8)
+    (same,) = placer.scale(graph, "h100", gpus=32, gpus_per_host=4, **options).rows
+    assert (many.ring_ns, many.tree_ns) == (same.ring_ns, same.tree_ns)
 
 
 @pytest.mark.parametrize(
