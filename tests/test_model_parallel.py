@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from functools import cache, partial
 from typing import Any
@@ -26,6 +24,7 @@ from placer.problem.schedule import Simulator
 from placer.problem.validate import validate
 from placer.solvers.primitives.one_kind import all_on
 from placer.solvers.registry import solver, solvers
+from tests.helpers import forked
 from tests.helpers.changed import changed
 from tests.helpers.model_parallel import CASES, Program, by_hand, limited, on_gpus, parts_of
 from tests.helpers.spread import RUNS
@@ -127,10 +126,7 @@ def test_a_chain_that_no_gpu_can_hold_is_cut_once_on_the_way_forward() -> None:
 @pytest.fixture(scope="module")
 def ran() -> dict[str, Any]:
     """What `tests.helpers.spread` found, by program."""
-    environment = os.environ | {"PLACER_CACHE": os.devnull}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.spread"], capture_output=True, text=True, check=False, env=environment
-    )
+    done = forked.run("-m", "tests.helpers.spread", environment=os.environ | {"PLACER_CACHE": os.devnull})
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

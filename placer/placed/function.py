@@ -54,8 +54,6 @@ class PlacedFunction(TfFunction):
             self.__signature__ = inspect.signature(fn)  # `inspect` takes an object with a __get__ for a descriptor without one
         self.signatures = Signatures(fn, self.__name__, options, plans)
         self._background = BackgroundPlanning(self.signatures) if options.planning == "background" and not plans else None
-        self.tunings: list[Callable[..., Tuned]] = []
-        """What a call of all replicas does in place of running them, if it is not empty. Copies of this object share it."""
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
         """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
         method."""
@@ -128,12 +126,12 @@ class PlacedFunction(TfFunction):
         prepared = signatures.by_call.get(key) if key is not None else None
         if prepared is None:
             from placer.placed import learn, unplaced
-            from placer.placed.strategy.replicated_signatures import signatures_of_one_device
+            from placer.placed.strategy.replicated_signatures import in_place_of_call, signatures_of_one_device
 
             if (of_replica := signatures_of_one_device(signatures)) is not None:
                 return self._with(of_replica)(*args, **kwargs)
-            if signatures.of_replicas and self.tunings:
-                return self.tunings[0](signatures, args, kwargs)
+            if signatures.of_replicas and (tune := in_place_of_call.get()) is not None:
+                return tune(signatures, args, kwargs)
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
                 return run(*args, **kwargs)
             if (
@@ -149,8 +147,6 @@ class PlacedFunction(TfFunction):
                     return unplaced.initialising_function(signatures, error)(*args, **kwargs)
                 warn_of_many_plans(signatures)
         signatures.latest = prepared
-        if self._tasks:
-            prepared.finish_writes()
         call = prepared.run
         if (timing := prepared.timing) is not None:  # a key is that of an eager call
             call = timing if key is None else timing.alone if timing.no_tape() else timing.taped

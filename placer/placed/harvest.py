@@ -45,7 +45,7 @@ def harvest(
     step = blocking_step(lambda: prepared.run(*args, **kwargs), ())
     with restored_variables(prepared.concrete, (args, kwargs)):
         if reason := warm_up(step):
-            raise PlacerError(f"{prepared.signature.function} cannot be run: {reason}")
+            raise PlacerError(f"{signatures.name} cannot be run: {reason}")
         harvested = harvesting.harvest(step, prepared.plan, steps)
     keep(harvested, prepared.plan)
     return harvested

@@ -24,18 +24,11 @@ def tasks_of(signatures: Signatures) -> frozenset[str]:
 
 
 def names_lost_workers(run: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A function that runs calls of the signatures that are its first argument, after earlier eager ops on workers, and names
-    lost workers; see below.
-    """
+    """A function that runs calls of the signatures that are its first argument, and names lost workers; see below."""
 
     @functools.wraps(run)
     def named(signatures: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not (tasks := tasks_of(signatures)):
-            return run(signatures, *args, **kwargs)
-        from placer.tf.connecting import finish_ops
-
-        with naming_lost_workers(signatures, tasks):
-            finish_ops(tasks)
+        with naming_lost_workers(signatures, tasks_of(signatures)):
             return run(signatures, *args, **kwargs)
 
     return named
@@ -50,11 +43,14 @@ def naming_lost_workers(signatures: Signatures, tasks: Collection[str]) -> Itera
 
     Args:
         signatures: those that the block calls.
-        tasks: `tasks_of` them; not empty.
+        tasks: `tasks_of` them.
 
     Raises:
         DeviceError: a worker was started again without a device that a call uses.
     """
+    if not tasks:
+        yield
+        return
     from placer.tf import connecting
 
     function = signatures.name

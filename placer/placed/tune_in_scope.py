@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlanError
+from placer.placed.strategy.replicated_signatures import in_place_of_call
 from placer.placed.tune import Compile, SideEffects, tune
 
 if TYPE_CHECKING:
@@ -33,17 +34,18 @@ def tune_where_called(
         PlanError: no functions are planned for under the strategy; or see `placer.placed.tune.tune`.
     """
     from placer.tf.run.calling import in_scope
-    from placer.tf.trace.replicas import run_in_all_replicas, why_not_planned_for
+    from placer.tf.trace.replicas import is_one_device, run_in_all_replicas, runs_in_threads, why_left_to_strategy
 
     def tuned(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tuned:
+        in_place_of_call.set(None)  # other placed functions, which it calls, run
         return tune(signatures, args, kwargs, budget_s, compiling, side_effects)
 
     if not in_scope():
         return tuned(placed.signatures, args, kwargs)
-    if why := why_not_planned_for():
-        raise PlanError(f"{placed.signatures.name} cannot be tuned under this strategy: {why}.")
-    placed.tunings.append(tuned)
+    if not (runs_in_threads() or is_one_device()):
+        raise PlanError(f"{placed.signatures.name} cannot be tuned: {why_left_to_strategy()}.")
+    before = in_place_of_call.set(tuned)
     try:
         return run_in_all_replicas(placed, args, kwargs)  # type: ignore[no-any-return]
     finally:
-        placed.tunings.clear()
+        in_place_of_call.reset(before)

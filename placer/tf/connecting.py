@@ -6,12 +6,12 @@ import re
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
 
 import tensorflow as tf
+from tensorflow.core.framework.device_attributes_pb2 import DeviceAttributes
 
 from cost_models.cluster import JOB
 from cost_models.machines import task_of
@@ -45,10 +45,15 @@ class Worker:
     incarnation: int
     """A number that its server drew when it started."""
 
+    @classmethod
+    def of(cls, address: str, devices: Sequence[DeviceAttributes]) -> Worker:
+        """A worker by the devices that it says it has."""
+        described = {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices}
+        return cls(address, described, devices[0].incarnation)
+
 
 _LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
 """TensorFlow's words for a tensor and for a variable that a worker no longer has."""
-
 _UNREACHED = re.compile(r"remote target (/job:\S+)")
 """TensorFlow's words for the device of a worker that it did not reach."""
 
@@ -71,19 +76,28 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
     Raises:
         DeviceError: a worker does not answer within `ANSWER_S`, or two addresses are of one worker.
     """
-    found = {
-        task: Worker(
-            addresses[task],
-            {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices},
-            devices[0].incarnation,
-        )
-        for task, devices in devices_of_workers(addresses, ANSWER_S).items()
-    }
+    answered = devices_of_workers(addresses, ANSWER_S)
+    found = {task: Worker.of(addresses[task], devices) for task, devices in answered.items()}
     first: dict[int, str] = {}
     for task, worker in found.items():
         if (other := first.setdefault(worker.incarnation, task)) != task:
             raise DeviceError(f"{other} at {addresses[other]} and {task} at {worker.address} are one worker: name it once.")
     return found
+
+
+def ask_one(addresses: Mapping[str, str]) -> Worker:
+    """The first worker that answers at once, of workers that are alike. Others may have died and be starting again.
+
+    Args:
+        addresses: host and port by task.
+
+    Raises:
+        DeviceError: no worker answers.
+    """
+    for task, address in addresses.items():
+        if not isinstance(answer := answers({task: address}, LATE_S, wait=False)[task], NoAnswer):
+            return Worker.of(address, answer)
+    raise DeviceError(f"none of the workers answers: {', '.join(addresses.values())}.")
 
 
 def connect(workers: Iterable[Worker]) -> None:
@@ -188,21 +202,6 @@ def disconnected(error: Exception, tasks: Collection[str]) -> list[str]:
 def missing(error: Exception, devices: Collection[str]) -> list[str]:
     """The devices among these that are not here, as an error of TensorFlow says."""
     return sorted(device for device in {*devices}.difference(connected_devices()) if full_name(device) in str(error))
-
-
-def finish_ops(tasks: AbstractSet[str]) -> None:
-    """Waits until all eager ops that this process gave to the workers among these tasks have run.
-
-    A worker runs eager ops in order. But TensorFlow starts a function's part on a worker without waiting for earlier eager ops:
-    the part can read a variable that was just assigned, and get the value before.
-    """
-    with tf.init_scope():
-        last = []
-        for task in _by_task(_connected).keys() & tasks:
-            with tf.device(full_name(f"{task}/CPU:0")):
-                last.append(tf.timestamp())  # any op without inputs
-        for op in last:
-            op.numpy()
 
 
 def do_all_answer() -> bool:

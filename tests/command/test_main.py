@@ -16,6 +16,7 @@ import placer
 from placer import Options, Placement, optimized_placement
 from placer.command.main import main
 from placer.common.units import format_ns
+from tests.helpers import forked
 from tests.helpers.graphs import layers
 
 
@@ -180,8 +181,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 double = tf.function(lambda x: 2.0 * x)
 """
     )
-    command = [sys.executable, "-m", "placer", "solve", "two_cpus:double", "--signature", "float32[8]"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = forked.run("-m", "placer", "solve", "two_cpus:double", "--signature", "float32[8]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "CPU:1" in done.stdout
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Generic, TypeVar
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers.forked import Program
+
 T = TypeVar("T")
 
 
@@ -42,15 +40,11 @@ class Scenarios(Generic[T]):
 
 def output_of(module: str, *arguments: str, timeout_s: float = 240.0, **environment: str) -> str:
     """What a module prints that runs as a program, without GPUs. If it takes too long, it is ended with all its children."""
-    command = [sys.executable, "-m", module, *arguments]
     variables = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **environment}
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=variables, start_new_session=True) as program:
-        try:
-            printed, _ = program.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(program.pid, signal.SIGKILL)
-            raise
-    return printed
+    with TemporaryFile("w+") as printed:
+        Program("-m", module, *arguments, environment=variables, stdout=printed.fileno()).wait(timeout_s)
+        printed.seek(0)
+        return printed.read()
 
 
 def failures_in(module: str, *arguments: str, **environment: str) -> dict[str, str]:

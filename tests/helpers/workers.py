@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from cost_models.machine_files import load_machine
+from tests.helpers.forked import Program
 
 _SERVER = """
 import sys
@@ -24,14 +23,12 @@ server.join()
 """
 
 
-def begun(cpus: int, port: int = 0) -> subprocess.Popen[str]:
+def begun(cpus: int, port: int = 0) -> Program:
     """Begins to start a worker with so many CPU devices."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", _SERVER, str(cpus), str(port)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return Program("-c", _SERVER, str(cpus), str(port), environment={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
 
 
-def address_of(process: subprocess.Popen[str]) -> str:
+def address_of(process: Program) -> str:
     """The address of a worker, as soon as it listens."""
     assert process.stdout is not None
     address = process.stdout.readline().strip()

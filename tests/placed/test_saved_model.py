@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import placer
 from placer.command.main import main
+from tests.helpers import forked
 from tests.helpers.machines import two_cpus
 
 X = tf.constant(np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16))
@@ -198,7 +197,8 @@ x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
 np.savez(sys.argv[3], *(model.signatures["serving_default"](x=tf.constant(x))["y"] for model in models))
 """
     arguments = [str(tmp_path / name) for name in ("plans", "devices", "found.npz")]
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+    done = forked.run("-c", code, *arguments)
+    assert done.returncode == 0, done.stderr
     for found in np.load(tmp_path / "found.npz").values():
         np.testing.assert_allclose(found, np.tanh(X.numpy() @ W), rtol=1e-5)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from placer.plan.verdict import PLAN
 from placer.tf._private.runtime import recorded_partitions
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.run import timing
+from tests.helpers import forked
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.replicas import devices_that_ran, mirrored, one_device, train
@@ -93,10 +92,7 @@ def test_string_lookups_of_two_replicas_take_turns_on_the_host() -> None:
 
 def test_replicas_on_two_devices_and_the_host() -> None:
     """Values of ten steps, and the device on which each op ran."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.replicas"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = forked.run("-m", "tests.helpers.replicas")
     assert done.stdout.split() == ["held"], done.stderr[-3000:]
 
 

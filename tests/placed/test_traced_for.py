@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +13,7 @@ import tensorflow as tf
 
 import placer
 from placer.errors import DeviceError
+from tests.helpers import forked
 
 CUDNN = {"CudnnRNNV3", "CudnnRNNBackpropV3"}
 X, Y = tf.ones([4, 16, 8]), tf.ones([4, 2])
@@ -56,8 +54,8 @@ def test_the_graph_is_that_of_a_process_that_sees_a_gpu() -> None:
         from tests.placed.test_traced_for import X, Y, training_step
         print(placer.build_graph(training_step(), X, Y).fingerprint)
     """
-    root = Path(__file__).parents[2]
-    there = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=root, capture_output=True, text=True, check=True)
+    there = forked.run("-c", textwrap.dedent(program))
+    assert there.returncode == 0, there.stderr
     step = training_step()
     step(X, Y)  # traced for here, too
     graph = placer.build_graph(step, X, Y, devices="h100")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function
 
 import placer
+from tests.helpers import forked
 from tests.helpers.harness import OTHER, Program, check, left_alone
 from tests.helpers.machines import two_cpus
 from tests.helpers.replicas import AROUND_REPLICAS, central_storage, one_device, one_replica, two_replicas
@@ -194,10 +192,7 @@ CLUSTER = """
 
 def test_devices_of_other_processes() -> None:
     """A scope, or a variable, on a worker that this process is connected to; a function without either is planned."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CLUSTER)],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = forked.run("-c", textwrap.dedent(CLUSTER), timeout_s=120)
     assert done.stdout.split() == ["held"], done.stderr[-3000:]
 
 

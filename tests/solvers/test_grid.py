@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from functools import cache
 
 import pytest
@@ -14,6 +12,7 @@ from placer.research.instances.families import SHAPES
 from placer.solvers.base import Objective, Solution, Status
 from placer.solvers.registry import solver, solvers
 from placer.solvers.run import run
+from tests.helpers import forked
 from tests.helpers.shapes import shaped, tasks
 
 OBJECTIVES: tuple[Objective, ...] = ("total_cost", "step_time")
@@ -81,5 +80,5 @@ placer.solve(towers(), "h100", time_limit_s=1.7e308)
 
 
 def test_a_search_ends_where_the_time_does_not() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_END], capture_output=True, text=True, check=False, timeout=600)
+    done = forked.run("-c", WITHOUT_END, timeout_s=600)
     assert done.returncode == 0, done.stderr

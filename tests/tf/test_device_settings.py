@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.helpers import forked
 
 CODE = """
 import sys
@@ -41,7 +40,5 @@ assert tf.config.get_soft_device_placement() == bool(soft)
 
 @pytest.mark.parametrize(("visible", "parts", "soft"), [(0, 1, 0), (0, 3, 1), (0, 3, 0)])
 def test_plans_are_for_the_devices_that_are_set(visible: int, parts: int, soft: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, *map(str, (visible, parts, soft))], capture_output=True, text=True, check=False
-    )
+    done = forked.run("-c", CODE, *map(str, (visible, parts, soft)))
     assert done.returncode == 0, done.stderr[-2000:]

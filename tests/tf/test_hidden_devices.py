@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.helpers import forked
 
 SCRIPT = """
 import numpy as np
@@ -63,5 +62,5 @@ HIDDEN = {
 def test_plans_are_for_the_devices_that_the_program_leaves(what: str) -> None:
     hide, expected = HIDDEN[what]
     script = SCRIPT.replace("HIDE", hide).replace("EXPECTED", expected)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    ended = forked.run("-c", script)
     assert (ended.returncode, ended.stdout) == (0, "as planned\n"), ended.stderr[-3000:]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from cost_models.measurements import Measurement, Row
 from cost_models.measuring.calibration import Calibration
 from cost_models.store import Store
 from placer.tf.devices import local_machine
+from tests.helpers import forked
 
 OPS = [OpSignature("Relu", (TensorSpec("float32", (n,)),), (TensorSpec("float32", (n,)),)) for n in range(1, 21)]
 MEASURED = Measurement(9_000, 3_000, 6_000, 0.1)
@@ -63,8 +62,8 @@ def test_what_was_stored_is_whole_and_the_next_calibration_ends(
     save_calibration(before)
     Store().put([Row("another device", "2.21.0", OPS[0], MEASURED)])
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run([sys.executable, "-c", KILLED, where], capture_output=True, check=False, env=environment)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
+    ended = forked.run("-c", KILLED, where, environment=environment)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert local_machine().call_overhead_ns == load_machine(calibration_file(before)).call_overhead_ns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,8 +24,12 @@ from placer.verbs.solve import Solved, planned_for
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
     from placer.placed.signature import Prepared, Signature
+    from placer.placed.tuned import Tuned
     from placer.tf.trace.replicas import Replicas
     from placer.tf.trace.tracing import Trace
+
+in_place_of_call: ContextVar[Callable[..., Tuned] | None] = ContextVar("in_place_of_call", default=None)
+"""What the next call of all replicas does in place of running them, while `tune` runs in a strategy's scope; otherwise None."""
 
 
 class ReplicatedSignatures(Signatures):

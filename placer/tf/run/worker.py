@@ -66,6 +66,7 @@ def _is_loopback(host: str) -> bool:
 def _free_port(port: int) -> int:
     """The port, or a free one in the place of 0. TensorFlow would share a port that another server of TensorFlow uses."""
     with closing(socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections to a worker that has ended keep no port
         try:
             tried.bind(("", port))
         except (OSError, OverflowError) as error:

@@ -76,15 +76,6 @@ def schedules(strategy: Any) -> bool:
     return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
-def why_not_planned_for() -> str:
-    """Why no functions are planned under the current strategy; "" if they are."""
-    strategy = tf.distribute.get_strategy()
-    if is_planned_for(strategy):
-        return ""
-    why = (why for kind, why in _REASONS.items() if isinstance(strategy, kind))
-    return next(why, f"{type(strategy).__name__} decides the devices")
-
-
 def run_in_all_replicas(fn: Any, args: Any, kwargs: Any) -> Any:
     """The result of `run` of the current strategy."""
     return tf.distribute.get_strategy().run(fn, args=args, kwargs=kwargs)

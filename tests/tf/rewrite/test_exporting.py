@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 import placer
 from placer.tf.run.observing import observe_call
 from placer.tf.trace.tracing import traceable
+from tests.helpers import forked
 from tests.helpers.machines import two_cpus
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*GPU.3.*relaxed:placer.PlacementWarning")
@@ -136,7 +135,8 @@ model = tf.saved_model.load(sys.argv[1])
 x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 16)
 np.savez(sys.argv[2], **{f"{n}/{k}": v for n, f in model.signatures.items() for k, v in f(x=tf.constant(x)).items()})
 """
-    subprocess.run([sys.executable, "-c", code, str(saved), str(tmp_path / "found.npz")], check=True)
+    done = forked.run("-c", code, str(saved), str(tmp_path / "found.npz"))
+    assert done.returncode == 0, done.stderr
     found = np.load(tmp_path / "found.npz")
     assert {key.partition("/")[0] for key in found} == set(SIGNATURES)
     for key in found:

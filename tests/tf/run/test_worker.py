@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
 from placer.errors import OptionError
 from placer.tf.run.worker import start_worker
+from tests.helpers import forked
 
 CLIENT = """
 import sys
@@ -29,7 +29,7 @@ print(doubled.device, doubled.numpy())
 class Worker:
     """A worker that is ready."""
 
-    process: subprocess.Popen[str]
+    process: forked.Program
     address: str
     devices: list[str]
 
@@ -38,21 +38,26 @@ class Worker:
         return int(self.address.rpartition(":")[2])
 
 
+@contextmanager
+def started(port: int) -> Iterator[Worker]:
+    process = forked.Program("-m", "placer", "worker", "--json", "--port", str(port))
+    try:
+        assert process.stdout
+        yield Worker(process, **json.loads(process.stdout.readline()))
+    finally:
+        process.kill()
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[Worker]:
-    command = [sys.executable, "-m", "placer", "worker", "--json", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout
-            yield Worker(process, **json.loads(process.stdout.readline()))
-        finally:
-            process.kill()
+    with started(0) as worker:
+        yield worker
 
 
 def test_it_runs_an_op_for_a_client(running: Worker) -> None:
     assert running.devices[0] == "CPU:0"
-    ran = subprocess.run([sys.executable, "-c", CLIENT, running.address], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "/job:worker/replica:0/task:0/device:CPU:0 [2. 4.]"
+    ran = forked.run("-c", CLIENT, running.address)
+    assert ran.stdout.strip() == "/job:worker/replica:0/task:0/device:CPU:0 [2. 4.]", ran.stderr
 
 
 def test_other_hosts_cannot_connect(running: Worker) -> None:
@@ -72,8 +77,12 @@ def test_a_port_in_use_is_refused(running: Worker) -> None:
         start_worker("127.0.0.1", running.port)
 
 
-def test_sigterm_ends_it(running: Worker) -> None:
-    running.process.send_signal(signal.SIGTERM)
-    printed, _ = running.process.communicate(timeout=60)
+def test_sigterm_ends_it_and_it_starts_again_at_the_same_port(running: Worker) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), 5) as client, client.makefile("rb") as sent:
+        running.process.send_signal(signal.SIGTERM)
+        printed = running.process.output(timeout_s=60)
+        sent.read()  # without unread bytes, the host keeps the worker's end of the connection for a minute
     assert running.process.returncode == 0
     assert '"ended": "SIGTERM"' in printed
+    with started(running.port) as again:
+        assert again.address == running.address
