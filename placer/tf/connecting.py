@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cost_models.cluster import JOB
 from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
-from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
+from placer.tf._private.runtime import connect_again, errors_of_workers_at_once, wait_for_workers_by
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import full_name, is_task
@@ -103,6 +103,7 @@ def connect(workers: Iterable[Worker]) -> None:
         _connect_in_time(wanted)
         if not _connected:
             Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
+            wait_for_workers_by(_finish_all_ops)
         is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
         before, now = _by_task(_connected), _by_task(wanted)
         _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
@@ -188,6 +189,15 @@ def finish_ops(tasks: AbstractSet[str]) -> None:
             op.numpy()
 
 
+def _finish_all_ops(wait: Callable[[], None]) -> None:
+    """Waits until all eager ops on workers that answer have run: by TensorFlow's own function, if all answer."""
+    tasks = _by_task(_connected).keys()
+    if failed := failures(tasks):
+        finish_ops(tasks - failed.keys())
+    else:
+        wait()
+
+
 def do_all_answer() -> bool:
     """Whether all workers answer; True without any."""
     return not failures(_by_task(_connected))
@@ -199,7 +209,8 @@ def check_all_answer() -> None:
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
     if found := failures(_by_task(_connected)):
-        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
+        way_out = "Way out: start the worker again and call placer.cluster(...) again."
+        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}. {way_out}")
 
 
 def _by_task(workers: Sequence[Worker]) -> dict[str, Worker]:
