@@ -88,12 +88,15 @@ class Prepared:
             raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
         return self.call_plan
 
-    def finish_writes(self) -> None:
-        """Waits for earlier eager ops on workers that have variables or other state of the call."""
-        if self.call_plan is not None and (tasks := self.call_plan.tasks_with_state):
-            from placer.tf.connecting import finish_ops
+    def finish_writes(self, tasks: frozenset[str]) -> None:
+        """Waits for earlier eager ops on workers that have variables or other state of the call.
 
-            finish_ops(tasks)
+        Args:
+            tasks: those of the devices that are planned for. A call that runs unplaced may have state on any of them.
+        """
+        from placer.tf.connecting import finish_ops
+
+        finish_ops(tasks if self.call_plan is None else self.call_plan.tasks_with_state)
 
     @property
     def plan(self) -> Placement:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 
 import tensorflow as tf
+from tensorflow.core.framework.device_attributes_pb2 import DeviceAttributes
 
 from cost_models.cluster import JOB
 from cost_models.measuring.chains import error_line
@@ -43,6 +44,12 @@ class Worker:
     incarnation: int
     """A number that its server drew when it started."""
 
+    @classmethod
+    def of(cls, address: str, devices: Sequence[DeviceAttributes]) -> Worker:
+        """A worker by the devices that it says it has."""
+        described = {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices}
+        return cls(address, described, devices[0].incarnation)
+
 
 _LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
 """TensorFlow's words for a tensor and for a variable that a worker no longer has."""
@@ -66,19 +73,28 @@ def ask(addresses: Mapping[str, str]) -> dict[str, Worker]:
     Raises:
         DeviceError: a worker does not answer within `ANSWER_S`, or two addresses are of one worker.
     """
-    found = {
-        task: Worker(
-            addresses[task],
-            {parse(d.name).short.rpartition("/")[2]: (_model(d.physical_device_desc), d.memory_limit) for d in devices},
-            devices[0].incarnation,
-        )
-        for task, devices in devices_of_workers(addresses, ANSWER_S).items()
-    }
+    answered = devices_of_workers(addresses, ANSWER_S)
+    found = {task: Worker.of(addresses[task], devices) for task, devices in answered.items()}
     first: dict[int, str] = {}
     for task, worker in found.items():
         if (other := first.setdefault(worker.incarnation, task)) != task:
             raise DeviceError(f"{other} at {addresses[other]} and {task} at {worker.address} are one worker: name it once.")
     return found
+
+
+def ask_one(addresses: Mapping[str, str]) -> Worker:
+    """The first worker that answers at once, of workers that are alike. Others may have died and be starting again.
+
+    Args:
+        addresses: host and port by task.
+
+    Raises:
+        DeviceError: no worker answers.
+    """
+    for task, address in addresses.items():
+        if not isinstance(answer := answers({task: address}, LATE_S, wait=False)[task], NoAnswer):
+            return Worker.of(address, answer)
+    raise DeviceError(f"none of the workers answers: {', '.join(addresses.values())}.")
 
 
 def connect(workers: Iterable[Worker]) -> None:

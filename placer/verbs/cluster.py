@@ -91,20 +91,19 @@ def _check_devices(machine: Machine, workers: Mapping[str, Worker]) -> None:
             )
 
 
-def machine_of_worker(address: str) -> Machine:
-    """The machine that a worker is, on a host like this one. It is asked, and not connected to.
+def machine_of_worker(addresses: Sequence[str]) -> Machine:
+    """The machine that each of some workers is, all alike, on a host like this one. The first that answers is asked.
 
     Args:
-        address: host and port.
+        addresses: of the workers: hosts and ports.
 
     Raises:
-        DeviceError: the worker does not answer within 20 s.
+        DeviceError: no worker answers.
     """
-    from placer.tf.connecting import ask
+    from placer.tf.connecting import ask_one
     from placer.tf.devices import local_machine
 
-    (worker,) = ask({f"{JOB}:0": address}).values()
-    return replace(_machine_like(local_machine(), worker), assumed=_ASSUMED)
+    return replace(_machine_like(local_machine(), ask_one(_by_task(addresses))), assumed=_ASSUMED)
 
 
 def _machine_of(workers: Collection[Worker]) -> Machine:

@@ -11,8 +11,8 @@ import os
 import sys
 import tempfile
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from cost_models.network import Network
 from placer.common.device_spec import parse
 from placer.plan.doubt import doubt_of
 from placer.tf import connecting
-from placer.tf.devices import local_machine
+from placer.tf.devices import full_name, local_machine
 from tests.helpers.clients import Scenarios
 from tests.helpers.workers import machine_file
 
@@ -231,24 +231,50 @@ def variables_move_to_a_worker_and_back(addresses: list[str]) -> None:
 
 
 @scenario
-def a_call_sees_the_values_that_were_just_written_on_workers(addresses: list[str]) -> None:
-    with tf.device("/job:worker/task:0/device:CPU:0"):
-        table = tf.Variable(tf.zeros([16, 4]))
-    with tf.device("/job:worker/task:1/device:CPU:1"):
-        total, bias = tf.Variable(0.0), tf.Variable(0.0)
+def calls_see_the_values_that_were_just_written_on_workers(addresses: list[str]) -> None:
+    machine, fixed = placer.cluster(workers=addresses), {"variables": "fixed", "race": "off"}
+    x = tf.ones([1])
+    with tf.device(full_name(FAR)):
+        weight, written = tf.Variable([0.0]), tf.Variable([0.0])
 
-    def step(x: Any, bias: Any) -> Any:
-        total.assign_add(1.0)
-        return tf.reduce_sum(x @ table) + bias, total.read_value()
+        @tf.function
+        def occupy(rounds: Any) -> None:
+            """Takes milliseconds. Nothing waits for it, since it has no results."""
+            product = tf.random.normal([300, 300])
+            for _ in tf.range(rounds):
+                product = tf.tanh(product @ product)
+            written.assign(product[0, :1])
 
-    placed = placer.place(step, devices=placer.cluster(workers=addresses), variables="fixed", race="off")
-    for k in range(200):
-        table.assign(tf.fill([16, 4], float(k)))
-        total.assign(float(k))
-        bias.assign(-float(k))
-        with tf.GradientTape() if k % 2 else nullcontext():
-            found = placed(tf.ones([1, 16]), bias)
-        assert [float(each) for each in found] == [63.0 * k, k + 1.0]
+    def write(value: float, rounds: int = 40) -> None:
+        with tf.device(full_name(FAR)):
+            occupy(tf.constant(rounds))
+        weight.assign([value])
+
+    step, passed = tf.function(lambda x: x * weight), tf.function(lambda x, weight: x * weight)
+    sized = tf.function(lambda x: tf.boolean_mask(x * weight, x > 0.0))
+    again = tf.function(tf.recompute_grad(lambda x: x * weight * weight))
+    for traced in (step, sized, again, partial(passed, weight=weight)):
+        traced(x)
+    placed, of_variable, twice = (placer.place(each, devices=machine, **fixed) for each in (step, passed, again))
+    calls = {
+        "a call": lambda: placed(x),
+        "a call with the variable as its argument": lambda: of_variable(x, weight),
+        "the ConcreteFunction": partial(placed.get_concrete_function(x), x),
+        "a call before the plan": lambda: placer.place(step, devices=machine, planning="background", **fixed)(x),
+    }
+    for name, call in calls.items():
+        for value in (0.0, 1.0, 2.0):
+            write(value)
+            assert call() == [value], name
+    write(3.0, rounds=400)
+    assert placer.place(sized, devices=machine, **fixed)(x) == [3.0], "a call that learns sizes"
+    for value in (4.0, 5.0):
+        write(value)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            assert (found := twice(x)) == [value * value], "a call under a tape"
+        write(-value)
+        assert tape.gradient(found, weight) == [-2.0 * value], "a gradient that computes values again"
 
 
 @scenario

@@ -42,6 +42,8 @@ GRADIENTS = 1
 """Gradients of calls, which are taken after these."""
 RACED_CALLS, RACED_GRADIENTS = 8, 5
 """Both, of a function whose calls race."""
+EFFORT = 100
+"""Of searches for plans: every plan must do what the plain function does, not only the best one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ def plan(program: Program, machine: str | Machine = "h100", **options: Any) -> P
 
 
 def _plan(graph: placer.OpGraph, machine: str | Machine, options: dict[str, Any]) -> Placement:
-    placement = placer.solve(replace(graph, process_devices=()), machine, **options)
+    placement = placer.solve(replace(graph, process_devices=()), machine, **{"effort": EFFORT, **options})
     assert list(placement.ops) == [op.name for op in graph]
     for op in graph:
         kind = placement.ops[op.name].device.partition(":")[0]
@@ -168,7 +170,7 @@ def runs_alike(
     found = []
     for solver in solvers:
         program = build()
-        placed = placer.place(program.fn, **{"devices": DEVICES, "solver": solver, **program.plans})
+        placed = placer.place(program.fn, **{"devices": DEVICES, "solver": solver, "effort": EFFORT, **program.plans})
         plain = traceable(program.fn)
         before = node_defs(plain, program) if plain is program.fn else {}
         label = f"placed by {solver}"

@@ -18,5 +18,5 @@ def test_steps_of_two_workers_equal_the_plain_ones_and_run_by_one_plan() -> None
 
 
 def test_functions_that_a_coordinator_schedules_run_by_plan_on_each_worker() -> None:
-    """Two workers, and a parameter server, which has the variables."""
+    """Two workers, of one replica and of two, and a parameter server, which has the variables. A worker dies and comes back."""
     assert output_of("tests.helpers.task_strategies", "parameter_server", timeout_s=200).split() == ["held"]

@@ -82,14 +82,14 @@ class ScheduledSignatures(ReplicatedSignatures):
 
 def signatures_of_workers(of: Signatures) -> ScheduledSignatures | None:
     """The signatures of a function that a coordinator schedules at the moment; None outside of `coordinator.schedule`."""
-    from placer.tf._private.coordinators import first_worker, scheduling_strategy
+    from placer.tf._private.coordinators import addresses_of_workers, scheduling_strategy
     from placer.tf.trace.replicas import strategy_devices
 
     strategy = None if is_disabled() else scheduling_strategy()
     if strategy is None:
         return None
     if strategy not in of.replicated:
-        machine = of.options.devices or machine_of_worker(first_worker(strategy))
+        machine = of.options.devices or machine_of_worker(addresses_of_workers(strategy))
         of.replicated[strategy] = ScheduledSignatures(of, strategy_devices(), machine)
     found = of.replicated[strategy]
     assert isinstance(found, ScheduledSignatures)

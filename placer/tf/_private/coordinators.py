@@ -14,6 +14,6 @@ def scheduling_strategy() -> Any:
     return strategy if is_of_servers and strategy.extended._being_scheduled else None
 
 
-def first_worker(strategy: Any) -> str:
-    """Host and port of the first worker of a ParameterServerStrategy, whose workers all have the same devices."""
-    return str(strategy._cluster_resolver.cluster_spec().task_address("worker", 0))
+def addresses_of_workers(strategy: Any) -> list[str]:
+    """Host and port of each worker of a ParameterServerStrategy. All of them have the same devices."""
+    return list(strategy._cluster_resolver.cluster_spec().job_tasks("worker"))
