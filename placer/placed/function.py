@@ -115,7 +115,7 @@ class PlacedFunction(TfFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._tasks:
             return self._call(*args, **kwargs)
-        with naming_lost_workers(self.__name__, self._tasks):
+        with naming_lost_workers(self.signatures, self._tasks):
             return self._call(*args, **kwargs)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
@@ -133,22 +133,20 @@ class PlacedFunction(TfFunction):
             if signatures.of_replicas and (tune := in_place_of_call.get()) is not None:
                 return tune(signatures, args, kwargs)
             if (run := unplaced.function_for_call(signatures, args, kwargs)) is not None:
-                return self._run_unplaced(run, args, kwargs)
+                return run(*args, **kwargs)
             if (
                 self._background is not None
                 and not signatures.of_replicas
                 and (run := self._background.plain_function(key, args, kwargs)) is not None
             ):
-                return self._run_unplaced(run, args, kwargs)
+                return run(*args, **kwargs)
             with signatures.lock:  # a second thread waits until the first has initialised the variables
                 try:
                     prepared = learn.first_call(signatures, args, kwargs) or signatures.prepare(args, kwargs, key)
                 except TraceError as error:
-                    return self._run_unplaced(unplaced.initialising_function(signatures, error), args, kwargs)
+                    return unplaced.initialising_function(signatures, error)(*args, **kwargs)
                 warn_of_many_plans(signatures)
         signatures.latest = prepared
-        if self._tasks:
-            prepared.finish_writes(self._tasks)
         call = prepared.run
         if (timing := prepared.timing) is not None:  # a key is that of an eager call
             call = timing if key is None else timing.alone if timing.no_tape() else timing.taped
@@ -166,14 +164,6 @@ class PlacedFunction(TfFunction):
             if not recover(signatures, prepared, error, args, kwargs):
                 raise
         return self._call(*args, **kwargs)
-
-    def _run_unplaced(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs a call that is not prepared, after earlier eager ops on workers."""
-        if self._tasks:
-            from placer.tf.connecting import finish_ops
-
-            finish_ops(self._tasks)
-        return run(*args, **kwargs)
 
     @functools.cached_property
     def _tasks(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from cost_models.machines import task_of
-from placer.errors import WorkerError
+from placer.errors import DeviceError, WorkerError
 
 if TYPE_CHECKING:
     from placer.placed.signatures import Signatures
@@ -24,36 +24,36 @@ def tasks_of(signatures: Signatures) -> frozenset[str]:
 
 
 def names_lost_workers(run: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A function that runs calls of the signatures that are its first argument, after earlier eager ops on workers, and names
-    lost workers; see below.
-    """
+    """A function that runs calls of the signatures that are its first argument, and names lost workers; see below."""
 
     @functools.wraps(run)
     def named(signatures: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not (tasks := tasks_of(signatures)):
-            return run(signatures, *args, **kwargs)
-        from placer.tf.connecting import finish_ops
-
-        with naming_lost_workers(signatures.name, tasks):
-            finish_ops(tasks)
+        with naming_lost_workers(signatures, tasks_of(signatures)):
             return run(signatures, *args, **kwargs)
 
     return named
 
 
 @contextmanager
-def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]:
+def naming_lost_workers(signatures: Signatures, tasks: Collection[str]) -> Iterator[None]:
     """Raises WorkerError in the place of an error that the block raises because a worker died, hangs or was started again.
 
     Other errors are raised as they are. If a worker hangs, TensorFlow's own error comes within half a minute, since the
     connections to the worker are ended then. A call that follows does not wait for it.
 
     Args:
-        function: the name of the placed function that the block calls.
-        tasks: of the devices that it is planned for; not empty.
+        signatures: those that the block calls.
+        tasks: `tasks_of` them.
+
+    Raises:
+        DeviceError: a worker was started again without a device that a call uses.
     """
+    if not tasks:
+        yield
+        return
     from placer.tf import connecting
 
+    function = signatures.name
     if connecting.lost and (failures := connecting.failures(tasks)):
         raise WorkerError(_message(function, failures.values(), "It was not called."))
     try:
@@ -67,6 +67,16 @@ def naming_lost_workers(function: str, tasks: Collection[str]) -> Iterator[None]
             raise WorkerError(
                 f"{function} failed: it uses a variable or a tensor that was on {' or '.join(lost)}, which was started again or "
                 "left since, so it is lost. Way out: make it and the function anew, and load a checkpoint."
+            ) from error
+        if disconnected := connecting.disconnected(error, tasks):
+            raise WorkerError(
+                f"{function} failed: the connection to {' or '.join(disconnected)} ended. Now the worker answers again. The call "
+                "may have changed variables in part. Way out: load a checkpoint if it did, and call it again."
+            ) from error
+        if missing := connecting.missing(error, signatures.planned_devices):
+            raise DeviceError(
+                f"{function} failed: its plan uses {', '.join(missing)}, which is not here any more. Way out: "
+                "step.plan(*args, devices=machine), where machine is what placer.cluster(...) returned last."
             ) from error
         raise
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from placer.errors import RewriteError
-from placer.placed.lost_workers import tasks_of
 from placer.placed.signatures import Signatures
 
 
@@ -31,8 +29,7 @@ def exportable(signatures: Signatures, args: tuple[Any, ...], kwargs: Mapping[st
             return prepared.concrete
         signature = prepared.signature
         if signature.exportable is None:
-            finish_writes = partial(prepared.finish_writes, tasks_of(signatures))
-            signature.exportable = ExportableFunction(prepared.run, without_devices(prepared.trace), finish_writes)
+            signature.exportable = ExportableFunction(prepared.run, without_devices(prepared.trace))
         return signature.exportable
 
 

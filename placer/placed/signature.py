@@ -88,16 +88,6 @@ class Prepared:
             raise PlanError(f"{self.signature.function} is left as it is for {self.signature.text}, so it has no plan")
         return self.call_plan
 
-    def finish_writes(self, tasks: frozenset[str]) -> None:
-        """Waits for earlier eager ops on workers that have variables or other state of the call.
-
-        Args:
-            tasks: those of the devices that are planned for. A call that runs unplaced may have state on any of them.
-        """
-        from placer.tf.connecting import finish_ops
-
-        finish_ops(tasks if self.call_plan is None else self.call_plan.tasks_with_state)
-
     @property
     def plan(self) -> Placement:
         """The plan.

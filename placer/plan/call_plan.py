@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cost_models.machines import task_of
 from placer.graph.seen import Seen
 from placer.graph.sizes import Shape
 from placer.plan.placement import Placement
@@ -59,12 +58,6 @@ class CallPlan:
     def changed(self, placement: Placement) -> CallPlan:
         """Another plan for the same trace, with the same memory key and what was seen."""
         return CallPlan.of(placement, self.seen, self.memory_key)
-
-    @cached_property
-    def tasks_with_state(self) -> frozenset[str]:
-        """The tasks of a cluster, such as "worker:1", where state of the function was or goes."""
-        places = (of[name] for name in self.state_device_of for of in (self.state_device_of, self.device_of))
-        return frozenset(map(task_of, places)) - {""}
 
     @cached_property
     def placement(self) -> Placement:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
@@ -14,13 +14,14 @@ import tensorflow as tf
 from tensorflow.core.framework.device_attributes_pb2 import DeviceAttributes
 
 from cost_models.cluster import JOB
+from cost_models.machines import task_of
 from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
 from placer.tf._private.runtime import connect_again, errors_of_workers_at_once, wait_for_workers_by
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
-from placer.tf.devices import full_name, is_task
+from placer.tf.devices import connected_devices, full_name, is_task
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
@@ -53,6 +54,8 @@ class Worker:
 
 _LOST = ("Unable to find the relevant tensor remote_handle", "Resource input tensor contains an invalid device")
 """TensorFlow's words for a tensor and for a variable that a worker no longer has."""
+_UNREACHED = re.compile(r"remote target (/job:\S+)")
+"""TensorFlow's words for the device of a worker that it did not reach."""
 
 _connected: list[Worker] = []
 """The workers that this process is connected to, by task."""
@@ -119,7 +122,7 @@ def connect(workers: Iterable[Worker]) -> None:
         _connect_in_time(wanted)
         if not _connected:
             Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
-            wait_for_workers_by(_finish_all_ops)
+            wait_for_workers_by(_wait_if_all_answer)
         is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
         before, now = _by_task(_connected), _by_task(wanted)
         _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
@@ -190,27 +193,24 @@ def lost_with_worker(error: Exception, tasks: Collection[str]) -> list[str]:
     return sorted(_renewed.intersection(tasks)) if any(text in str(error) for text in _LOST) else []
 
 
-def finish_ops(tasks: AbstractSet[str]) -> None:
-    """Waits until all eager ops that this process gave to the workers among these tasks have run.
+def disconnected(error: Exception, tasks: Collection[str]) -> list[str]:
+    """The tasks among these to which a connection ended, as an error of TensorFlow says."""
+    if not isinstance(error, tf.errors.UnavailableError):
+        return []
+    return sorted({task_of(parse(name).short) for name in _UNREACHED.findall(str(error))}.intersection(tasks))
 
-    A worker runs eager ops in order. But TensorFlow starts a function's part on a worker without waiting for earlier eager ops:
-    the part can read a variable that was just assigned, and get the value before.
+
+def missing(error: Exception, devices: Collection[str]) -> list[str]:
+    """The devices among these that are not here, as an error of TensorFlow says."""
+    return sorted(device for device in {*devices}.difference(connected_devices()) if full_name(device) in str(error))
+
+
+def _wait_if_all_answer(wait: Callable[[], None]) -> None:
+    """Lets TensorFlow wait for eager ops on workers, unless a worker does not answer: the wait for this one would fail.
+
+    Eager ops on the other workers have run, since each is waited for.
     """
-    with tf.init_scope():
-        last = []
-        for task in _by_task(_connected).keys() & tasks:
-            with tf.device(full_name(f"{task}/CPU:0")):
-                last.append(tf.timestamp())  # any op without inputs
-        for op in last:
-            op.numpy()
-
-
-def _finish_all_ops(wait: Callable[[], None]) -> None:
-    """Waits until all eager ops on workers that answer have run: by TensorFlow's own function, if all answer."""
-    tasks = _by_task(_connected).keys()
-    if failed := failures(tasks):
-        finish_ops(tasks - failed.keys())
-    else:
+    if do_all_answer():
         wait()
 
 

@@ -239,7 +239,7 @@ def calls_see_the_values_that_were_just_written_on_workers(addresses: list[str])
 
         @tf.function
         def occupy(rounds: Any) -> None:
-            """Takes milliseconds. Nothing waits for it, since it has no results."""
+            """Takes milliseconds. It has no results for which something would wait."""
             product = tf.random.normal([300, 300])
             for _ in tf.range(rounds):
                 product = tf.tanh(product @ product)
@@ -258,6 +258,8 @@ def calls_see_the_values_that_were_just_written_on_workers(addresses: list[str])
     placed, of_variable, twice = (placer.place(each, devices=machine, **fixed) for each in (step, passed, again))
     calls = {
         "a call": lambda: placed(x),
+        "a plain call": lambda: step(x),
+        "a plain function that calls it": tf.function(lambda: placed(x)),
         "a call with the variable as its argument": lambda: of_variable(x, weight),
         "the ConcreteFunction": partial(placed.get_concrete_function(x), x),
         "a call before the plan": lambda: placer.place(step, devices=machine, planning="background", **fixed)(x),

@@ -20,7 +20,9 @@ import tensorflow as tf
 import placer
 import placer.verbs.calibrate_network
 from placer.tf import connecting
+from placer.tf._private.sockets import cut
 from tests.helpers.clients import Scenarios
+from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import cpus
 from tests.helpers.workers import address_of, begun
 
@@ -80,18 +82,36 @@ WANTED = np.exp(np.sin(np.cos(X)))
 def a_worker_dies_before_a_step(workers: Workers) -> None:
     with tf.device("/job:worker/replica:0/task:0/device:CPU:0"):
         kept = tf.Variable(3.0)
-    step = workers.step()
-    np.testing.assert_allclose(step(X), WANTED, rtol=1e-6)
+    total = tf.Variable(0.0)
+
+    def work(x: Any) -> Any:
+        total.assign_add(1.0)
+        return tf.exp(tf.sin(tf.cos(x)))
+
+    step, goes_on = workers.step(), placer.place(work, devices=workers.machine, solver=RandomLegal(3), race="off")
+    for each in (step, goes_on):
+        np.testing.assert_allclose(each(X), WANTED, rtol=1e-6)
+        assert FAR in {op.device for op in each.placement.ops.values()}
     workers.kill()
     with pytest.raises(placer.WorkerError, match="cannot be observed while worker:1"):
         step.observe(X)  # TensorFlow would wait for ever
     assert placer.place(lambda x: tf.sin(x @ x), devices=cpus(1)).tune(tf.ones([2, 2]), budget_s=1.0)  # no part of it is there
     checkpoint = tf.train.Checkpoint(kept=kept)
-    checkpoint.restore(checkpoint.save(f"{os.environ['PLACER_CACHE']}/checkpoint"))  # TensorFlow would wait for ever here, too
+    checkpoint.restore(checkpoint.save(f"{os.environ['PLACER_CACHE']}/checkpoint"))  # TensorFlow would wait for the dead worker
     with pytest.raises(placer.DeviceError, match="asks for 'worker:1/CPU:0'"):
         step.plan(X, devices=workers.machine.without("worker:1"))  # the step keeps its machine
     for call in (step, step, step.learn, lambda x: step.tune(x, budget_s=1.0, side_effects="allow")):
         fails(lambda call=call: call(X), "does not answer")
+    fails(lambda: goes_on(X), "does not answer")
+    before = total.numpy()
+    assert goes_on.plan(X, devices=workers.machine.without("worker:1")).devices == ("CPU:0", NEAR)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        found = goes_on(X)
+    np.testing.assert_allclose(found, WANTED, rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(found, X), -WANTED * np.cos(np.cos(X)) * np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(goes_on(X), WANTED, rtol=1e-6)
+    assert total.numpy() == before + 2
 
     def build() -> Any:
         far = tf.Variable(X, name="far")
@@ -112,15 +132,25 @@ def a_worker_dies_before_a_step(workers: Workers) -> None:
 @scenario
 def a_worker_dies_in_a_step(workers: Workers) -> None:
     step = workers.step(rounds=100_000_000)
-    killed = Timer(1.0, workers.kill)
     step.plan(X)
-    killed.start()
+    Timer(1.0, cut, [workers.addresses[1]]).start()
+    with pytest.raises(placer.WorkerError, match="work failed: the connection to worker:1 ended"):
+        step(X)
+    Timer(1.0, workers.kill).start()
     fails(lambda: step(X), "does not answer")
     workers.start_again(cpus=2)
     fails(lambda: step(X), "was started again, with other devices than before: CPU:0, CPU:1")
     machine = placer.cluster(workers=workers.addresses)
     assert [device.name for device in machine.devices] == ["CPU:0", NEAR, FAR, "worker:1/CPU:1"]
     np.testing.assert_allclose(workers.step()(X), WANTED, rtol=1e-6)
+    second = placer.place(tf.sin, devices=machine, pins={"Sin": "worker:1/CPU:1"}, race="off")
+    np.testing.assert_allclose(second(X), np.sin(X), rtol=1e-6)
+    workers.start_again()
+    with pytest.raises(placer.WorkerError, match="with other devices than before: CPU:0;"):
+        second(X)
+    assert placer.cluster(workers=workers.addresses) == workers.machine
+    with pytest.raises(placer.DeviceError, match="its plan uses worker:1/CPU:1, which is not here any more"):
+        second(X)
 
 
 @scenario

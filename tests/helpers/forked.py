@@ -16,8 +16,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +59,7 @@ class Program:
         self.arguments = arguments
         self.stdout = None if read is None else open(read)  # noqa: SIM115
         self.returncode: int | None = None
+        self._waiting = Lock()
         self._ended = open(ended)  # noqa: SIM115
         self.pid = int(self._ended.readline())
 
@@ -67,10 +70,15 @@ class Program:
     def kill(self) -> None:
         """Ends it with all processes that it started itself."""
         if self.returncode is None:
-            os.killpg(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended, and nobody has waited for it yet
+                os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self, timeout_s: float = 300.0) -> int:
         """Its exit status, as soon as it ended. If it takes too long, it is killed."""
+        with self._waiting:
+            return self._status(timeout_s)
+
+    def _status(self, timeout_s: float) -> int:
         if self.returncode is None:
             if not select.select([self._ended], [], [], timeout_s)[0]:
                 self.kill()

@@ -176,7 +176,11 @@ def train(
             lambda context, step=step: tf.random.stateless_normal([8, 4], [step, context.replica_id_in_sync_group])
         )
         found += tf.nest.flatten(tf.nest.map_structure(strategy.experimental_local_results, run(x)))
-    found += [value for v in [*trained, *normal.variables, *chosen.variables] for value in strategy.experimental_local_results(v)]
+    own = [parse(device).short for device in strategy.extended.worker_devices]
+    for variable in (v if isinstance(v, tf.Variable) else v.value for v in [*trained, *normal.variables, *chosen.variables]):
+        values = strategy.experimental_local_results(variable)
+        assert [parse(value.device).short for value in values] == own  # the strategy's own
+        found += values
     return [np.asarray(tf.convert_to_tensor(value)) for value in [*found, mean.result()]], fn
 
 
@@ -222,6 +226,7 @@ def main() -> None:
     placed = placer.place(replica, **options, pins={"Sin": "CPU:0", "MatMul": "CPU:1"})
     planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (tf.ones([4, 4]),)))
     assert ran == planned
+    assert [ran[name] for name in ran if "CollectiveReduce" in name.rpartition("/")[2]] == ["CPU:1", "CPU:2"]
     assert [ran[name] for name in ("MatMul", "replica_1/MatMul", "Sin", "replica_1/Sin")] == ["CPU:1", "CPU:2", "CPU:0", "CPU:0"]
     print("held")
 

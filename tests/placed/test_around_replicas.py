@@ -81,14 +81,23 @@ def test_placed_replicas_in_a_placed_step_run_by_their_own_plan() -> None:
     ]  # fmt: skip
 
 
-def test_replicas_that_meet_in_a_nested_function_raise_the_error_of_tensorflow() -> None:
+@pytest.mark.parametrize(
+    "meet",
+    [lambda context, x: context.merge_call(lambda _, y: y, (x,)), lambda context, x: context.all_reduce("SUM", x)],
+    ids=["merge_call", "all_reduce"],
+)
+def test_replicas_that_meet_in_a_nested_function_raise_the_error_of_tensorflow(meet: Callable[..., Any]) -> None:
     strategy = mirrored("CPU:1", "CPU:0")
-    nested = tf.function(lambda x: tf.distribute.get_replica_context().merge_call(lambda _, y: y, (x,)))
+    nested = tf.function(lambda x: meet(tf.distribute.get_replica_context(), x))
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        return nested(x) + 1.0
 
     def step(x: tf.Tensor) -> Any:
-        return strategy.run(lambda x: nested(x) + 1.0, (x,))
+        return strategy.run(replica, (x,))
 
-    for fn in (tf.function(step), placer.place(step, devices=two_cpus())):
+    placed = placer.place(replica, devices=two_cpus())
+    for fn in (tf.function(step), placer.place(step, devices=two_cpus()), lambda x: strategy.run(placed, (x,))):
         with pytest.raises(RuntimeError, match="`merge_call` called while defining a new graph"):
             fn(X)
 

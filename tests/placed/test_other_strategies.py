@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import placer
 from tests.helpers.machines import two_cpus
+
+
+def test_every_strategy_has_a_row_in_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "supported.md").read_text().partition("## Under a distribution strategy")[2]
+    names = {name for module in (tf.distribute, tf.distribute.experimental) for name in dir(module) if name.endswith("Strategy")}
+    assert {name for name in names - {"Strategy"} if f"| `{name}` |" not in page} == set()
 
 
 def test_replicas_of_tpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,25 +19,75 @@ from placer.tf.run import timing
 from tests.helpers import forked
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
-from tests.helpers.replicas import mirrored, train
+from tests.helpers.replicas import devices_that_ran, mirrored, one_device, train
 
 X = tf.reshape(tf.linspace(-1.0, 1.0, 16), [4, 4])
 
 
-@pytest.mark.parametrize("in_function", [False, True])
-def test_ten_steps_of_two_replicas_equal_those_of_the_plain_strategy(in_function: bool) -> None:
+def two_replicas() -> Any:
     """The second replica is on the host."""
+    return mirrored("CPU:1", "CPU:0")
 
+
+@pytest.mark.parametrize(
+    ("make", "in_function", "note"),
+    [
+        (two_replicas, False, "one of 2 replicas (CPU:1, CPU:0)"),
+        (two_replicas, True, "one of 2 replicas (CPU:1, CPU:0)"),
+        (one_device, True, "runs it on CPU:1"),
+    ],
+)
+def test_ten_steps_equal_those_of_the_plain_strategy(make: Any, in_function: bool, note: str) -> None:
     def steps(place: Any) -> Any:
-        strategy = mirrored("CPU:1", "CPU:0")
-        return train(strategy, lambda: keras.optimizers.Adam(0.1), place, in_function=in_function)
+        return train(make(), lambda: keras.optimizers.Adam(0.1), place, in_function=in_function)
 
     plain, _ = steps(tf.function)
     placed, step = steps(lambda fn: placer.place(fn, devices=two_cpus(), solver=RandomLegal(1)))
     for have, want in zip(placed, plain, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
     assert {op.device for op in step.placement.ops.values()} == {"CPU:0", "CPU:1"}
-    assert "one of 2 replicas (CPU:1, CPU:0)" in step.placement.notes[0]
+    assert note in step.placement.notes[0]
+
+
+def test_replicas_that_merge_their_calls_and_copy_gradients() -> None:
+    """Without collective ops, sums over replicas are copies to one device."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"], cross_device_ops=tf.distribute.ReductionToOneDevice())
+    with strategy.scope():
+        total = tf.Variable(tf.zeros([4, 4]), aggregation=tf.VariableAggregation.SUM)
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        y = tf.sin(x) * (1.0 + tf.cast(context.replica_id_in_sync_group, tf.float32))
+        total.assign_add(y)
+        return tf.cos(context.merge_call(lambda strategy, y: strategy.reduce("SUM", y, axis=None), (y,)))
+
+    placed = placer.place(replica, devices=two_cpus(), pins={"Sin": "CPU:0", "Cos": "CPU:0"})
+    planned, ran = devices_that_ran(placed, lambda: strategy.run(placed, (X,)))
+    assert ran == planned
+    assert [ran[name] for name in ("Sin", "Cos")] == ["CPU:0", "CPU:0"]
+    for result in strategy.experimental_local_results(strategy.run(placed, (X,))):
+        np.testing.assert_allclose(result, tf.cos(3 * tf.sin(X)), rtol=1e-5)
+    np.testing.assert_allclose(total, 2 * 3 * tf.sin(X), rtol=1e-5)
+
+
+def test_string_lookups_of_two_replicas_take_turns_on_the_host() -> None:
+    """The plan of one of two replicas counts each op on the host twice, and half of the host's memory."""
+    words = tf.constant([f"word {k}" for k in range(64)])
+    table = tf.random.stateless_normal([1000, 16], [1, 2])
+
+    def replica(words: tf.Tensor) -> tf.Tensor:
+        return tf.gather(table, tf.strings.to_hash_bucket_fast(words, 1000))
+
+    def plan(strategy: Any) -> placer.Placement:
+        placed = placer.place(replica, devices=two_cpus(), pins={"*": "CPU:0"}, memory_limits={"CPU:0": "1MiB"})
+        for rows in strategy.experimental_local_results(strategy.run(placed, (words,))):
+            np.testing.assert_array_equal(rows, replica(words))
+        return placed.placement
+
+    alone, shared = plan(one_device()), plan(two_replicas())
+    for name in ("StringToHashBucketFast", "GatherV2"):
+        assert shared.ops[name].time_ns["CPU:0"] == 2 * alone.ops[name].time_ns["CPU:0"] > 0
+    assert shared.totals["CPU:0"].limit_bytes == alone.totals["CPU:0"].limit_bytes // 2
 
 
 def test_replicas_on_two_devices_and_the_host() -> None:

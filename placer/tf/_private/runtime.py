@@ -69,7 +69,7 @@ def wait_for_workers_by(wait: Callable[[Callable[[], None]], None]) -> None:
     """Lets TensorFlow wait for the ops of all workers, as `tf.train.Checkpoint` and `sync_devices` do, by this function.
 
     Args:
-        wait: gets TensorFlow's own function, which waits without limit for a worker that has died, holding Python's lock.
+        wait: gets TensorFlow's own function, which fails if a worker has died.
     """
     own = context.async_wait
     context.async_wait = lambda: wait(own)
@@ -79,17 +79,16 @@ def wait_for_workers_by(wait: Callable[[Callable[[], None]], None]) -> None:
 def errors_of_workers_at_once() -> Iterator[None]:
     """While the block connects to workers, TensorFlow raises an error if one dies.
 
-    Otherwise it would wait for the worker without limit, holding Python's lock. The clients that it makes in the block send each
-    eager op by itself, and raise its error. With TensorFlow's stream of ops, a write to a variable of a worker that died seems to
+    Otherwise it would wait for the worker without limit, holding Python's lock. From then on, as under a ParameterServerStrategy,
+    this process sends each eager op by itself, and waits until the worker has run it. With TensorFlow's stream of ops, a function
+    can read a variable before the value that was assigned to it last. A write to a variable of a worker that died seems to
     succeed, and a read waits for the next op.
     """
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "false"  # read at each op
     # Threads of TensorFlow read the environment meanwhile. A variable that is never removed can be changed safely.
     fail_fast = os.environ.get("GRPC_FAIL_FAST", "use_caller")
-    streams_ops = os.environ.get("TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE", "true")
     os.environ["GRPC_FAIL_FAST"] = "true"
-    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "false"
     try:
         yield
     finally:
         os.environ["GRPC_FAIL_FAST"] = fail_fast
-        os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = streams_ops

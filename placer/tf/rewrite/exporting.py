@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -57,18 +57,15 @@ class ExportableFunction(ConcreteFunction):  # type: ignore[misc]
     Args:
         placed: the function that calls run.
         without_devices: the function that is saved, with the same signature.
-        finish_writes: called before each call of the placed function.
     """
 
-    def __init__(self, placed: Any, without_devices: Any, finish_writes: Callable[[], None]) -> None:
+    def __init__(self, placed: Any, without_devices: Any) -> None:
         super().__init__(without_devices.inference_fn)
         copy_flat_signature(without_devices, self)
         self._placed = placed
-        self._finish_writes = finish_writes
         self._without_devices = without_devices  # keeps alive the Python callbacks and closures to which its graph refers
 
     def _call_flat(self, tensor_inputs: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
         if is_saving():
             return super()._call_flat(tensor_inputs, captured_inputs)
-        self._finish_writes()
         return self._placed._call_flat(tensor_inputs, captured_inputs)

@@ -30,7 +30,6 @@ from placer.tf._private.gradients import (
     recorded_call,
 )
 from placer.tf._private.handles import copy_handle_data
-from placer.tf.connecting import finish_ops
 from placer.tf.devices import full_name, process_devices
 from placer.tf.rewrite.rewriting import rewrite, rewrite_by_plan
 from placer.tf.trace.tracing import Argument, Trace, split_pair, trace_pair
@@ -158,24 +157,12 @@ class TapedFunction(ConcreteFunction):  # type: ignore[misc]
 
 
 class _Backward(ConcreteFunction):  # type: ignore[misc]
-    """A placed backward function. Where its own calls are recorded, for gradients of higher order, the unplaced one runs.
+    """A placed backward function. Where its own calls are recorded, for gradients of higher order, the unplaced one runs."""
 
-    Args:
-        placed: the rewritten function.
-        unplaced: the function that TensorFlow built.
-        tasks: of a cluster, where variables are that it may read; for a gradient that computes its values again, for example.
-    """
-
-    def __init__(self, placed: Any, unplaced: Any, tasks: frozenset[str]) -> None:
+    def __init__(self, placed: Any, unplaced: Any) -> None:
         super().__init__(placed.inference_fn)
         self._placed = placed
         self._unplaced = unplaced
-        self._tasks = tasks
-
-    def _call_flat(self, tensor_inputs: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
-        if self._tasks:
-            finish_ops(self._tasks)
-        return super()._call_flat(tensor_inputs, captured_inputs)
 
     def _select_forward_and_backward_functions(self, args: Sequence[Any], gradients: int, eager: bool) -> Any:
         if gradients == NO_GRADIENTS:
@@ -221,8 +208,7 @@ class _Builder:
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
-        tasks = plan.tasks_with_state if any(t.dtype == tf.resource for t in backward.inputs) else frozenset[str]()
-        return forward_placed.inference_fn, _Backward(backward_placed, backward, tasks), plan
+        return forward_placed.inference_fn, _Backward(backward_placed, backward), plan
 
 
 class _DelayedPairs(DelayedPairs):  # type: ignore[misc]

@@ -9,13 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from cost_models.machines import task_of
 from cost_models.measuring.chains import HOST, error_line
 from cost_models.ops import entry_of
-from placer.common.device_spec import parse
 from placer.errors import PlacerError
 from placer.tf._private.handles import has_value, held_specs
-from placer.tf.connecting import do_all_answer, finish_ops
+from placer.tf.connecting import do_all_answer
 from placer.tf.devices import full_name
 from placer.tf.trace.bodies import origin, split_input
 from placer.tf.trace.body_tree import read_root
@@ -208,7 +206,6 @@ def restored_variables(concrete: Any, args: Any) -> Iterator[None]:
         for handle, value in values:
             with tf.device(handle.device):
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-        finish_ops({task_of(parse(handle.device).short) for handle, _ in values})
 
 
 def _captured_to_write(concrete: Any) -> list[Any]:

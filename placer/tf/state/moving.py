@@ -17,12 +17,10 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from cost_models.machines import task_of
 from placer.common.device_spec import parse
 from placer.errors import MoveError
 from placer.tf._private.handles import has_value, new_handle, variable_of, weak_handle
 from placer.tf._private.holders import replace_captures, replace_handle_arguments
-from placer.tf.connecting import finish_ops
 from placer.tf.rewrite.taping import TapedFunction
 from placer.tf.state.handle_holders import HandleHolders, Watched
 from placer.tf.state.variables import Move, in_order, name_of, rely_on_variables
@@ -85,7 +83,6 @@ def move(
         try:
             for each in in_order(moves):
                 _copy(each, moved)
-            finish_ops({task_of(parse(each.device).short) for each in moves})
         finally:  # some may have moved
             _replace_handles(moved, holders, function and function.graph, stale)
             _old_storages.extend(_held_storages(moved))
