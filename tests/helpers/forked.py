@@ -33,6 +33,8 @@ _server: subprocess.Popen[bytes] | None = None
 class Program:
     """A Python program, as `subprocess.Popen` would run it, in a process group of its own.
 
+    It is killed when this object, or the process that has it, is gone.
+
     Args:
         arguments: those of `python`: -c and code, -m and a module, or a file; then those of the program.
         environment: all variables of its environment. Default: those of this process.
@@ -148,10 +150,16 @@ def serve(number: int) -> None:
 
 
 def _tell_end(pid: int, tells: int) -> None:
-    """Writes the number of a process, waits for it, and writes its exit status."""
+    """Writes the number of a process, waits for it, and writes its exit status. Kills it when nobody can read that any more."""
     os.write(tells, f"{pid}\n".encode())
+    end, events = os.pidfd_open(pid), select.poll()
+    events.register(end, select.POLLIN)
+    events.register(tells, 0)
+    if end not in dict(events.poll()):
+        os.killpg(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    os.write(tells, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    with suppress(BrokenPipeError):
+        os.write(tells, f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
 
