@@ -31,7 +31,7 @@ _server: subprocess.Popen[bytes] | None = None
 
 
 class Program:
-    """A Python program, as `subprocess.Popen` would run it in a session of its own.
+    """A Python program, as `subprocess.Popen` would run it, in a process group of its own.
 
     Args:
         arguments: those of `python`: -c and code, -m and a module, or a file; then those of the program.
@@ -135,6 +135,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     tells, stdout, stderr, number = files
     if pid := os.fork():
+        os.setpgid(pid, pid)  # before the number of the process is told, so that the group can be ended from then on
         for file in (stdout, stderr, number):
             os.close(file)
         _tell_end(pid, tells)
@@ -156,7 +157,7 @@ def _tell_end(pid: int, tells: int) -> None:
 
 def _become(arguments: list[str], environment: dict[str, str], cwd: str) -> None:
     """Runs a program in this process."""
-    os.setsid()
+    os.setpgid(0, 0)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
