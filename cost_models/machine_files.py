@@ -66,4 +66,5 @@ def _text(path: str | os.PathLike[str]) -> str:
     try:
         return read_whole(path, MAX_TOML_BYTES).decode()
     except ValueError as error:
-        raise MachineError(f"{Path(path)}: cannot be read as a machine's TOML file: {str(error).removesuffix('.')}") from error
+        why = f"cannot be read as a machine's TOML file: {str(error).removesuffix('.')}"
+        raise MachineError(f"{Path(path)}: {why}. placer calibrate --out FILE writes one for the host where it runs.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.machines import Link, Machine, host_of
+from cost_models.machines import Link, Machine, host_of, task_of
 
 LATENCY_IN_A_STEP = 1.96
 """How many times as long the latency of a copy is in a step as `placer calibrate` measures it.
@@ -38,9 +38,15 @@ def copy_costs(machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.float64]
     return np.rint(LATENCY_IN_A_STEP * latency).astype(np.int64), per_byte, interval
 
 
-def unpinned_factor(machine: Machine) -> float:
-    """How many times longer a byte takes if it is in the host's ordinary, unpinned memory, over the slowest of the links."""
-    return max((link.bytes_per_s / link.unpinned_bytes_per_s for link in machine.links if link.unpinned_bytes_per_s), default=1.0)
+def unpinned_factor(machine: Machine, task: str = "") -> float:
+    """How many times longer a byte takes from a host to its GPUs if it is in ordinary, unpinned memory; of the slowest link.
+
+    Args:
+        machine: with the links.
+        task: whose host it is, such as "worker:1"; by default that of the process that calls.
+    """
+    own = (link for link in machine.links if link.unpinned_bytes_per_s and task_of(link.src) == task)
+    return max((link.bytes_per_s / link.unpinned_bytes_per_s for link in own), default=1.0)
 
 
 def _copy_cost(machine: Machine, a: int, b: int) -> tuple[int, float, int]:

@@ -226,7 +226,8 @@ class PlacedFunction(TfFunction):
         Args:
             *args: of the call.
             **kwargs: of the call.
-            devices: another machine to plan for from now on, unless the function has a parameter of this name.
+            devices: another machine to plan for from now on, unless the function has a parameter of this name. If this call
+                raises an error, the function keeps its machine.
 
         Raises:
             OptionError: `devices` is given for a function that runs by plans made before.
@@ -235,19 +236,26 @@ class PlacedFunction(TfFunction):
         """
         if devices is not None and "devices" in getattr(getattr(self, "__signature__", None), "parameters", ()):
             kwargs["devices"] = devices
-        elif devices is not None:
-            self._plan_for(devices)
-        with self.signatures.lock:
-            prepared = self.signatures.plan(args, kwargs)
+            devices = None
+        signatures = self.signatures if devices is None else self._signatures_for(devices)
+        with signatures.lock:
+            prepared = signatures.plan(args, kwargs)
             prepared.signature.asked_for = True
-            return prepared.plan
+            plan = prepared.plan
+        if signatures is not self.signatures:
+            self._run_by(signatures)
+        return plan
 
-    def _plan_for(self, devices: Machine | str) -> None:
-        """Forgets all plans, and plans for another machine from now on."""
+    def _signatures_for(self, devices: Machine | str) -> Signatures:
+        """Signatures without plans, to be planned for another machine."""
         before = self.signatures
         if before.plans:
             raise OptionError(f"{self.__name__} runs by plans made before: place it anew for other devices.")
-        self.signatures = Signatures(before.function, before.name, replace(self.options, devices=devices), ())
+        return Signatures(before.function, before.name, replace(self.options, devices=devices), ())
+
+    def _run_by(self, signatures: Signatures) -> None:
+        """Forgets all plans, and runs by those of other signatures from now on."""
+        self.signatures = signatures
         self._background = BackgroundPlanning(self.signatures) if self.options.planning == "background" else None
         self._methods.clear()
         self.__dict__.pop("_tasks", None)

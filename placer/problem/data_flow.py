@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cost_models.machines import Machine
+from cost_models.machines import Machine, task_of
 from cost_models.ops import View, entry_of, is_copied, view_of
 from cost_models.transfers import unpinned_factor
 from placer.graph.op_graph import OpGraph, OpNode
@@ -235,17 +235,19 @@ def _on_host(ops: list[OpNode], machine: Machine, op: Ints, position: Ints, side
 def _copy_bytes(ops: list[OpNode], constraints: Constraints, machine: Machine, producer: Ints, nbytes: Ints) -> Ints:
     """[T]: bytes as copies count them: more for arguments and variables, which a CPU keeps in ordinary (pageable) memory.
 
-    A GPU reads ordinary memory more slowly than the pinned memory in which ops put their results. The bytes of a tensor do not
-    depend on where it is made, so one case is assumed. A variable that may be on the CPU or on one GPU counts as one on the CPU,
-    because plans would make that copy too often if it seemed cheap. A variable that may be on several GPUs counts as one on a
-    GPU, from which copies are fast.
+    A GPU reads ordinary memory of its host more slowly than the pinned memory in which ops put their results. The bytes of a
+    tensor do not depend on where it is made or used, so one case is assumed: that a GPU of the same host uses it. A variable that
+    may be on the CPU or on one GPU counts as one on the CPU, because plans would make that copy too often if it seemed cheap. A
+    variable that may be on several GPUs counts as one on a GPU, from which copies are fast.
     """
     outside = np.array([op.role in ("argument", "capture") or entry_of(op.op_type).reads == "value" for op in ops], np.bool_)
     on_cpu = np.array([device.kind == "CPU" for device in machine.devices], np.bool_)
     allowed = constraints.allowed
     ordinary = allowed[:, on_cpu].any(axis=1) & (allowed[:, ~on_cpu].sum(axis=1) <= 1)
-    factor = np.where((outside & ordinary[constraints.op_unit])[producer], unpinned_factor(machine), 1.0)
-    return np.rint(nbytes * factor).astype(np.int64)
+    of_cpu = [unpinned_factor(machine, task_of(device.name)) if device.kind == "CPU" else 1.0 for device in machine.devices]
+    of_unit = np.where(allowed, of_cpu, 1.0).max(axis=1)
+    factor = np.where(outside & ordinary[constraints.op_unit], of_unit[constraints.op_unit], 1.0)
+    return np.rint(nbytes * factor[producer]).astype(np.int64)
 
 
 def handle_of(graph: OpGraph, op: OpNode) -> str:

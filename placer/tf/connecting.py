@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
@@ -18,7 +18,7 @@ from cost_models.machines import task_of
 from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
-from placer.tf._private.runtime import connect_again, errors_of_workers_at_once
+from placer.tf._private.runtime import connect_again, errors_of_workers_at_once, wait_for_workers_by
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import connected_devices, full_name, is_task
@@ -122,6 +122,7 @@ def connect(workers: Iterable[Worker]) -> None:
         _connect_in_time(wanted)
         if not _connected:
             Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
+            wait_for_workers_by(_wait_if_all_answer)
         is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
         before, now = _by_task(_connected), _by_task(wanted)
         _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
@@ -204,6 +205,15 @@ def missing(error: Exception, devices: Collection[str]) -> list[str]:
     return sorted(device for device in {*devices}.difference(connected_devices()) if full_name(device) in str(error))
 
 
+def _wait_if_all_answer(wait: Callable[[], None]) -> None:
+    """Lets TensorFlow wait for eager ops on workers, unless a worker does not answer: the wait for this one would fail.
+
+    Eager ops on the other workers have run, since each is waited for.
+    """
+    if do_all_answer():
+        wait()
+
+
 def do_all_answer() -> bool:
     """Whether all workers answer; True without any."""
     return not failures(_by_task(_connected))
@@ -215,7 +225,8 @@ def check_all_answer() -> None:
     TensorFlow's record of what ran waits for all workers, also for those that ran nothing, and lets no other thread run.
     """
     if found := failures(_by_task(_connected)):
-        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}.")
+        way_out = "Way out: start the worker again and call placer.cluster(...) again."
+        raise WorkerError(f"calls cannot be observed while {'; '.join(found.values())}. {way_out}")
 
 
 def _by_task(workers: Sequence[Worker]) -> dict[str, Worker]:

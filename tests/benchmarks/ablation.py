@@ -118,8 +118,8 @@ RUNS: dict[str, Term] = {
 FORMULATION: dict[str, Term] = {
     "time of arguments": lambda: recorded_with(argument_ns=0, passed_ns=0),
     "hops between views of host memory": lambda: recorded_with(host_hop_ns=0),
-    "slow copies from ordinary memory": lambda: without(data_flow, "unpinned_factor", lambda machine: 1.0),
-    "ordinary memory in placed functions of old records": lambda: without(recorded, "unpinned_factor", lambda machine: 1.0),
+    "slow copies from ordinary memory": lambda: without(data_flow, "unpinned_factor", lambda *_: 1.0),
+    "ordinary memory in placed functions of old records": lambda: without(recorded, "unpinned_factor", lambda *_: 1.0),
     "control edges that TensorFlow adds to loops": lambda: without(
         data_flow, "_loop_control_edges", lambda ops, fed: np.zeros((0, 2), np.int64)
     ),

@@ -67,6 +67,12 @@ def test_copies_between_hosts_go_through_both(written: Path) -> None:
             assert per_byte[a + len(names), b + len(names)] == 1e9 / hosts.bytes_per_s
 
 
+def test_arguments_of_a_client_without_gpus_go_to_workers_at_the_rate_of_the_network(written: Path) -> None:
+    plan = placer.solve(shipped_graph("attention_training"), devices=written, pins={"matmul*": "worker:0/CPU:0"})
+    [copy] = [copy for copy in plan.transfers if copy.tensor == "x:0" and copy.dst == "worker:0/CPU:0"]
+    assert copy.time_ns == pytest.approx(LATENCY_IN_A_STEP * 80e3 + copy.nbytes / 3e9 * 1e9, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

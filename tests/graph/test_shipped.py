@@ -43,9 +43,10 @@ def test_a_shipped_graph_is_small_and_a_problem_with_everything_that_is_special_
 
 @pytest.mark.parametrize("name", shipped_graphs())
 def test_a_graph_costs_the_same_as_a_target_and_as_an_object(name: str) -> None:
+    graph = shipped_graph(name)
     for machine in shipped_machines():
         given = {"devices": machine}
-        assert fingerprint(problem_of(f"shipped:{name}", given)) == fingerprint(problem_of(shipped_graph(name), given))
+        assert fingerprint(problem_of(f"shipped:{name}", given)) == fingerprint(problem_of(graph, given))
 
 
 def test_loops_are_among_them() -> None:

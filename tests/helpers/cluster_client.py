@@ -280,6 +280,41 @@ def calls_see_the_values_that_were_just_written_on_workers(addresses: list[str])
 
 
 @scenario
+def a_tape_records_a_loop_with_a_variable_of_a_worker(addresses: list[str]) -> None:
+    """TensorFlow ends the process where the plain function does this."""
+    machine, x = placer.cluster(workers=addresses), tf.constant([0.5, -1.0])
+    with tf.device("CPU:0"):
+        here = tf.Variable([0.5, 2.0]), tf.Variable(0)
+    with tf.device(full_name(FAR)):
+        weight, count = there = tf.Variable([0.5, 2.0]), tf.Variable(0)
+
+    def step(x: Any, weight: Any, count: Any) -> Any:
+        for _ in tf.range(3):
+            count.assign_add(1)
+            x = tf.tanh(x * weight)
+        return tf.reduce_sum(x)
+
+    def gradients(step: Any, weight: Any, count: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = step(x)
+        first = [found, *tape.gradient(found, (x, weight))]
+        with tf.GradientTape() as outer, tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            outer.watch(x)
+            found = step(x)
+        return [*first, tape.gradient(found, x), tape.gradient(found, weight), outer.gradient(found, weight), count.numpy()]
+
+    want = gradients(tf.function(lambda x: step(x, *here)), *here)
+    options = {"devices": machine, "variables": "fixed", "race": "off"}
+    captured, passed = placer.place(lambda x: step(x, *there), **options), placer.place(step, **options)
+    for placed in (captured, partial(passed, weight=weight, count=count)):
+        count.assign(0)
+        for have, value in zip(gradients(placed, *there), want, strict=True):
+            np.testing.assert_allclose(have, value, rtol=1e-5)
+
+
+@scenario
 def small_functions_stay_with_the_client(addresses: list[str]) -> None:
     weights = tf.Variable(tf.random.normal([64, 64]))
 

@@ -96,6 +96,10 @@ def a_worker_dies_before_a_step(workers: Workers) -> None:
     with pytest.raises(placer.WorkerError, match="cannot be observed while worker:1"):
         step.observe(X)  # TensorFlow would wait for ever
     assert placer.place(lambda x: tf.sin(x @ x), devices=cpus(1)).tune(tf.ones([2, 2]), budget_s=1.0)  # no part of it is there
+    checkpoint = tf.train.Checkpoint(kept=kept)
+    checkpoint.restore(checkpoint.save(f"{os.environ['PLACER_CACHE']}/checkpoint"))  # TensorFlow would wait for the dead worker
+    with pytest.raises(placer.DeviceError, match="asks for 'worker:1/CPU:0'"):
+        step.plan(X, devices=workers.machine.without("worker:1"))  # the step keeps its machine
     for call in (step, step, step.learn, lambda x: step.tune(x, budget_s=1.0, side_effects="allow")):
         fails(lambda call=call: call(X), "does not answer")
     fails(lambda: goes_on(X), "does not answer")

@@ -31,7 +31,9 @@ _server: subprocess.Popen[bytes] | None = None
 
 
 class Program:
-    """A Python program, as `subprocess.Popen` would run it in a session of its own.
+    """A Python program, as `subprocess.Popen` would run it, in a process group of its own.
+
+    It is killed when this object, or the process that has it, is gone.
 
     Args:
         arguments: those of `python`: -c and code, -m and a module, or a file; then those of the program.
@@ -135,6 +137,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     tells, stdout, stderr, number = files
     if pid := os.fork():
+        os.setpgid(pid, pid)  # before the number of the process is told, so that the group can be ended from then on
         for file in (stdout, stderr, number):
             os.close(file)
         _tell_end(pid, tells)
@@ -147,16 +150,22 @@ def serve(number: int) -> None:
 
 
 def _tell_end(pid: int, tells: int) -> None:
-    """Writes the number of a process, waits for it, and writes its exit status."""
+    """Writes the number of a process, waits for it, and writes its exit status. Kills it when nobody can read that any more."""
     os.write(tells, f"{pid}\n".encode())
+    end, events = os.pidfd_open(pid), select.poll()
+    events.register(end, select.POLLIN)
+    events.register(tells, 0)
+    if end not in dict(events.poll()):
+        os.killpg(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    os.write(tells, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    with suppress(BrokenPipeError):
+        os.write(tells, f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
 
 def _become(arguments: list[str], environment: dict[str, str], cwd: str) -> None:
     """Runs a program in this process."""
-    os.setsid()
+    os.setpgid(0, 0)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

@@ -202,7 +202,7 @@ def races_alike(
     reference, program = build(), build()
     expected = behaviour(reference, traceable(reference.fn), RACED_CALLS, RACED_GRADIENTS)
     accept(expected)
-    options = {"devices": DEVICES, "solver": solver, "learn_sizes": False, "race": "force", **program.plans}
+    options = {"devices": DEVICES, "solver": solver, "learn_sizes": False, "race": "force", "effort": EFFORT, **program.plans}
     placed = placer.place(program.fn, **options)
     with race:  # with soft placement, without which TensorFlow refuses some functions that placed ones run
         compare("raced", expected, behaviour(program, placed, RACED_CALLS, RACED_GRADIENTS), program)
@@ -219,7 +219,9 @@ def tuned_alike(build: Builder, solver: Solver | str, clock: AbstractContextMana
     """
     reference, program = build(), build()
     expected = behaviour(reference, traceable(reference.fn))
-    placed = placer.place(program.fn, **{"devices": DEVICES, "solver": solver, "variables": "move", **program.plans})
+    placed = placer.place(
+        program.fn, **{"devices": DEVICES, "solver": solver, "effort": EFFORT, "variables": "move", **program.plans}
+    )
     with clock:
         tuned = placed.tune(*program.args, **program.kwargs, budget_s=20, side_effects="allow")
     with soft_placement(False):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import placer.tf
 from placer.tf import version_guard
+from tests.helpers import forked
 
 HERE = "from tensorflow.python.framework import func_graph, no_such_module\nfunc_graph.FuncGraph('name')\n"
 
@@ -55,5 +54,5 @@ print(sum("not checked with TensorFlow" in str(warning.message) for warning in c
 
 @pytest.mark.parametrize(("version", "warned"), [("2.21.0", 0), ("2.99.0", 1)])
 def test_the_first_import_warns_once(version: str, warned: int) -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORT.format(version=version)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(warned)]
+    done = forked.run("-c", IMPORT.format(version=version))
+    assert done.stdout.split() == [str(warned)], done.stderr

@@ -301,6 +301,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its type."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    """The line of an error's message that says what went wrong, or its type."""
+    from cost_models.measuring.chains import error_line
+
+    return error_line(error)[:200]

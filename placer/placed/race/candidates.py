@@ -17,6 +17,7 @@ from placer.problem.problem import PlacementProblem
 from placer.problem.schedule import Simulator
 from placer.solvers.base import Solution
 from placer.solvers.registry import solver
+from placer.solvers.run import run
 from placer.verbs.solve import Solved
 
 BEST_FOUND, FEWER_COPIES = "the best plan found", "a plan with fewer copies"
@@ -61,9 +62,9 @@ def candidates(solved: Solved, *, searched: bool = True) -> list[Candidate]:
     """The plan, if it is not TensorFlow's default, then the default, then the other candidates by predicted step time.
 
     The others are: everything on one kind of device; the plan of a search in which copies take `COPY_FACTOR` times as long; and
-    the best plan of the search where TensorFlow's default was kept because that plan gains little. Left out are those that
-    equal another candidate, exceed a memory limit, or have a predicted step of more than `MAX_PREDICTED_RATIO` times the
-    shortest one.
+    the best plan of the search where TensorFlow's default was kept because that plan gains little. Both searches have the option
+    `effort` of the plan. Left out are those that equal another candidate, exceed a memory limit, or have a predicted step of more
+    than `MAX_PREDICTED_RATIO` times the shortest one.
 
     Args:
         solved: the plan.
@@ -116,8 +117,9 @@ def _others(solved: Solved, default_is_kept: bool, searched: bool) -> Iterator[C
     if default_is_kept:
         searches[BEST_FOUND] = problem
     for name, dearer in searches.items():
-        solution = _solution(solved, dearer, "step_time")
-        if solution.assignment is not None:
+        options = solved.options
+        solution = run(solver("step_time"), dearer, "step_time", seed=options.seed, effort=options.effort)
+        if isinstance(solution, Solution) and solution.assignment is not None:
             step_ns = Simulator(problem).step_ns(solution.assignment)
             yield Candidate(name, solved, replace(solution, objective_ns=step_ns))
 

@@ -142,7 +142,8 @@ class ReplicatedSignatures(Signatures):
         chosen = None if asked_for else beyond_doubt(candidates(best, searched=False))
         if chosen is not None and chosen.name == DEFAULT:
             placement = self._solved(one, one.default_graph, signature).placement
-            notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
+            if best.placement.step_time_ns < placement.step_time_ns:
+                notes.append("Ops stay on the replica's device: what another plan is predicted to gain may be an error.")
         elif chosen is not None:
             placement = chosen.placement
         return replace(placement, notes=(*notes, *placement.notes))

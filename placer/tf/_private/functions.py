@@ -201,6 +201,50 @@ class _RuntimeFunction(atomic_function.AtomicFunction):  # type: ignore[misc]
         return c_api_util.ScopedTFFunction(bare, self.name)
 
 
+def passing_on_handles(function: Any) -> Any:
+    """A function that does the same, but whose eager calls pass on the handles that are both its inputs and its results.
+
+    TensorFlow ends the process where a function returns the handle of a variable of another task. A forward function does, if
+    its gradient needs the handle: that of a loop which uses the variable, for example.
+
+    Args:
+        function: a registered function of a private copy.
+    """
+    graph, outputs = function.graph, function.graph.outputs
+    inputs = {id(tensor): k for k, tensor in enumerate(graph.inputs)}
+    passed = {i: inputs[id(t)] for i, t in enumerate(outputs) if t.dtype == tf.resource and id(t) in inputs}
+    if passed:
+        try:
+            graph.outputs = [tensor for i, tensor in enumerate(outputs) if i not in passed]
+            function.without_handles = concrete_from_graph(graph, None, {}).inference_fn
+        finally:
+            graph.outputs = outputs
+        function.passed = passed
+        function.__class__ = _PassingOnHandles
+    return function
+
+
+class _PassingOnHandles(_RuntimeFunction):
+    """See `passing_on_handles`."""
+
+    __slots__ = ()
+
+    without_handles: Any
+    """The function without these results."""
+    passed: Mapping[int, int]
+    """By result that is a handle: the input that it is."""
+
+    def call_flat(self, *args: Any) -> Any:
+        if not tf.executing_eagerly():
+            return super().call_flat(*args)
+        results = iter(self.without_handles.call_flat(*args) or ())
+        with record.stop_recording():  # a tape tells results from inputs by their identity
+            return [
+                tf.identity(args[self.passed[i]]) if i in self.passed else next(results)
+                for i in range(len(self.function_type.flat_outputs))
+            ]
+
+
 def compiled_as_whole(concrete: Any) -> Any:
     """A ConcreteFunction of the same graph that XLA compiles as a whole, for the device that it is called on."""
     whole = concrete_from_graph(concrete.graph, concrete.function_type, {attributes.XLA_COMPILE: True})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,6 +63,16 @@ def connect_again() -> None:
     """Joins workers that were started again. Those that were not keep their tensors and variables."""
     tf_context = context.context()
     tf_context.update_server_def(tf_context.get_server_def())
+
+
+def wait_for_workers_by(wait: Callable[[Callable[[], None]], None]) -> None:
+    """Lets TensorFlow wait for the ops of all workers, as `tf.train.Checkpoint` and `sync_devices` do, by this function.
+
+    Args:
+        wait: gets TensorFlow's own function, which fails if a worker has died.
+    """
+    own = context.async_wait
+    context.async_wait = lambda: wait(own)
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from cost_models.machines import task_of
 from placer.errors import PlacerError
 from placer.plan.call_plan import CallPlan
 from placer.tf._private.func_graphs import FuncGraph, add_capture, external_captures
-from placer.tf._private.functions import ConcreteFunction, concrete_from_graph, copy_flat_signature
+from placer.tf._private.functions import ConcreteFunction, concrete_from_graph, copy_flat_signature, passing_on_handles
 from placer.tf._private.gradients import (
     FIRST_ORDER,
     HIGHER_ORDER,
@@ -208,7 +209,10 @@ class _Builder:
             why = str(error).partition("\n")[0].rstrip(".:") if isinstance(error, PlacerError) else repr(error)
             self.taping.on_unplaced(why)
             return forward, backward, None
-        return forward_placed.inference_fn, _Backward(backward_placed, backward), plan
+        placed = forward_placed.inference_fn
+        if any(map(task_of, set(plan.device_of.values()))):
+            placed = passing_on_handles(placed)
+        return placed, _Backward(backward_placed, backward), plan
 
 
 class _DelayedPairs(DelayedPairs):  # type: ignore[misc]
