@@ -22,6 +22,7 @@ from placer.tf._private.runtime import connect_again, errors_of_workers_at_once,
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import connected_devices, full_name, is_task
+from placer.tf.state.left_handles import leave_handles
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""
@@ -119,11 +120,13 @@ def connect(workers: Iterable[Worker]) -> None:
     with _lock:
         if [worker.incarnation for worker in wanted] == [worker.incarnation for worker in _connected]:
             return
+        is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
+        if not is_same:
+            leave_handles()
         _connect_in_time(wanted)
         if not _connected:
             Thread(target=_watch, name="placer-watches-workers", daemon=True).start()
             wait_for_workers_by(_wait_if_all_answer)
-        is_same = [worker.address for worker in wanted] == [worker.address for worker in _connected]
         before, now = _by_task(_connected), _by_task(wanted)
         _renewed.update(task for task, worker in before.items() if not (is_same and now[task] == worker))
         _connected[:] = wanted
