@@ -21,7 +21,7 @@ from placer.keras import step_race
 from tests.helpers.harness import RandomLegal
 from tests.helpers.machines import two_cpus
 from tests.helpers.racing import RandomTest, random_races
-from tests.helpers.replicas import mirrored
+from tests.helpers.replicas import mirrored, one_device
 
 SAMPLES, BATCH = 52, 16
 X = np.random.default_rng(0).normal(size=(SAMPLES, 6)).astype("float32")
@@ -382,12 +382,16 @@ def test_what_cannot_be_optimized_is_refused_or_left_alone() -> None:
         replicated.fit(X, Y, batch_size=BATCH, verbose=0)
 
 
-def test_replicas_of_a_strategy_train_test_and_predict_as_without_placer() -> None:
+@pytest.mark.parametrize(
+    ("make", "note"),
+    [(lambda: mirrored("CPU:1", "CPU:0"), "one of 2 replicas (CPU:1, CPU:0)"), (one_device, "runs it on CPU:1")],
+)
+def test_replicas_of_a_strategy_train_test_and_predict_as_without_placer(make: Any, note: str) -> None:
     x, y = X[: 2 * BATCH], Y[: 2 * BATCH]
 
     def run(optimized: bool) -> Any:
         keras.utils.set_random_seed(0)
-        with mirrored("CPU:1", "CPU:0").scope():
+        with make().scope():
             model = dense()
         if optimized:
             placer.keras.optimize(model, devices=two_cpus(), train={"solver": RandomLegal(1)}, test={"solver": RandomLegal(1)})
@@ -400,7 +404,7 @@ def test_replicas_of_a_strategy_train_test_and_predict_as_without_placer() -> No
     for have, want in zip(placed, plain, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
     for step in (model.placement.train, model.placement.test, model.placement.predict):
-        assert "one of 2 replicas (CPU:1, CPU:0)" in step.notes[0]
+        assert note in step.notes[0]
 
 
 def test_with_one_device_a_model_runs_as_keras_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
