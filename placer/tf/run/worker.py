@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -92,8 +93,8 @@ def _limit_to_loopback(port: int) -> None:
                 failure = error.strerror or str(error)
                 break
             failure = ""
-    if port in _connected_ports():
-        failure = failure or "somebody connected before it was limited"
+    if port in _ports_connected_from_elsewhere():
+        failure = failure or "another host connected before it was limited"
     if failure:
         raise PlacerError(
             f"the server cannot be limited to this host: {failure}. Nothing was started. In a private network, --host ADDRESS "
@@ -101,13 +102,20 @@ def _limit_to_loopback(port: int) -> None:
         )
 
 
-def _connected_ports() -> set[int]:
-    """The local ports of all connected TCP sockets of this host."""
+def _ports_connected_from_elsewhere() -> set[int]:
+    """The local ports of the connected TCP sockets of this host whose other end is not a loopback address."""
     ports = set()
     for table in ("tcp", "tcp6"):
         path = Path("/proc/net", table)
         for line in path.read_text().splitlines()[1:] if path.exists() else ():
-            _, local, _, state, *_ = line.split()
-            if state == _CONNECTED:
+            _, local, remote, state, *_ = line.split()
+            if state == _CONNECTED and not _address(remote.partition(":")[0]).is_loopback:
                 ports.add(int(local.rpartition(":")[2], 16))
     return ports
+
+
+def _address(words: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address that a table of /proc/net has as words of 32 bits, each in this host's order of bytes."""
+    numbers = (int(words[k : k + 8], 16) for k in range(0, len(words), 8))
+    address = ipaddress.ip_address(b"".join(number.to_bytes(4, sys.byteorder) for number in numbers))
+    return getattr(address, "ipv4_mapped", None) or address

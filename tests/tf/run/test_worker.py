@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
@@ -77,12 +79,25 @@ def test_a_port_in_use_is_refused(running: Worker) -> None:
         start_worker("127.0.0.1", running.port)
 
 
-def test_sigterm_ends_it_and_it_starts_again_at_the_same_port(running: Worker) -> None:
+def test_sigterm_ends_it_and_it_starts_again_at_the_same_port_for_a_client_that_waits(running: Worker) -> None:
     with socket.create_connection(("127.0.0.1", running.port), 5) as client, client.makefile("rb") as sent:
         running.process.send_signal(signal.SIGTERM)
         printed = running.process.output(timeout_s=60)
         sent.read()  # without unread bytes, the host keeps the worker's end of the connection for a minute
     assert running.process.returncode == 0
     assert '"ended": "SIGTERM"' in printed
-    with started(running.port) as again:
-        assert again.address == running.address
+    with ThreadPoolExecutor() as threads:
+        waits = threads.submit(connected, running.port)
+        with started(running.port) as again, waits.result(60):
+            assert again.address == running.address
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to a port of this host, as soon as someone listens there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(ConnectionRefusedError):
+            # Of another address, since a socket can connect to itself where nobody listens.
+            return socket.create_connection(("127.0.0.1", port), 5, source_address=("127.0.0.2", 0))
+        time.sleep(0.001)
+    raise TimeoutError
