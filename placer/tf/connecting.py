@@ -18,11 +18,11 @@ from cost_models.machines import task_of
 from cost_models.measuring.chains import error_line
 from placer.common.device_spec import parse
 from placer.errors import DeviceError, WorkerError
+from placer.tf._private.left_handles import leave_handles
 from placer.tf._private.runtime import connect_again, errors_of_workers_at_once, wait_for_workers_by
 from placer.tf._private.sockets import cut
 from placer.tf._private.worker_status import NoAnswer, answers, devices_of_workers
 from placer.tf.devices import connected_devices, full_name, is_task
-from placer.tf.state.left_handles import leave_handles
 
 ANSWER_S = 20.0
 """How long workers have to answer, in seconds."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from placer.plan.call_plan import CallPlan
 from placer.tf._private.copied_graphs import CopiedGraph
 from placer.tf._private.functions import AtomicFunction, known_graph, must_compile
-from placer.tf.state.live_objects import live_objects
+from placer.tf._private.live_objects import live_objects
 
 
 def compiled_callers(plans: Iterable[CallPlan]) -> list[str]:

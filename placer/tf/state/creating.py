@@ -17,10 +17,10 @@ from placer.errors import TraceError
 from placer.tf._private import func_graphs
 from placer.tf._private.functions import ConcreteFunction, UnliftableError, deferred_initialisers, run_initialisers
 from placer.tf._private.handles import PlainVariable, UninitializedVariable
+from placer.tf._private.live_objects import live_objects
 from placer.tf._private.runtime import eager_scopes
 from placer.tf._private.scratch import Scratch, in_scratch_graph
 from placer.tf.devices import connected_devices, full_name
-from placer.tf.state.live_objects import live_objects
 from placer.tf.state.moving import move
 from placer.tf.state.variables import needed_moves
 from placer.tf.trace.tracing import Trace

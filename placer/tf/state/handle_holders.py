@@ -32,8 +32,8 @@ from placer.tf._private.holders import (
     handle_arguments,
     variables_of_dataset,
 )
-from placer.tf.state.left_handles import left
-from placer.tf.state.live_objects import live_objects
+from placer.tf._private.left_handles import left
+from placer.tf._private.live_objects import live_objects
 from placer.tf.state.variables import name_of
 
 UNLISTED = "objects that Python does not list, such as a local variable of a running function, or objects after gc.freeze()"

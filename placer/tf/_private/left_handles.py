@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from cost_models.machines import task_of
 from placer.common.device_spec import parse
-from placer.tf.state.live_objects import live_objects
+from placer.tf._private.live_objects import live_objects
 
 left: dict[int, Any] = {}
 """By id: the handles. They are kept, so that no other object gets the id of one."""
