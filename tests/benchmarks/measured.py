@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.measured
 
-The records are those of `bench_accuracy` in `tests/data/recorded_*`, and those of `bench_fit`, `bench_keras` and
-`bench_strategy` in `tests/data/measured`.
+The records are those of `bench_accuracy` in `tests/data/recorded_*`, and those of `bench_fit`, `bench_keras`,
+`bench_strategy` and `bench_cluster` in `tests/data/measured`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def main() -> None:
 
 def page() -> str:
     names = ("recorded_h100", "recorded_h200", "recorded_h200_field", "recorded_h200_arguments", "recorded_2xh200")
-    return TEXT.read_text().format(**{name: steps(name) for name in names}, fit=fit(), keras=keras(), strategy=strategy())
+    tables = {"fit": fit(), "keras": keras(), "strategy": strategy(), "cluster": cluster()}
+    return TEXT.read_text().format(**{name: steps(name) for name in names}, **tables)
 
 
 def steps(folder: str) -> str:
@@ -100,6 +101,20 @@ def strategy() -> str:
         off = max((difference(record, ways["default"]) for record in ways.values()), key=float)
         rows.append(f"{plan['replicas']} | {times(ms, STRATEGY)} | {digits(plan['predicted_ms'])} | {off} | {machine(plan)}")
     return table(f"replicas | {' | '.join(STRATEGY.values())} | predicted ms | losses differ by | machine", rows)
+
+
+def cluster() -> str:
+    """A row for each way of the run of `bench_cluster`."""
+    record: Record = read("cluster.json")
+    ways = record["ways"]
+    reference = next(iter(ways.values()))
+    rows = []
+    for name, way in ways.items():
+        predicted = digits(way["predicted_ms"]) if way["predicted_ms"] else MISSING
+        peaks = [mib(size) for device, size in way["peak_bytes"].items() if "GPU" in device and size]
+        peak = ", ".join(peaks) or MISSING
+        rows.append(f"{name} | {digits(way['median_ms'])} | {predicted} | {peak} | {difference(way, reference)} | {machine(record)}")
+    return table("way | ms | predicted ms | predicted peak of each GPU, MiB | losses differ by | machine", rows)
 
 
 def read(name: str) -> dict[str, Record]:
