@@ -55,8 +55,7 @@ class PlacedFunction(TfFunction):
         self.signatures = Signatures(fn, self.__name__, options, plans)
         self._background = BackgroundPlanning(self.signatures) if options.planning == "background" and not plans else None
         self._methods: dict[int, tuple[Any, PlacedFunction]] = {}
-        """By id of an instance: a weak reference to the instance (or the instance, if it has no weak references), and its placed
-        method."""
+        """By id of an instance: a weak reference to it, or the instance if it can have none, and its placed method."""
 
     def __repr__(self) -> str:
         count = len(self.signatures.known())
@@ -235,15 +234,17 @@ class PlacedFunction(TfFunction):
             TypeError: it cannot be called with these arguments, as from a call.
         """
         if devices is not None and "devices" in getattr(getattr(self, "__signature__", None), "parameters", ()):
-            kwargs["devices"] = devices
-            devices = None
+            kwargs["devices"], devices = devices, None
         signatures = self.signatures if devices is None else self._signatures_for(devices)
         with signatures.lock:
             prepared = signatures.plan(args, kwargs)
             prepared.signature.asked_for = True
             plan = prepared.plan
         if signatures is not self.signatures:
-            self._run_by(signatures)
+            self.signatures = signatures
+            self._background = BackgroundPlanning(signatures) if self.options.planning == "background" else None
+            self._methods.clear()
+            self.__dict__.pop("_tasks", None)
         return plan
 
     def _signatures_for(self, devices: Machine | str) -> Signatures:
@@ -252,13 +253,6 @@ class PlacedFunction(TfFunction):
         if before.plans:
             raise OptionError(f"{self.__name__} runs by plans made before: place it anew for other devices.")
         return Signatures(before.function, before.name, replace(self.options, devices=devices), ())
-
-    def _run_by(self, signatures: Signatures) -> None:
-        """Forgets all plans, and runs by those of other signatures from now on."""
-        self.signatures = signatures
-        self._background = BackgroundPlanning(self.signatures) if self.options.planning == "background" else None
-        self._methods.clear()
-        self.__dict__.pop("_tasks", None)
 
     @property
     def placement(self) -> Placement:
