@@ -10,12 +10,12 @@ from cost_models.machines import task_of
 from placer.common.device_spec import parse
 from placer.tf._private.live_objects import live_objects
 
-left: dict[int, Any] = {}
+unreadable: dict[int, Any] = {}
 """By id: the handles. They are kept, so that no other object gets the id of one."""
 
 
 def leave_handles() -> None:
     """Adds the resources and variants on all workers. Called before this process leaves the workers."""
-    tensors = [tensor for tensor in live_objects(tf.__internal__.EagerTensor) if id(tensor) not in left]
+    tensors = [tensor for tensor in live_objects(tf.__internal__.EagerTensor) if id(tensor) not in unreadable]
     handles = (tensor for tensor in tensors if tensor.dtype in (tf.resource, tf.variant))
-    left.update({id(handle): handle for handle in handles if task_of(parse(handle.device).short)})
+    unreadable.update({id(handle): handle for handle in handles if task_of(parse(handle.device).short)})

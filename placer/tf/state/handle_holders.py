@@ -32,7 +32,7 @@ from placer.tf._private.holders import (
     handle_arguments,
     variables_of_dataset,
 )
-from placer.tf._private.left_handles import left
+from placer.tf._private.left_handles import unreadable
 from placer.tf._private.live_objects import live_objects
 from placer.tf.state.variables import name_of
 
@@ -153,7 +153,7 @@ class HandleHolders:
                     if not while_tracing:
                         holders.others[id(variable._handle)].append(f"a {kind.__name__} that watches it")
             elif kind is _EAGER:
-                if id(thing) not in left and thing.dtype in (tf.resource, tf.variant) and id(thing) not in holders.others:
+                if id(thing) not in unreadable and thing.dtype in (tf.resource, tf.variant) and id(thing) not in holders.others:
                     tensors.append(thing)
             elif (tensor := dataset_tensor(thing)) is not None:
                 tensors_of_objects.add(id(tensor))
